@@ -1,0 +1,54 @@
+# How every folder of src/ becomes one target, and every test file one test.
+
+add_library(tutti_flags INTERFACE)
+target_compile_features(tutti_flags INTERFACE cxx_std_20)
+target_include_directories(tutti_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+# Host code needs no CUDA header: the stream is an opaque pointer of the same type.
+target_compile_definitions(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:TUTTI_NO_CUDA_HEADERS>)
+target_compile_options(tutti_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+    -fvisibility=hidden -fvisibility-inlines-hidden -fno-gnu-unique -ffp-contract=off -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+if(TUTTI_SANITIZE)
+  target_compile_options(tutti_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1>)
+  target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
+endif()
+
+# tutti_folder(<name> SOURCES a.cc … DEPENDS core …): the static library tutti_<name> of one folder of src/.
+# DEPENDS lists the folders it may include; a wrong include fails the header check (scripts/check-layers).
+function(tutti_folder name)
+  cmake_parse_arguments(F "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(F_SOURCES)
+    add_library(tutti_${name} STATIC ${F_SOURCES})
+    set(scope PUBLIC)
+  else()
+    add_library(tutti_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_link_libraries(tutti_${name} ${scope} tutti_flags ${F_LIBRARIES})
+  foreach(dep ${F_DEPENDS})
+    target_link_libraries(tutti_${name} ${scope} tutti_${dep})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY TUTTI_FOLDERS ${name})
+  set_property(GLOBAL PROPERTY TUTTI_DEPENDS_${name} "${F_DEPENDS}")
+endfunction()
+
+# tutti_test(<path without _test.cc> DEPENDS core … [LABELS …]): one GoogleTest executable from tests/<path>_test.cc.
+function(tutti_test path)
+  cmake_parse_arguments(T "" "TIMEOUT" "DEPENDS;LIBRARIES;LABELS;ENVIRONMENT" ${ARGN})
+  string(REPLACE "/" "_" target test_${path})
+  add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/${path}_test.cc)
+  target_link_libraries(${target} PRIVATE tutti_flags GTest::gtest GTest::gtest_main Threads::Threads ${T_LIBRARIES})
+  foreach(dep ${T_DEPENDS})
+    target_link_libraries(${target} PRIVATE tutti_${dep})
+  endforeach()
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  add_test(NAME ${path} COMMAND ${target})
+  set_tests_properties(${path} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" ENVIRONMENT "${T_ENVIRONMENT}")
+endfunction()
