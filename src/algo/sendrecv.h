@@ -1,0 +1,115 @@
+// Messages between pairs, and the collectives that are made of them: all-to-all, gather, scatter.
+//
+// Every message is a lane of its own, so none waits for another: any set of matching messages completes.
+// Lane 2d sends to the rank d places after this one; lane 2d+1 receives from the rank d places before it; d = 0 is the
+// rank itself, a local copy.
+#pragma once
+
+#include "algo/lane.h"
+#include "algo/layout.h"
+#include "algo/traits.h"
+
+namespace tutti::algo {
+
+/// The port of message pipes, so that messages never mix with the traffic of rings and trees.
+inline constexpr uint8_t kMessagePort = 2;
+/// The port of the caller's own sends and receives.
+inline constexpr uint8_t kUserPort = 3;
+
+/// What lane `laneIndex` of a rank has to do with `peer`.
+struct Exchange {
+  Rank peer;
+  bool sends;
+  bool local;
+};
+TUTTI_HD Exchange exchangeOf(const LayoutView& view, int32_t laneIndex) {
+  const int32_t distance = laneIndex / 2;
+  const bool sends = laneIndex % 2 == 0;
+  const int32_t signedDistance = sends ? distance : view.ranks - distance;
+  return {Rank((view.rank.value + signedDistance) % view.ranks), sends, distance == 0};
+}
+
+struct MessageAllToAll {
+  static constexpr Traits kTraits{"p2p", Collective::AllToAll, Needs::Pipe, Division::Blocks};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
+    const Exchange exchange = exchangeOf(view, laneIndex);
+    lane.usePort(kMessagePort);
+    if (exchange.local) {
+      if (exchange.sends) lane.copy(in(exchange.peer.value), out(exchange.peer.value));
+    } else if (exchange.sends) {
+      lane.send(in(exchange.peer.value), exchange.peer);
+    } else {
+      lane.recvCopy(exchange.peer, out(exchange.peer.value));
+    }
+  }
+};
+
+struct MessageGather {
+  static constexpr Traits kTraits{"p2p", Collective::Gather, Needs::Pipe, Division::Blocks};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
+    const Exchange exchange = exchangeOf(view, laneIndex);
+    const bool isRoot = view.rank == view.root;
+    lane.usePort(kMessagePort);
+    if (exchange.local) {
+      if (isRoot && exchange.sends) lane.copy(in(0), out(view.rank.value));
+    } else if (exchange.sends) {
+      if (exchange.peer == view.root) lane.send(in(0), view.root);
+    } else if (isRoot) {
+      lane.recvCopy(exchange.peer, out(exchange.peer.value));
+    }
+  }
+};
+
+struct MessageScatter {
+  static constexpr Traits kTraits{"p2p", Collective::Scatter, Needs::Pipe, Division::Blocks};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
+    const Exchange exchange = exchangeOf(view, laneIndex);
+    const bool isRoot = view.rank == view.root;
+    lane.usePort(kMessagePort);
+    if (exchange.local) {
+      if (isRoot && exchange.sends) lane.copy(in(view.rank.value), out(0));
+    } else if (exchange.sends) {
+      if (isRoot) lane.send(in(exchange.peer.value), exchange.peer);
+    } else if (exchange.peer == view.root) {
+      lane.recvCopy(view.root, out(0));
+    }
+  }
+};
+
+/// One message of a pair: the same header serves the caller's ncclSend (lane 0) and ncclRecv (lane 1); `view.root` is the
+/// other side. A rank's message to itself is a copy, in lane 0.
+struct Message {
+  static constexpr Traits kTraits{"p2p", Collective::SendRecv, Needs::Pipe, Division::Shares};
+  static TUTTI_HD int32_t chunks(int32_t) { return 1; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 2; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
+    lane.usePort(kUserPort);
+    if (view.root == view.rank) {
+      if (laneIndex == 0) lane.copy(in(0), out(0));
+    } else if (laneIndex == 0) {
+      lane.send(in(0), view.root);
+    } else {
+      lane.recvCopy(view.root, out(0));
+    }
+  }
+};
+
+}  // namespace tutti::algo

@@ -1,0 +1,62 @@
+// A step: what one lane does at one point of its program. The vocabulary that algorithms and executors share.
+//
+// Plain values, trivially copyable, the same on host and device.
+// 1. A step names chunks and ranks, never addresses, offsets or sizes: those come from the Geometry and the caller's buffers.
+// 2. Values are combined in the order "own contribution, then the received ones as listed", accumulated in the accumulation
+//    type and rounded once, when the result is stored or sent.
+// 3. A reduced value stored to the output buffer is complete: there, and only there, the final scaling is applied.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/ids.h"
+#include "core/macros.h"
+
+namespace tutti::algo {
+
+/// The caller's buffers. `In` and `Out` may be the same memory where the collective allows in-place use.
+enum class Buffer : uint8_t { None, In, Out };
+
+/// One chunk of one buffer.
+struct ChunkRef {
+  int32_t chunk = 0;
+  Buffer buffer = Buffer::None;
+};
+TUTTI_HD constexpr ChunkRef in(int32_t chunk) { return {chunk, Buffer::In}; }
+TUTTI_HD constexpr ChunkRef out(int32_t chunk) { return {chunk, Buffer::Out}; }
+
+/// The neighbours that a step receives from or sends to, in the order in which their values are combined.
+inline constexpr int kMaxFan = 3;
+struct Peers {
+  int32_t count = 0;
+  Rank rank[kMaxFan];
+
+  Peers() = default;
+  TUTTI_HD constexpr Peers(Rank only) : count(1), rank{only, Rank{}, Rank{}} {}  // NOLINT: one peer is a list of one
+  TUTTI_HD constexpr void add(Rank peer) { rank[count++] = peer; }
+};
+
+enum class Kind : uint8_t {
+  Pipe,        ///< receive from `from`, combine or copy, store to `dst`, send to `to`; each part may be absent
+  Store,       ///< put chunk `src` into this rank's cell of the window of `to`
+  Arrive,      ///< tell `to` that the cell is complete
+  Await,       ///< wait for the arrival of `from`
+  LoadReduce,  ///< combine all cells of the own window in rank order into `dst`
+  Give,        ///< hand this slice over to lane `lane` of the same rank
+  Take,        ///< wait until lane `lane` of the same rank has handed this slice over
+};
+
+struct Step {
+  Kind kind = Kind::Pipe;
+  bool reduce = false;  ///< Pipe: received values are combined with `src`; otherwise they are moved bit for bit
+  uint8_t port = 0;     ///< tells parallel pipes between the same two ranks apart
+  int8_t lane = -1;     ///< Give, Take: the other lane
+  ChunkRef src;
+  ChunkRef dst;
+  Peers from;
+  Peers to;
+};
+static_assert(std::is_trivially_copyable_v<Step>);
+
+}  // namespace tutti::algo

@@ -1,0 +1,41 @@
+#include "connect/connections.h"
+
+#include <utility>
+
+namespace tutti::connect {
+
+using transport::local::PipeKey;
+
+namespace {
+
+/// The end under `key`, opened on first use.
+template <class End>
+Result<End*> openEnd(std::map<PipeKey, std::unique_ptr<End>>& ends, transport::local::Hub& hub, const PipeKey& key, const PipeSize& size) {
+  auto& end = ends[key];
+  if (!end) {
+    const auto view = hub.pipe(key, size.slots, size.slotBytes);
+    if (!view) return tl::unexpected(view.error());
+    end = std::make_unique<End>(*view);
+  }
+  return end.get();
+}
+
+}  // namespace
+
+Result<transport::local::SendEnd*> Connections::sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size) {
+  return openEnd(sends_, hub_, PipeKey{channel, port, rank_, to}, size);
+}
+
+Result<transport::local::RecvEnd*> Connections::recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size) {
+  return openEnd(receives_, hub_, PipeKey{channel, port, from, rank_}, size);
+}
+
+Result<const transport::local::WindowView*> Connections::window(Rank rank, uint64_t cellBytes) {
+  const auto found = windows_.find(rank.value);
+  if (found != windows_.end()) return &found->second;
+  const auto view = hub_.window(rank, cellBytes);
+  if (!view) return tl::unexpected(view.error());
+  return &windows_.emplace(rank.value, *view).first->second;
+}
+
+}  // namespace tutti::connect

@@ -1,0 +1,38 @@
+// A rank's ends of its pipes and windows, opened when a plan first needs them.
+//
+// Owner: the communicator. Called by the thread that plans; the ends are then used by the thread that runs the plan.
+// 1. An end, once opened, keeps its address until the Connections are destroyed.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "transport/local/hub.h"
+
+namespace tutti::connect {
+
+/// How large the pipes of one port are.
+struct PipeSize {
+  uint32_t slots = 8;
+  uint64_t slotBytes = 0;
+};
+
+class Connections {
+ public:
+  Connections(transport::local::Hub& hub, Rank rank) : hub_(hub), rank_(rank) {}
+
+  Result<transport::local::SendEnd*> sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size);
+  Result<transport::local::RecvEnd*> recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size);
+  /// The window of `rank`; the view keeps its address.
+  Result<const transport::local::WindowView*> window(Rank rank, uint64_t cellBytes);
+
+ private:
+  transport::local::Hub& hub_;
+  Rank rank_;
+  std::map<transport::local::PipeKey, std::unique_ptr<transport::local::SendEnd>> sends_;
+  std::map<transport::local::PipeKey, std::unique_ptr<transport::local::RecvEnd>> receives_;
+  std::map<int32_t, transport::local::WindowView> windows_;
+};
+
+}  // namespace tutti::connect

@@ -1,0 +1,85 @@
+#include "connect/layout.h"
+
+#include <bit>
+#include <numeric>
+#include <utility>
+
+namespace tutti::connect {
+namespace {
+
+/// In-order numbering: nodes 1 … size-1 form a binary search tree in which a node's height is the number of trailing zeros of
+/// its number; node 0 sits above it as the root. Odd numbers are leaves.
+struct InOrderTree {
+  int32_t size;
+
+  int32_t top() const { return size <= 1 ? -1 : static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size - 1))); }
+
+  int32_t parent(int32_t node) const {
+    if (node == 0) return -1;
+    if (node == top()) return 0;
+    const int32_t bit = node & -node;
+    const int32_t upper = (node ^ bit) | (bit << 1);
+    return upper < size ? upper : node ^ bit;  // the right part of an incomplete tree hangs from the left neighbour
+  }
+
+  int32_t left(int32_t node) const {
+    const int32_t bit = node & -node;
+    return node == 0 ? top() : (bit > 1 ? node - bit / 2 : -1);
+  }
+
+  int32_t right(int32_t node) const {
+    if (node == 0) return -1;
+    for (int32_t half = (node & -node) / 2; half > 0; half /= 2)
+      if (node + half < size) return node + half;
+    return -1;
+  }
+};
+
+}  // namespace
+
+algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size) {
+  // The second tree is the first one mirrored (even size) or shifted by one place (odd size): leaves become inner nodes.
+  const bool mirror = tree == 1 && size % 2 == 0;
+  const bool shift = tree == 1 && size % 2 == 1;
+  const auto toNode = [&](int32_t i) { return mirror ? size - 1 - i : shift ? (i + size - 1) % size : i; };
+  const auto toIndex = [&](int32_t node) { return mirror ? size - 1 - node : shift ? (node + 1) % size : node; };
+
+  const InOrderTree shape{size};
+  const int32_t node = toNode(index);
+  algo::Tree view;
+  if (const int32_t parent = shape.parent(node); parent >= 0) view.parent = Rank(toIndex(parent));
+  for (const int32_t child : {shape.left(node), shape.right(node)})
+    if (child >= 0) view.children.add(Rank(toIndex(child)));
+  return view;
+}
+
+Layout::Layout(std::vector<int32_t> order) : order_(std::move(order)), position_(order_.size()) {
+  for (size_t i = 0; i < order_.size(); ++i) position_[static_cast<size_t>(order_[i])] = static_cast<int32_t>(i);
+}
+
+Layout Layout::natural(int32_t ranks) {
+  std::vector<int32_t> order(static_cast<size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  return Layout(std::move(order));
+}
+
+algo::LayoutView Layout::view(Rank rank, Rank root) const {
+  const int32_t size = ranks();
+  const int32_t position = position_[static_cast<size_t>(rank.value)];
+  const auto rankAt = [&](Rank at) { return at.value < 0 ? at : Rank(order_[static_cast<size_t>(at.value)]); };
+
+  algo::LayoutView view;
+  view.rank = rank;
+  view.ranks = size;
+  view.root = root;
+  view.ring = {order_.data(), size, position};
+  for (int32_t t = 0; t < algo::kTrees; ++t) {
+    algo::Tree tree = doubleBinaryTree(t, position, size);
+    tree.parent = rankAt(tree.parent);
+    for (int32_t i = 0; i < tree.children.count; ++i) tree.children.rank[i] = rankAt(tree.children.rank[i]);
+    view.tree[t] = tree;
+  }
+  return view;
+}
+
+}  // namespace tutti::connect

@@ -1,0 +1,35 @@
+// The neighbours of every rank on every channel: rings and double binary trees.
+//
+// Owner: the communicator (one Layout each); immutable after it is built, so any thread may read it.
+// 1. Views point into the Layout and live no longer than it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "algo/layout.h"
+
+namespace tutti::connect {
+
+class Layout {
+ public:
+  /// `order` is the ring order of all ranks, a permutation of 0 … n-1; the trees are built over positions of the same order.
+  explicit Layout(std::vector<int32_t> order);
+  /// Ranks in their natural order.
+  static Layout natural(int32_t ranks);
+
+  int32_t ranks() const { return static_cast<int32_t>(order_.size()); }
+
+  /// What `rank` sees; `root` is passed through to the algorithms that have one.
+  algo::LayoutView view(Rank rank, Rank root = Rank(0)) const;
+
+ private:
+  std::vector<int32_t> order_;     // position -> rank
+  std::vector<int32_t> position_;  // rank -> position
+};
+
+/// The place of node `index` in the tree number `tree` (0 or 1) of a double binary tree over `size` nodes.
+/// An inner node of one tree is a leaf of the other, but for at most one node.
+algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size);
+
+}  // namespace tutti::connect
