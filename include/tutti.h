@@ -1,0 +1,99 @@
+/* tutti.h: what tutti offers beyond nccl.h. C99 and later, C++11 and later.
+ *
+ * Host devices: on a machine without a GPU a rank is a thread (or several ranks are driven by one thread in groups) and its
+ * buffers are ordinary memory; the number of a host device stands where a CUDA device number would. Host streams take the place
+ * of CUDA streams. Explanations: the plan of a call, and the latest events of a rank, as JSON.
+ *
+ * 1. Every function may be called from any thread unless it says otherwise; a communicator is still used by one thread at a time.
+ * 2. Text goes into memory of the caller: see "Text" below.
+ * 3. These symbols are not part of NCCL; a program that must also run elsewhere looks them up with dlsym.
+ */
+#ifndef TUTTI_H_
+#define TUTTI_H_
+
+#include "nccl.h"
+
+#define TUTTI_MAJOR 0
+#define TUTTI_MINOR 1
+#define TUTTI_PATCH 0
+
+/* X*10000 + Y*100 + Z */
+#define TUTTI_VERSION(X, Y, Z) ((X) * 10000 + (Y) * 100 + (Z))
+#define TUTTI_VERSION_CODE TUTTI_VERSION(TUTTI_MAJOR, TUTTI_MINOR, TUTTI_PATCH)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/* ---- Version ------------------------------------------------------------------------------------------------------------ */
+
+/* Version of the library as TUTTI_VERSION_CODE: 0.1.0 is 100. ncclGetVersion tells which NCCL interface it provides. */
+int tuttiVersion(void);
+
+/* The same as text, "0.1.0"; constant, never NULL. */
+const char* tuttiVersionString(void);
+
+/* ---- Host devices ------------------------------------------------------------------------------------------------------- */
+
+/* Chooses the host device of the calling thread: ranks that this thread creates from now on compute with it, and ncclMemAlloc
+ * allocates on it. A thread that never calls this has no choice of its own: each rank it creates then takes the device number
+ * equal to its rank. device outside 0 to count-1: ncclInvalidArgument, and the earlier choice stays. */
+ncclResult_t tuttiSetHostDevice(int device);
+
+/* Writes the calling thread's host device, -1 if it never chose one. NULL: ncclInvalidArgument. */
+ncclResult_t tuttiGetHostDevice(int* device);
+
+/* Writes the number of host devices of this process. They are names, not hardware: more ranks than processor cores are allowed.
+ * NULL: ncclInvalidArgument. */
+ncclResult_t tuttiGetHostDeviceCount(int* count);
+
+/* ---- Host streams ------------------------------------------------------------------------------------------------------- *
+ * A host stream is passed wherever nccl.h takes a cudaStream_t on a communicator of host devices. Work issued on it runs in order
+ * on a worker thread; buffers stay untouched by the caller until a synchronize. The NULL stream means: complete on return. */
+
+/* Creates a host stream. s NULL: ncclInvalidArgument; no thread to be had: ncclSystemError. */
+ncclResult_t tuttiStreamCreate(cudaStream_t* s);
+
+/* Waits for the stream's work, then frees it. No other thread may use it any more. NULL: ncclSuccess; not a live host stream:
+ * ncclInvalidArgument. */
+ncclResult_t tuttiStreamDestroy(cudaStream_t s);
+
+/* Waits until all work issued on the stream before this call has ended, well or badly; returns the first error of that work since
+ * the latest synchronize. NULL: ncclSuccess; not a live host stream: ncclInvalidArgument. */
+ncclResult_t tuttiStreamSynchronize(cudaStream_t s);
+
+/* ncclInProgress while work is pending, otherwise as tuttiStreamSynchronize; never waits. */
+ncclResult_t tuttiStreamQuery(cudaStream_t s);
+
+/* ---- Text --------------------------------------------------------------------------------------------------------------- *
+ * The functions below write at most `capacity` bytes to `text`, the final NUL included, and to *needed the bytes that the whole
+ * text takes with its NUL. Too small a capacity is no error: the text is cut off and *needed > capacity tells. text may be NULL
+ * when capacity is 0; needed may be NULL. */
+
+/* The plan that a call would get, as one JSON object, without running it:
+ *   {"collective":"all_reduce","algorithm":"ring","channels":...,"lanes":...,"slices":...,"slots":...,"sliceBytes":...,
+ *    "bytesRead":...,"bytesWritten":...,"steps":...,"simd":"..."}
+ * Byte counts and steps are this rank's. `collective` is one of all_reduce, reduce, broadcast, reduce_scatter, all_gather,
+ * all_to_all, gather, scatter, send, recv. `count` is the count that the call itself would take; `op` is ignored where nothing is
+ * reduced; `root` is the root or the peer and is ignored where there is none. Local to the rank; called by the thread that uses
+ * comm. An argument that the call itself would refuse, or an unknown collective: ncclInvalidArgument. */
+ncclResult_t tuttiExplain(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                          int root, char* text, size_t capacity, size_t* needed);
+
+/* The latest events of this rank, oldest first, as a JSON list of objects. Local to the rank; may be called by any thread while
+ * the rank works or is stuck, as long as comm is neither destroyed nor aborted meanwhile. comm NULL: ncclInvalidArgument. */
+ncclResult_t tuttiReadFlightRecorder(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
