@@ -1,0 +1,100 @@
+#include "api/config.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "api/guard.h"
+#include "config/params.h"
+
+namespace tutti::api {
+namespace {
+
+constexpr unsigned int kMagic = 0xcafebeef;
+constexpr int kUndef = NCCL_CONFIG_UNDEF_INT;
+constexpr int kMostCtas = 64;
+
+/// Copies what caller and library both know over the defaults, and drops fields that the caller's version did not have: whatever
+/// bytes stand there, it did not mean them.
+Result<ncclConfig_t> adopt(const ncclConfig_t& given) {
+  ncclConfig_t own = NCCL_CONFIG_INITIALIZER;
+  const ncclConfig_t defaults = own;
+  if (given.size < offsetof(ncclConfig_t, magic) + sizeof given.magic || given.magic != kMagic)
+    return fail(Code::InvalidArgument, "the ncclConfig_t argument was not initialized via NCCL_CONFIG_INITIALIZER (size {}, magic 0x{:x})",
+                given.size, given.size < offsetof(ncclConfig_t, magic) + sizeof given.magic ? 0 : given.magic);
+  std::memcpy(&own, &given, std::min(given.size, sizeof own));
+  if (own.version < NCCL_VERSION(2, 14, 0)) own.blocking = defaults.blocking;
+  if (own.version < NCCL_VERSION(2, 17, 0)) {
+    own.cgaClusterSize = defaults.cgaClusterSize;
+    own.minCTAs = defaults.minCTAs;
+    own.maxCTAs = defaults.maxCTAs;
+    own.netName = defaults.netName;
+  }
+  if (own.version < NCCL_VERSION(2, 25, 0)) own.trafficClass = defaults.trafficClass;
+  if (own.version < NCCL_VERSION(2, 27, 0)) {
+    own.collnetEnable = defaults.collnetEnable;
+    own.CTAPolicy = defaults.CTAPolicy;
+    own.shrinkShare = defaults.shrinkShare;
+    own.nvlsCTAs = defaults.nvlsCTAs;
+  }
+  if (own.version < NCCL_VERSION(2, 28, 0)) {
+    own.nChannelsPerNetPeer = defaults.nChannelsPerNetPeer;
+    own.nvlinkCentricSched = defaults.nvlinkCentricSched;
+  }
+  return own;
+}
+
+/// UNDEF, or a value from `least` to `most`.
+Status checkRange(const char* field, int value, int least, int most) {
+  if (value == kUndef || (value >= least && value <= most)) return {};
+  if (most == INT32_MAX) return error(Code::InvalidArgument, "config field {} is {}: at least {} is allowed", field, value, least);
+  return error(Code::InvalidArgument, "config field {} is {}: {} to {} is allowed", field, value, least, most);
+}
+
+Status checkFields(const ncclConfig_t& c) {
+  TUTTI_TRY(checkRange("blocking", c.blocking, 0, 1));
+  TUTTI_TRY(checkRange("cgaClusterSize", c.cgaClusterSize, 0, INT32_MAX));
+  TUTTI_TRY(checkRange("minCTAs", c.minCTAs, 1, INT32_MAX));
+  TUTTI_TRY(checkRange("maxCTAs", c.maxCTAs, 1, INT32_MAX));
+  TUTTI_TRY(checkRange("splitShare", c.splitShare, 0, 1));
+  TUTTI_TRY(checkRange("collnetEnable", c.collnetEnable, 0, 1));
+  TUTTI_TRY(checkRange("CTAPolicy", c.CTAPolicy, NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO));
+  TUTTI_TRY(checkRange("shrinkShare", c.shrinkShare, 0, 1));
+  TUTTI_TRY(checkRange("nvlsCTAs", c.nvlsCTAs, 1, INT32_MAX));
+  TUTTI_TRY(checkRange("nChannelsPerNetPeer", c.nChannelsPerNetPeer, 1, kMostCtas));
+  TUTTI_TRY(checkRange("nvlinkCentricSched", c.nvlinkCentricSched, 0, 1));
+  if (c.minCTAs != kUndef && c.maxCTAs != kUndef && c.minCTAs > c.maxCTAs)
+    return error(Code::InvalidArgument, "config field minCTAs is {}, more than maxCTAs, which is {}", c.minCTAs, c.maxCTAs);
+  return {};
+}
+
+/// The environment wins over the struct; a value that makes no sense is ignored, as any number out of range.
+int override(int64_t environment, int least, int most, int field) {
+  return environment >= least && environment <= most ? static_cast<int>(environment) : field;
+}
+
+}  // namespace
+
+Result<comm::Config> readConfig(const ncclConfig_t* config) {
+  ncclConfig_t own = NCCL_CONFIG_INITIALIZER;
+  if (config != nullptr) {
+    auto adopted = adopt(*config);
+    if (!adopted) return tl::unexpected(std::move(adopted).error());
+    own = *adopted;
+    if (Status status = checkFields(own); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  using config::Param;
+  own.blocking = override(config::get<Param::CommBlocking>(), 0, 1, own.blocking);
+  own.minCTAs = override(config::get<Param::MinCtas>(), 1, kMostCtas, own.minCTAs);
+  own.maxCTAs = override(config::get<Param::MaxCtas>(), 1, kMostCtas, own.maxCTAs);
+  if (own.blocking == 0)
+    return tl::unexpected(notBuilt("a non-blocking communicator (config field blocking = 0, or NCCL_COMM_BLOCKING=0)", "leave blocking at 1"));
+
+  comm::Config result;
+  if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);
+  if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, result.maxCtas);
+  if (own.commName != nullptr) result.name = own.commName;
+  return result;
+}
+
+}  // namespace tutti::api

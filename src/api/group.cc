@@ -1,0 +1,51 @@
+// Groups of calls.
+
+#include <cstring>
+
+#include "api/guard.h"
+
+using tutti::Code;
+using tutti::Status;
+using tutti::api::guard;
+
+namespace {
+
+/// Ends the group. An error of one of its calls was reported when that call was refused: only its code comes back here.
+ncclResult_t endGroup(const char* function) {
+  const bool reported = tutti::comm::thisThread().group.hasFailed();
+  Status failed;
+  const ncclResult_t result = guard(function, [&]() -> Status {
+    Status status = tutti::comm::thisThread().group.end();
+    if (!reported) return status;
+    failed = std::move(status);
+    return {};
+  });
+  return failed.ok() ? result : tutti::api::toResult(failed.code());
+}
+
+}  // namespace
+
+extern "C" ncclResult_t pncclGroupStart() {
+  return guard("ncclGroupStart", []() -> Status {
+    tutti::comm::thisThread().group.start();
+    return {};
+  });
+}
+TUTTI_WEAK_TWIN(ncclGroupStart);
+
+extern "C" ncclResult_t pncclGroupEnd() { return endGroup("ncclGroupEnd"); }
+TUTTI_WEAK_TWIN(ncclGroupEnd);
+
+extern "C" ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+  if (simInfo == nullptr) return endGroup("ncclGroupSimulateEnd");
+  return guard("ncclGroupSimulateEnd", [&]() -> Status {
+    tutti::comm::Group& group = tutti::comm::thisThread().group;
+    if (!group.isOpen()) return tutti::error(Code::InvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
+    constexpr unsigned int kMagic = 0x74685283;
+    if (simInfo->size < offsetof(ncclSimInfo_t, estimatedTime) || simInfo->magic != kMagic)
+      return tutti::error(Code::InvalidArgument, "the ncclSimInfo_t argument was not initialized via NCCL_SIM_INFO_INITIALIZER");
+    group.discard();
+    return tutti::api::notBuilt("an estimate of a group's time", "measure it: `tutti bench`. The group has been ended without a launch");
+  });
+}
+TUTTI_WEAK_TWIN(ncclGroupSimulateEnd);

@@ -1,0 +1,91 @@
+// The end of communicators, and what they say of themselves.
+
+#include <memory>
+
+#include "api/guard.h"
+
+namespace tutti::api {
+namespace {
+
+using comm::Communicator;
+using comm::HandleTable;
+
+Status writeInt(int* to, const char* argument, int value) {
+  if (to == nullptr) return error(Code::InvalidArgument, "{} is NULL: expected where to write the number", argument);
+  *to = value;
+  return {};
+}
+
+/// Takes the communicator out of the API, lets every call and all work on it come to an end, and frees it.
+Status endComm(ncclComm_t handle, bool abort) {
+  HandleTable& handles = comm::process().handles;
+  HandleTable::Use use = handles.use(handle);
+  if (!use) return deadHandle(handle);
+  std::unique_ptr<Communicator> comm(handles.retire(use));
+  if (comm == nullptr) return deadHandle(handle);
+  if (abort) comm->abort();
+  if (!abort && !comm->isFinalized()) (void)comm->finalize();
+  handles.waitUnused(use);
+  comm->drain();
+  observe::info(observe::Subsys::Init, "comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - {} COMPLETE", static_cast<void*>(handle),
+                comm->rank().value, comm->ranks(), comm->device(), comm->hash(), abort ? "Abort" : "Destroy");
+  return {};
+}
+
+/// Endings inside a group happen when it ends, after its calls were launched.
+ncclResult_t endInGroup(const char* function, ncclComm_t handle, bool abort) {
+  return guard(function, [&]() -> Status {
+    if (handle == nullptr) return {};
+    if (!comm::process().handles.use(handle)) return deadHandle(handle);
+    return comm::thisThread().group.addEnding([handle, abort] { return endComm(handle, abort); });
+  });
+}
+
+}  // namespace
+}  // namespace tutti::api
+
+using tutti::Status;
+using tutti::api::guard;
+using tutti::api::withComm;
+using tutti::comm::Communicator;
+
+extern "C" ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+  if (comm == nullptr) return ncclSuccess;
+  return withComm("ncclCommFinalize", comm, [&](Communicator&) -> Status {
+    return tutti::comm::thisThread().group.addEnding([comm]() -> Status {
+      const auto use = tutti::comm::process().handles.use(comm);
+      return use ? use->finalize() : tutti::api::deadHandle(comm);
+    });
+  });
+}
+TUTTI_WEAK_TWIN(ncclCommFinalize);
+
+extern "C" ncclResult_t pncclCommDestroy(ncclComm_t comm) { return tutti::api::endInGroup("ncclCommDestroy", comm, false); }
+TUTTI_WEAK_TWIN(ncclCommDestroy);
+
+extern "C" ncclResult_t pncclCommAbort(ncclComm_t comm) { return tutti::api::endInGroup("ncclCommAbort", comm, true); }
+TUTTI_WEAK_TWIN(ncclCommAbort);
+
+extern "C" ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  return withComm("ncclCommGetAsyncError", comm, [&](const Communicator& c) -> Status {
+    if (asyncError == nullptr) return tutti::error(tutti::Code::InvalidArgument, "asyncError is NULL: expected where to write the state");
+    *asyncError = tutti::api::toResult(c.asyncError());
+    return {};
+  });
+}
+TUTTI_WEAK_TWIN(ncclCommGetAsyncError);
+
+extern "C" ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
+  return withComm("ncclCommCount", comm, [&](const Communicator& c) { return tutti::api::writeInt(count, "count", c.ranks()); });
+}
+TUTTI_WEAK_TWIN(ncclCommCount);
+
+extern "C" ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return withComm("ncclCommCuDevice", comm, [&](const Communicator& c) { return tutti::api::writeInt(device, "device", c.device()); });
+}
+TUTTI_WEAK_TWIN(ncclCommCuDevice);
+
+extern "C" ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return withComm("ncclCommUserRank", comm, [&](const Communicator& c) { return tutti::api::writeInt(rank, "rank", c.rank().value); });
+}
+TUTTI_WEAK_TWIN(ncclCommUserRank);

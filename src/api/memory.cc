@@ -1,0 +1,66 @@
+// Memory, and hints about it.
+
+#include "api/guard.h"
+
+using tutti::Code;
+using tutti::Status;
+using tutti::api::guard;
+using tutti::api::withComm;
+using tutti::comm::Communicator;
+
+extern "C" ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
+  return guard("ncclMemAlloc", [&]() -> Status {
+    if (ptr == nullptr) return tutti::error(Code::UnhandledCudaError, "ptr is NULL: expected where to write the address");
+    *ptr = nullptr;
+    if (size == 0) return {};
+    const auto memory = tutti::comm::process().memory.allocate(tutti::Bytes(size));
+    if (!memory) return memory.error();
+    *ptr = *memory;
+    return {};
+  });
+}
+TUTTI_WEAK_TWIN(ncclMemAlloc);
+
+extern "C" ncclResult_t pncclMemFree(void* ptr) {
+  return guard("ncclMemFree", [&]() -> Status {
+    if (ptr == nullptr || tutti::comm::process().memory.free(ptr)) return {};
+    return tutti::error(Code::UnhandledCudaError, "ptr {} was not returned by ncclMemAlloc, or has been freed", ptr);
+  });
+}
+TUTTI_WEAK_TWIN(ncclMemFree);
+
+// A hint: peers in one process read each other's buffers as they are, so there is nothing to prepare, and no handle.
+extern "C" ncclResult_t pncclCommRegister(const ncclComm_t comm, void*, size_t, void** handle) {
+  return withComm("ncclCommRegister", comm, [&](Communicator&) -> Status {
+    if (handle == nullptr) return tutti::error(Code::InvalidArgument, "handle is NULL: expected where to write the handle");
+    *handle = nullptr;
+    return {};
+  });
+}
+TUTTI_WEAK_TWIN(ncclCommRegister);
+
+extern "C" ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
+  return withComm("ncclCommDeregister", comm, [&](Communicator&) -> Status {
+    if (handle == nullptr) return {};
+    return tutti::error(Code::InvalidUsage, "handle {} is no registration of this communicator", handle);
+  });
+}
+TUTTI_WEAK_TWIN(ncclCommDeregister);
+
+extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int) {
+  return withComm("ncclCommWindowRegister", comm, [&](Communicator&) -> Status {
+    if (buff == nullptr || size == 0) return {};
+    if (win == nullptr) return tutti::error(Code::InvalidArgument, "win is NULL: expected where to write the window");
+    *win = nullptr;
+    return tutti::api::notBuilt("a symmetric window", "collectives take unregistered buffers at the same speed on host devices");
+  });
+}
+TUTTI_WEAK_TWIN(ncclCommWindowRegister);
+
+extern "C" ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
+  return withComm("ncclCommWindowDeregister", comm, [&](Communicator&) -> Status {
+    if (win == nullptr) return {};
+    return tutti::error(Code::InvalidArgument, "win {} is no window of this communicator", static_cast<void*>(win));
+  });
+}
+TUTTI_WEAK_TWIN(ncclCommWindowDeregister);

@@ -1,0 +1,213 @@
+#include "comm/communicator.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "comm/settings.h"
+#include "core/format.h"
+#include "observe/log.h"
+
+namespace tutti::comm {
+
+using exec::host::Work;
+
+Communicator::Communicator(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device, uint64_t hash)
+    : hub_(std::move(hub)),
+      layout_(connect::Layout::natural(ranks)),
+      connections_(*hub_, rank),
+      redOps_(static_cast<uint32_t>(hash) ^ static_cast<uint32_t>(rank.value) * 0x9e3779b9U),
+      device_(device),
+      hash_(hash) {
+  turn_.hub = hub_.get();
+  turn_.rank = rank;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks,
+                                                           int32_t device, uint64_t hash, const Config& config) {
+  std::unique_ptr<Communicator> comm(new Communicator(std::move(hub), rank, ranks, device, hash));
+  auto settings = readSettings(config);
+  if (!settings) return tl::unexpected(std::move(settings).error());
+  comm->settings_ = std::move(*settings);
+  comm->name_ = config.name;
+  comm->spins_ = readSpins(ranks);
+  comm->flight_ = observe::FlightMemory(readFlightEvents(), rank, hash);
+  comm->turn_.recorder = comm->flight_.recorder();
+  comm->planner_ = std::make_unique<plan::Planner>(comm->layout_, comm->connections_, rank, comm->settings_);
+  comm->alone_[0] = std::make_unique<Work>(comm->turn_);
+  return comm;
+}
+
+Status Communicator::usable() const {
+  const ErrorLatch& latch = hub_->latch(turn_.rank);
+  if (latch.tripped()) return latch.status();
+  if (finalized_) return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
+  return {};
+}
+
+Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp& op) const {
+  if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = checkArguments(request, turn_.rank, ranks()); !status.ok()) return tl::unexpected(std::move(status));
+
+  plan::Shape shape;
+  shape.collective = request.collective;
+  shape.type = static_cast<DataType>(request.type);
+  shape.count = request.count;
+  shape.root = Rank(hasRoot(request.collective) ? request.root : 0);
+  shape.receives = request.receives;
+  if (reduces(request.collective)) {
+    const auto resolved = redOps_.resolve(request.op, shape.type, ranks());
+    if (!resolved) return tl::unexpected(resolved.error());
+    op = *resolved;
+    shape.op = op.op;
+    shape.scaling = {0, op.scaling.hasFactor, op.scaling.divisor};
+  }
+  if (request.collective == Collective::SendRecv) {  // one plan for all types of a size
+    shape.count = request.count * sizeOf(shape.type);
+    shape.type = DataType::I8;
+  }
+  return shape;
+}
+
+Result<PendingCall> Communicator::prepare(const CallRequest& request) {
+  ResolvedOp op;
+  const auto shape = shapeOf(request, op);
+  if (!shape) return tl::unexpected(shape.error());
+
+  PendingCall pending;
+  if (request.count == 0 && request.collective != Collective::SendRecv) return pending;
+  if (Status status = checkBuffers(request, turn_.rank); !status.ok()) return tl::unexpected(std::move(status));
+
+  const bool toSelf = request.collective == Collective::SendRecv && request.root == turn_.rank.value;
+  if (!toSelf) {
+    auto plan = planFor(*shape);
+    if (!plan) return tl::unexpected(std::move(plan).error());
+    pending.planned.plan = std::move(*plan);
+  }
+  pending.comm = this;
+  pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0};
+  pending.planned.in = request.in;
+  pending.planned.out = request.out;
+  pending.planned.factor = op.scaling.factor;
+  pending.planned.factorSource = op.factorSource;
+  pending.peer = Rank(request.root);
+  pending.receives = request.receives;
+
+  observe::FlightEvent& event = pending.planned.event;
+  event.collective = request.collective;
+  event.type = static_cast<DataType>(request.type);
+  event.op = op.op;
+  event.count = request.count;
+  event.peer = hasRoot(request.collective) ? request.root : -1;
+  return pending;
+}
+
+Result<plan::Summary> Communicator::explain(const CallRequest& request) {
+  ResolvedOp op;
+  const auto shape = shapeOf(request, op);
+  if (!shape) return tl::unexpected(shape.error());
+  return planner_->summarize(*shape);
+}
+
+Result<std::shared_ptr<const exec::host::HostPlan>> Communicator::planFor(const plan::Shape& shape) {
+  if (auto plan = plans_.find(shape)) return plan;
+  auto made = planner_->makePlan(shape);
+  if (!made) return made;
+  observe::log(observe::Level::Info, observe::Subsys::Tuning, "{}: {} elements of {} -> algorithm {}", name(shape.collective), shape.count,
+               name(shape.type), (*made)->algorithm);
+  plans_.insert(shape, *made);
+  return made;
+}
+
+/// Gives a call its place among the calls of this communicator.
+void Communicator::assign(PendingCall& pending) {
+  if (pending.call.collective != Collective::SendRecv) {
+    pending.call.sequence = issuedCollectives_++;
+    pending.planned.event.sequence = pending.call.sequence;
+  }
+  pending.planned.signature = exec::host::packSignature(pending.call);
+  if (pending.planned.plan->usesWindow) {
+    pending.planned.windowEpoch = nextEpoch_;
+    nextEpoch_ += static_cast<uint64_t>(pending.planned.plan->geometry.slices);
+  }
+  turn_.record(pending.planned.event, observe::FlightKind::Enqueued);
+}
+
+Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
+  std::vector<PendingCall*> sends;
+  std::vector<PendingCall*> receives;
+  for (PendingCall& c : calls)
+    if (c.planned.plan == nullptr) (c.receives ? receives : sends).push_back(&c);
+  if (sends.size() != receives.size())
+    return error(Code::InvalidUsage, "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
+                 rank().value, sends.size(), receives.size());
+  for (size_t i = 0; i < sends.size(); ++i) {
+    if (sends[i]->call.count != receives[i]->call.count)
+      return error(Code::InvalidUsage, "rank {} sends itself {} bytes but receives {}", rank().value, sends[i]->call.count,
+                   receives[i]->call.count);
+    plan::Shape shape;
+    shape.collective = Collective::SendRecv;
+    shape.type = DataType::I8;
+    shape.count = sends[i]->call.count;
+    shape.root = rank();
+    auto plan = planFor(shape);
+    if (!plan) return std::move(plan).error();
+    sends[i]->planned.plan = std::move(*plan);
+    sends[i]->planned.out = receives[i]->planned.out;
+  }
+  std::erase_if(calls, [](const PendingCall& c) { return c.planned.plan == nullptr; });
+  return {};
+}
+
+std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
+  auto work = std::make_unique<Work>(turn_);
+  work->reset(issuedWorks_++);
+  std::map<std::pair<int32_t, bool>, std::vector<PendingCall*>> messages;  // by peer and direction
+  bool inCollectives = false;
+  for (PendingCall& c : calls) {
+    assign(c);
+    if (c.call.collective == Collective::SendRecv) {
+      messages[{c.peer.value, c.receives}].push_back(&c);
+      continue;
+    }
+    if (!inCollectives) work->beginChain();
+    inCollectives = true;
+    work->add(std::move(c.planned));
+  }
+  for (const auto& [key, chain] : messages) {
+    work->beginChain();
+    for (PendingCall* c : chain) work->add(std::move(c->planned));
+  }
+  return work;
+}
+
+Status Communicator::runAlone(PendingCall& call) {
+  assign(call);
+  Work& work = *alone_[0];
+  work.reset(issuedWorks_++);
+  work.beginChain();
+  work.add(std::move(call.planned));
+  return exec::host::drive(alone_, spins_);
+}
+
+void Communicator::drain() {
+  exec::host::Waiter waiter(spins_);
+  // Pairs with the release of the last work.
+  while (turn_.finished.load(std::memory_order_acquire) < issuedWorks_) waiter.pause();
+}
+
+Status Communicator::finalize() {
+  if (finalized_) return error(Code::InvalidArgument, "the communicator has been finalized already");
+  finalized_ = true;
+  drain();
+  return {};
+}
+
+void Communicator::abort() {
+  hub_->failAll(error(Code::RemoteError, "rank {} aborted its communicator", rank().value));
+  hub_->waitQuiet();
+}
+
+}  // namespace tutti::comm

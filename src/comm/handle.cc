@@ -1,0 +1,61 @@
+#include "comm/handle.h"
+
+#include <sched.h>
+
+#include <new>
+#include <utility>
+
+namespace tutti::comm {
+
+Result<ncclComm*> HandleTable::make(Communicator* comm) {
+  const std::lock_guard lock(mutex_);
+  if (first_.load(std::memory_order_relaxed) == nullptr) {
+    auto blocks = memory::Mapping::anonymous(Bytes(kCapacity * sizeof(ncclComm)));
+    if (!blocks) return tl::unexpected(std::move(blocks).error().at("make communicator handles"));
+    blocks_ = std::move(*blocks);
+    first_.store(reinterpret_cast<ncclComm*>(blocks_.data()), std::memory_order_release);  // pairs with owns()
+  }
+  const size_t used = used_.load(std::memory_order_relaxed);
+  ncclComm* handle = nullptr;
+  if (freed_.size() > kQuarantine || (used == kCapacity && !freed_.empty())) {
+    handle = freed_.front();
+    freed_.pop_front();
+  } else if (used < kCapacity) {
+    handle = new (first_.load(std::memory_order_relaxed) + used) ncclComm;
+    used_.store(used + 1, std::memory_order_release);  // pairs with owns(): the block is made
+  } else {
+    return fail(Code::SystemError, "{} communicators are alive in this process: destroy some first", kCapacity);
+  }
+  handle->comm.store(comm);
+  live_.fetch_add(1, std::memory_order_relaxed);
+  return handle;
+}
+
+HandleTable::Use HandleTable::use(ncclComm* handle) {
+  Use use;
+  if (!owns(handle)) return use;
+  handle->users.fetch_add(1);  // before the look at `comm`: retire() clears `comm` before it looks at `users`
+  use.handle_ = handle;
+  use.comm_ = handle->comm.load();
+  return use;
+}
+
+bool HandleTable::isRetired(ncclComm* handle) const { return owns(handle) && handle->comm.load() == nullptr; }
+
+Communicator* HandleTable::retire(Use& use) { return use.handle_->comm.exchange(nullptr); }
+
+void HandleTable::waitUnused(Use& use) {
+  while (use.handle_->users.load() > 1) sched_yield();  // pairs with ~Use
+  const std::lock_guard lock(mutex_);
+  freed_.push_back(use.handle_);
+  live_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool HandleTable::owns(const ncclComm* handle) const {
+  const ncclComm* first = first_.load(std::memory_order_acquire);
+  if (first == nullptr || handle < first) return false;
+  const auto offset = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(first);
+  return offset % sizeof(ncclComm) == 0 && offset / sizeof(ncclComm) < used_.load(std::memory_order_acquire);
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,44 @@
+#include "comm/process.h"
+
+#include <utility>
+
+namespace tutti::comm {
+
+Result<void*> StreamTable::create() {
+  auto stream = std::make_shared<exec::host::Stream>();
+  if (Status status = stream->start(); !status.ok()) return tl::unexpected(std::move(status));
+  void* handle = stream.get();
+  const std::lock_guard lock(mutex_);
+  live_.emplace(handle, std::move(stream));
+  return handle;
+}
+
+std::shared_ptr<exec::host::Stream> StreamTable::find(void* handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(handle);
+  return it == live_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<exec::host::Stream> StreamTable::remove(void* handle) {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(handle);
+  if (it == live_.end()) return nullptr;
+  std::shared_ptr<exec::host::Stream> stream = std::move(it->second);
+  live_.erase(it);
+  return stream;
+}
+
+Process& process() {
+  static Process* const state = new Process;  // never destroyed, see the header
+  return *state;
+}
+
+ThreadState& thisThread() {
+  // One pointer of thread-local storage, whatever the state grows to: the library is opened into other people's processes.
+  thread_local std::unique_ptr<ThreadState> state;
+  if (!state) [[unlikely]]
+    state = std::make_unique<ThreadState>();
+  return *state;
+}
+
+}  // namespace tutti::comm

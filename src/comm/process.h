@@ -1,0 +1,50 @@
+// All process-wide mutable state of the library: handles, meetings of ranks, host streams, ncclMemAlloc memory, and what a
+// thread has chosen. (The log and the parsed environment are the two documented exceptions: observe/log.cc, config/params.cc.)
+//
+// Owner: itself; made at first use and never destroyed, so that threads which outlive main() stay safe. Any thread may call.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "comm/group.h"
+#include "comm/handle.h"
+#include "comm/rendezvous.h"
+#include "exec/host/stream.h"
+#include "memory/host_allocator.h"
+
+namespace tutti::comm {
+
+/// Live host streams by the value that stands for them in the API.
+class StreamTable {
+ public:
+  Result<void*> create();
+  /// Null when `handle` is no live stream.
+  std::shared_ptr<exec::host::Stream> find(void* handle) const;
+  /// Takes it out of the table; null when it is not there.
+  std::shared_ptr<exec::host::Stream> remove(void* handle);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<void*, std::shared_ptr<exec::host::Stream>> live_;
+};
+
+struct Process {
+  HandleTable handles;
+  Rendezvous rendezvous;
+  StreamTable streams;
+  memory::HostAllocator memory;
+};
+
+Process& process();
+
+/// What belongs to one calling thread.
+struct ThreadState {
+  Group group;
+  int hostDevice = -1;  ///< -1: never chosen
+};
+
+ThreadState& thisThread();
+
+}  // namespace tutti::comm

@@ -1,0 +1,108 @@
+#include "comm/rendezvous.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tutti::comm {
+namespace {
+
+/// What an id holds: enough to tell ours from noise, and this process from others.
+struct IdContent {
+  uint64_t magic;
+  uint64_t hash;      // random; shown in logs as commId
+  uint64_t process;   // random for each process, and its number: a forked child is another process
+  uint64_t processId;
+};
+static_assert(sizeof(IdContent) <= sizeof(UniqueIdBytes));
+
+constexpr uint64_t kMagic = 0x3164696974747574;  // "tuttiid1"
+
+Result<uint64_t> randomNumber() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    return fail(Code::SystemError, "the system gave no random numbers: {}", std::strerror(errno));
+  return number;
+}
+
+uint64_t processToken() {
+  static const uint64_t token = randomNumber().value_or(0);
+  return token;
+}
+
+IdContent contentOf(const UniqueIdBytes& id) {
+  IdContent content;
+  std::memcpy(&content, id.data(), sizeof content);
+  return content;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<transport::local::Hub>> Meeting::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return hub_ != nullptr || !error_.ok(); });
+  if (!error_.ok()) return tl::unexpected(error_);
+  return hub_;
+}
+
+Status Meeting::join(int32_t ranks, Rank rank) {
+  const std::lock_guard lock(mutex_);
+  if (ranks != ranks_)
+    return error(Code::InvalidArgument, "rank {} says that the communicator has {} ranks, others with the same unique id say {}", rank.value,
+                 ranks, ranks_);
+  if (present_[static_cast<size_t>(rank.value)])
+    return error(Code::InvalidUsage, "rank {} has joined already: two callers with the same unique id claim the same rank", rank.value);
+  present_[static_cast<size_t>(rank.value)] = true;
+  if (++arrived_ == ranks_) {
+    hub_ = std::make_shared<transport::local::Hub>(ranks_);
+    changed_.notify_all();
+  }
+  return {};
+}
+
+void Meeting::end(Status outcome) {
+  const std::lock_guard lock(mutex_);
+  if (error_.ok()) error_ = std::move(outcome);
+  changed_.notify_all();
+}
+
+Result<UniqueIdBytes> Rendezvous::makeId() {
+  const auto hash = randomNumber();
+  if (!hash) return tl::unexpected(hash.error());
+  const IdContent content{kMagic, *hash, processToken(), static_cast<uint64_t>(getpid())};
+  UniqueIdBytes id{};
+  std::memcpy(id.data(), &content, sizeof content);
+  return id;
+}
+
+Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int32_t ranks, Rank rank) {
+  const IdContent content = contentOf(id);
+  if (content.magic != kMagic) return fail(Code::InvalidArgument, "the unique id was not made by ncclGetUniqueId of this library");
+  if (content.process != processToken() || content.processId != static_cast<uint64_t>(getpid()))
+    return fail(Code::InvalidUsage,
+                "the unique id was made by another process (pid {}): ranks in several processes are not built yet; run the ranks as threads "
+                "of one process",
+                content.processId);
+
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Meeting>& meeting = meetings_[id];
+  if (!meeting) meeting = std::make_shared<Meeting>(ranks);
+  const std::shared_ptr<Meeting> mine = meeting;
+  Status status = mine->join(ranks, rank);
+  if (!status.ok()) {
+    // Ranks that cannot agree would wait for ever: they all get to know.
+    mine->end(error(Code::InvalidUsage, "another rank failed to join: {}", status.text()));
+    meetings_.erase(id);
+    return tl::unexpected(std::move(status));
+  }
+  const std::lock_guard inner(mine->mutex_);
+  if (mine->hub_ != nullptr) meetings_.erase(id);
+  return mine;
+}
+
+uint64_t Rendezvous::hashOf(const UniqueIdBytes& id) { return contentOf(id).hash; }
+
+}  // namespace tutti::comm

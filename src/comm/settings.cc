@@ -1,0 +1,130 @@
+#include "comm/settings.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "config/params.h"
+
+namespace tutti::comm {
+namespace {
+
+using config::Param;
+
+constexpr int32_t kMostChannels = 64;
+
+/// TUTTI_SIMD, or the best there is; a level that this machine lacks is an error, not a slower run unnoticed.
+Result<exec::host::SimdLevel> readSimd() {
+  std::string text = config::get<Param::TuttiSimd>();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (text.empty() || text == "auto") return exec::host::detectSimd();
+  for (int i = 0; i < exec::host::kNumSimdLevels; ++i) {
+    const auto level = static_cast<exec::host::SimdLevel>(i);
+    if (text != exec::host::name(level)) continue;
+    if (exec::host::isSupported(level)) return level;
+    return fail(Code::InvalidUsage, "TUTTI_SIMD={}: this processor or this build does not have it", text);
+  }
+  return fail(Code::InvalidUsage, "TUTTI_SIMD={}: known are auto, portable, sse4, avx2, avx512", text);
+}
+
+/// TUTTI_DEVICE: this build has host devices only.
+Status checkDevice() {
+  const std::string device = config::get<Param::TuttiDevice>();
+  if (device.empty() || device == "auto" || device == "host") return {};
+  if (device == "cuda")
+    return error(Code::InvalidUsage, "TUTTI_DEVICE=cuda: CUDA devices are not built yet; use TUTTI_DEVICE=host or auto");
+  return error(Code::InvalidUsage, "TUTTI_DEVICE={}: known are auto, cuda, host", device);
+}
+
+int32_t readChannels(const Config& config) {
+  int64_t least = config.minCtas;
+  int64_t most = config.maxCtas;
+  if (const int64_t n = config::get<Param::MinNchannels>(); n > 0) least = std::max(least, n);
+  if (const int64_t n = config::get<Param::MaxNchannels>(); n > 0) most = std::min(most, n);
+  // One lane group keeps a thread busy; more are for those who ask.
+  return static_cast<int32_t>(std::clamp<int64_t>(std::min(std::max<int64_t>(least, 1), most), 1, kMostChannels));
+}
+
+}  // namespace
+
+Result<plan::Settings> readSettings(const Config& config) {
+  if (Status status = checkDevice(); !status.ok()) return tl::unexpected(std::move(status));
+  plan::Settings settings;
+  const auto simd = readSimd();
+  if (!simd) return tl::unexpected(simd.error());
+  settings.simd = *simd;
+  settings.channels = readChannels(config);
+  // A ring step holds what it received until it has sent: two slots at least.
+  if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
+    settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));
+  if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) {
+    settings.sliceBytes = static_cast<uint64_t>(std::clamp<int64_t>(bytes, 64, int64_t{1} << 30));
+    settings.messageBytes = settings.sliceBytes;
+  }
+  auto nccl = tune::Filter::parse("NCCL_ALGO", config::get<Param::Algo>(), tune::ncclAlgorithmNames());
+  if (!nccl) return tl::unexpected(std::move(nccl).error());
+  auto tutti = tune::Filter::parse("TUTTI_ALGO", config::get<Param::TuttiAlgo>(), tune::tuttiAlgorithmNames());
+  if (!tutti) return tl::unexpected(std::move(tutti).error());
+  settings.restrictions = {std::move(*nccl), std::move(*tutti)};
+  return settings;
+}
+
+int32_t readSpins(int32_t ranks) {
+  if (const int64_t spins = config::get<Param::TuttiSpin>(); spins >= 0) return static_cast<int32_t>(std::min<int64_t>(spins, 1 << 20));
+  cpu_set_t cores;
+  const int32_t available = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  return ranks > available ? 20 : 4000;
+}
+
+int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }
+
+bool reduces(Collective collective) {
+  return collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter;
+}
+
+bool hasRoot(Collective collective) {
+  switch (collective) {
+    case Collective::Broadcast:
+    case Collective::Reduce:
+    case Collective::Gather:
+    case Collective::Scatter:
+    case Collective::SendRecv: return true;
+    default: return false;
+  }
+}
+
+Status checkArguments(const CallRequest& request, Rank, int32_t ranks) {
+  if (hasRoot(request.collective) && (request.root < 0 || request.root >= ranks))
+    return error(Code::InvalidArgument, "{} {} is out of range: the communicator has ranks 0 to {}",
+                 request.collective == Collective::SendRecv ? "peer" : "root", request.root, ranks - 1);
+  if (request.type < 0 || request.type >= kNumDataTypes)
+    return error(Code::InvalidArgument, "datatype {} is out of range: 0 (ncclInt8) to {} (ncclFloat8e5m2)", request.type, kNumDataTypes - 1);
+  const uint64_t largest = (uint64_t{1} << 62) / sizeOf(static_cast<DataType>(request.type)) / static_cast<uint64_t>(ranks);
+  if (request.count > largest)
+    return error(Code::InvalidArgument, "count {} is out of range: at most {} elements of {} on {} ranks", request.count, largest,
+                 name(static_cast<DataType>(request.type)), ranks);
+  return {};
+}
+
+Status checkBuffers(const CallRequest& request, Rank rank) {
+  if (request.count == 0) return {};
+  const bool isRoot = request.root == rank.value;
+  bool reads = true;
+  bool writes = true;
+  switch (request.collective) {
+    case Collective::Broadcast:
+    case Collective::Scatter: reads = isRoot; break;
+    case Collective::Reduce:
+    case Collective::Gather: writes = isRoot; break;
+    case Collective::SendRecv: reads = !request.receives, writes = request.receives; break;
+    default: break;
+  }
+  if (reads && request.in == nullptr)
+    return error(Code::InvalidArgument, "sendbuff is NULL, but rank {} sends {} elements", rank.value, request.count);
+  if (writes && request.out == nullptr)
+    return error(Code::InvalidArgument, "recvbuff is NULL, but rank {} receives {} elements", rank.value, request.count);
+  return {};
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,22 @@
+// The checks and settings of a communicator that are pure functions: of the environment, or of a call's arguments.
+#pragma once
+
+#include "comm/communicator.h"
+
+namespace tutti::comm {
+
+/// From the environment and the configuration. InvalidUsage when NCCL_ALGO or TUTTI_ALGO hold an unknown name.
+Result<plan::Settings> readSettings(const Config& config);
+int32_t readSpins(int32_t ranks);
+int64_t readFlightEvents();
+
+bool reduces(Collective collective);
+/// A root or, for messages, a peer.
+bool hasRoot(Collective collective);
+
+/// Root or peer, type, and that the buffers can exist at all. InvalidArgument, naming argument, value and what is allowed.
+Status checkArguments(const CallRequest& request, Rank rank, int32_t ranks);
+/// That no buffer that this rank's part of the call touches is NULL.
+Status checkBuffers(const CallRequest& request, Rank rank);
+
+}  // namespace tutti::comm

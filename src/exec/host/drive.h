@@ -1,0 +1,15 @@
+// Runs works to their end on the calling thread, all of them interleaved.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "core/status.h"
+#include "exec/host/work.h"
+
+namespace tutti::exec::host {
+
+/// Returns when every work has finished or failed; the first error, in the order given. `spins` as for Waiter.
+Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins);
+
+}  // namespace tutti::exec::host

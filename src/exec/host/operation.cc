@@ -1,0 +1,244 @@
+#include "exec/host/operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/format.h"
+#include "exec/host/signature.h"
+
+namespace tutti::exec::host {
+namespace {
+
+using algo::Buffer;
+using algo::Kind;
+using transport::local::CellHead;
+using transport::local::kInlineBytes;
+using transport::local::SendEnd;
+using transport::local::SlotHead;
+
+/// Up to here a message is copied into its slot, so that the sender need not wait until it is read; beyond, a value that lies
+/// in a caller's buffer is passed by reference, which saves the copy.
+constexpr uint64_t kEagerBytes = 4096;
+
+}  // namespace
+
+void Operation::start(const PlannedCall& call) {
+  const HostPlan& plan = *call.plan;
+  plan_ = &plan;
+  in_ = static_cast<const std::byte*>(call.in);
+  out_ = static_cast<std::byte*>(call.out);
+  signature_ = call.signature;
+  windowEpoch_ = call.windowEpoch;
+  reduction_ = plan.reduction;
+  reduction_.scaling.factor = call.factor;
+  if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
+  moved_ = false;
+  status_ = Status();
+  lanes_.clear();
+  for (size_t c = 0; c < plan.channels.size(); ++c) {
+    const auto first = static_cast<uint32_t>(lanes_.size());
+    for (const BoundLane& bound : plan.channels[c]) {
+      Lane lane;
+      lane.steps = &bound;
+      lane.channel = static_cast<int32_t>(c);
+      lane.firstOfChannel = first;
+      lane.finished = bound.steps.empty();
+      lanes_.push_back(lane);
+    }
+  }
+  unfinished_ = static_cast<uint32_t>(std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.finished; }));
+  if (plan.usesWindow) cells_.resize(static_cast<size_t>(plan.ranks));
+}
+
+Poll Operation::advance() {
+  moved_ = false;
+  for (Lane& lane : lanes_) {
+    if (lane.finished) continue;
+    if (advanceLane(lane)) {
+      lane.finished = true;
+      moved_ = true;
+      --unfinished_;
+    }
+    if (!status_.ok()) [[unlikely]]
+      return Poll::Failed;
+  }
+  return unfinished_ == 0 ? Poll::Ready : Poll::Pending;
+}
+
+/// True when the lane has run its whole program and nobody reads its input by reference any more.
+bool Operation::advanceLane(Lane& lane) {
+  const BoundLane& bound = *lane.steps;
+  while (lane.slice < plan_->geometry.slices) {
+    while (lane.next < bound.steps.size()) {
+      if (!run(lane, bound.steps[lane.next])) return false;
+      moved_ = true;
+      ++lane.next;
+    }
+    lane.next = 0;
+    ++lane.slice;
+  }
+  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); });
+}
+
+/// Carries the step out if nothing that it needs is missing; otherwise leaves everything as it was and returns false.
+bool Operation::run(const Lane& lane, const BoundStep& step) {
+  switch (step.kind) {
+    case Kind::Pipe: return runPipe(lane, step);
+    case Kind::Store: return runStore(lane, step);
+    case Kind::Arrive:
+      // The release makes the cell's payload, size and signature visible; pairs with the acquire in runAwait.
+      step.window->head(epochOf(lane), plan_->rank).epoch.store(epochOf(lane), std::memory_order_release);
+      return true;
+    case Kind::Await: return runAwait(lane, step);
+    case Kind::LoadReduce: runLoadReduce(lane, step); return true;
+    case Kind::Give:
+    case Kind::Take: return handOver(lane, step);
+  }
+  return false;
+}
+
+bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
+  for (int i = 0; i < step.numFrom; ++i)
+    if (!step.from[i]->ready()) return false;
+  for (int i = 0; i < step.numTo; ++i)
+    if (!step.to[i]->ready()) return false;
+
+  const algo::Range range = rangeOf(lane, step);
+  const uint64_t bytes = range.elems * plan_->elementBytes;
+  const void* sources[1 + algo::kMaxFan];
+  int numSources = 0;
+  const bool ownFirst = step.src.buffer != Buffer::None;
+  if (ownFirst) sources[numSources++] = source(step.src, range);
+  for (int i = 0; i < step.numFrom; ++i) {
+    const SlotHead& head = step.from[i]->head();
+    if (!accept(head.signature, head.bytes, step.fromRank[i], bytes)) return false;
+    sources[numSources++] = head.payload();
+  }
+
+  // `stable` is where the value to send lies until the operation ends, if it lies anywhere in the caller's memory.
+  const std::byte* stable = nullptr;
+  if (step.dst.buffer != Buffer::None) {
+    std::byte* dst = destination(algo::Range{plan_->geometry.range(step.dst.chunk, lane.channel, lane.slice).begin, range.elems});
+    if (step.reduce) {
+      combine(dst, sources, numSources, range.elems, ownFirst, true);
+    } else if (bytes > 0 && dst != sources[0]) {
+      copyBytes(dst, sources[0], bytes, false);
+    }
+    stable = dst;
+  } else if (step.numFrom == 0 && !(step.reduce && reduction_.scaling.hasFactor)) {
+    stable = static_cast<const std::byte*>(sources[0]);
+  }
+
+  const std::byte* value = stable;
+  for (int i = 0; i < step.numTo; ++i) {
+    if (value == nullptr) {  // combine straight into the first slot; further ones get a copy
+      SendEnd& end = *step.to[i];
+      std::byte* space = bytes <= kInlineBytes ? end.head().inlineData : end.staging();
+      combine(space, sources, numSources, range.elems, ownFirst, false);
+      value = space;
+    }
+    send(*step.to[i], stable, value, bytes);
+  }
+  for (int i = 0; i < step.numFrom; ++i) step.from[i]->release();
+  return true;
+}
+
+void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes) {
+  SlotHead& head = end.head();
+  head.signature = signature_;
+  head.bytes = bytes;
+  bool byReference = false;
+  if (bytes <= kInlineBytes) {
+    head.data = nullptr;
+    if (bytes > 0 && value != head.inlineData) std::memcpy(head.inlineData, value, bytes);
+  } else if (stable != nullptr && bytes > std::min(kEagerBytes, end.slotBytes())) {
+    head.data = stable;
+    byReference = true;
+  } else {
+    head.data = end.staging();
+    if (value != head.data) std::memcpy(end.staging(), value, bytes);
+  }
+  end.push(byReference);
+}
+
+bool Operation::runStore(const Lane& lane, const BoundStep& step) {
+  const algo::Range range = rangeOf(lane, step);
+  const uint64_t bytes = range.elems * plan_->elementBytes;
+  CellHead& head = step.window->head(epochOf(lane), plan_->rank);
+  head.signature = signature_;
+  head.bytes = bytes;
+  const void* own = source(step.src, range);
+  combine(step.window->payload(epochOf(lane), plan_->rank, bytes), &own, 1, range.elems, true, false);
+  return true;
+}
+
+bool Operation::runAwait(const Lane& lane, const BoundStep& step) {
+  const CellHead& head = step.window->head(epochOf(lane), step.peer);
+  if (head.epoch.load(std::memory_order_acquire) != epochOf(lane)) return false;  // pairs with the release of Arrive
+  const uint64_t bytes = plan_->geometry.range(0, lane.channel, lane.slice).elems * plan_->elementBytes;
+  return accept(head.signature, head.bytes, step.peer, bytes);
+}
+
+void Operation::runLoadReduce(const Lane& lane, const BoundStep& step) {
+  const algo::Range range = rangeOf(lane, step);
+  const uint64_t bytes = range.elems * plan_->elementBytes;
+  for (int32_t r = 0; r < plan_->ranks; ++r) cells_[static_cast<size_t>(r)] = step.window->payload(epochOf(lane), Rank(r), bytes);
+  combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
+}
+
+bool Operation::handOver(const Lane& lane, const BoundStep& step) {
+  if (step.kind == Kind::Take) return lane.given > lane.slice;
+  ++lanes_[lane.firstOfChannel + static_cast<uint32_t>(step.lane)].given;
+  return true;
+}
+
+/// Whether a message is the one that this call expects at this point. If not, the operation has failed and says why.
+bool Operation::accept(uint64_t signature, uint64_t bytes, Rank peer, uint64_t expectedBytes) {
+  if (signature == signature_ && bytes == expectedBytes) [[likely]]
+    return true;
+  status_ = error(Code::InvalidUsage,
+                  "calls do not match: rank {} called {}, but rank {} called {}; all ranks of a communicator must make the same calls in "
+                  "the same order, with the same count, type, operation and root",
+                  plan_->rank.value, describeSignature(signature_), peer.value, describeSignature(signature));
+  return false;
+}
+
+/// dst = the sources combined in order. `ownFirst`: the first is this rank's raw contribution. `last`: the result is complete.
+void Operation::combine(std::byte* dst, const void* const* sources, int numSources, uint64_t elems, bool ownFirst, bool last) const {
+  if (elems == 0) return;
+  const Scaling& scaling = reduction_.scaling;
+  const bool scales = ownFirst && scaling.hasFactor;
+  const bool divides = last && scaling.divisor != 1;
+  if (numSources == 1 && !scales && !divides) {
+    if (dst != sources[0]) copyBytes(dst, sources[0], elems * plan_->elementBytes, false);
+    return;
+  }
+  plan_->reduceFn(dst, sources, numSources, elems, reduction_, scales ? 1U : 0U, last);
+}
+
+algo::Range Operation::rangeOf(const Lane& lane, const BoundStep& step) const {
+  const algo::ChunkRef ref = step.src.buffer != Buffer::None ? step.src : step.dst;
+  return plan_->geometry.range(ref.chunk, lane.channel, lane.slice);
+}
+
+const std::byte* Operation::source(algo::ChunkRef ref, const algo::Range& range) const {
+  const std::byte* base = ref.buffer == Buffer::In ? in_ : out_;
+  return base + range.begin * plan_->elementBytes;
+}
+
+std::byte* Operation::destination(const algo::Range& range) const { return out_ + range.begin * plan_->elementBytes; }
+
+std::string Operation::describeWait() const {
+  for (const Lane& lane : lanes_) {
+    if (lane.finished) continue;
+    if (lane.slice >= plan_->geometry.slices) return "waits until its last messages have been read";
+    const BoundStep& step = lane.steps->steps[lane.next];
+    if (step.kind == Kind::Await) return format("waits for the arrival of rank {}, slice {}", step.peer.value, lane.slice);
+    for (int i = 0; i < step.numFrom; ++i)
+      if (!step.from[i]->ready()) return format("waits for rank {}, slice {} step {}", step.fromRank[i].value, lane.slice, lane.next);
+    return format("waits for a free slot, slice {} step {}", lane.slice, lane.next);
+  }
+  return "is finished";
+}
+
+}  // namespace tutti::exec::host

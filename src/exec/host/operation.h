@@ -1,0 +1,85 @@
+// One collective of one rank on its way: the state of its lanes, moved on by whichever thread drives it.
+//
+// Owner: the launch it is part of. One thread at a time. Never blocks: advance() does what can be done and returns.
+// 1. Finished means that the output is complete, the input may be changed, and no peer reads either any more.
+// 2. Nothing is allocated after the first use of an Operation with as many lanes.
+// 3. Wait-free against peers: a peer that is late, stopped or gone makes advance() return Pending, never hang.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/status.h"
+#include "exec/host/plan.h"
+#include "observe/flight_recorder.h"
+
+namespace tutti::exec::host {
+
+/// A planned call, bound to buffers.
+struct PlannedCall {
+  std::shared_ptr<const HostPlan> plan;
+  const void* in = nullptr;   ///< the caller's buffers, as the collective defines them
+  void* out = nullptr;
+  uint64_t signature = 0;     ///< names the call to the peers
+  uint64_t windowEpoch = 0;   ///< of the first slice, for plans that use the window; each slice takes one
+  observe::FlightEvent event;  ///< what the flight recorder is to say of the call
+  /// The factor of a scaled reduction, in the element type: read from `factorSource` when the call starts, if that is given.
+  uint64_t factor = 0;
+  const void* factorSource = nullptr;
+};
+
+class Operation {
+ public:
+  /// The call must outlive the operation.
+  void start(const PlannedCall& call);
+
+  /// Moves every lane on as far as it goes. After Failed, status() says why; the operation must not be advanced again.
+  Poll advance();
+  /// Whether the last advance() did anything at all.
+  bool moved() const { return moved_; }
+
+  const Status& status() const { return status_; }
+  /// Whom the first unfinished lane waits for and what for, in words.
+  std::string describeWait() const;
+
+ private:
+  struct Lane {
+    const BoundLane* steps = nullptr;
+    int32_t channel = 0;
+    int32_t slice = 0;
+    uint32_t next = 0;    // step of this slice
+    int32_t given = 0;    // slices that another lane has handed over to this one
+    uint32_t firstOfChannel = 0;  // index of lane 0 of the same channel
+    bool finished = false;
+  };
+
+  bool advanceLane(Lane& lane);
+  bool run(const Lane& lane, const BoundStep& step);
+  bool runPipe(const Lane& lane, const BoundStep& step);
+  bool runStore(const Lane& lane, const BoundStep& step);
+  bool runAwait(const Lane& lane, const BoundStep& step);
+  void runLoadReduce(const Lane& lane, const BoundStep& step);
+  bool handOver(const Lane& lane, const BoundStep& step);
+  void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
+  bool accept(uint64_t signature, uint64_t bytes, Rank peer, uint64_t expectedBytes);
+  void combine(std::byte* dst, const void* const* sources, int numSources, uint64_t elems, bool ownFirst, bool last) const;
+  algo::Range rangeOf(const Lane& lane, const BoundStep& step) const;
+  const std::byte* source(algo::ChunkRef ref, const algo::Range& range) const;
+  std::byte* destination(const algo::Range& range) const;
+  uint64_t epochOf(const Lane& lane) const { return windowEpoch_ + static_cast<uint64_t>(lane.slice); }
+
+  const HostPlan* plan_ = nullptr;
+  const std::byte* in_ = nullptr;
+  std::byte* out_ = nullptr;
+  uint64_t signature_ = 0;
+  uint64_t windowEpoch_ = 0;
+  Reduction reduction_;
+  bool moved_ = false;
+  uint32_t unfinished_ = 0;
+  std::vector<Lane> lanes_;
+  std::vector<const void*> cells_;  // LoadReduce: one source a rank
+  Status status_;
+};
+
+}  // namespace tutti::exec::host

@@ -1,0 +1,77 @@
+#include "exec/host/stream.h"
+
+#include <system_error>
+#include <utility>
+
+namespace tutti::exec::host {
+
+Status Stream::start() {
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (const std::system_error& e) {
+    return error(Code::SystemError, "cannot start the thread of a host stream: {}", e.what());
+  }
+  return {};
+}
+
+Stream::~Stream() { stop(); }
+
+void Stream::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Stream::push(std::function<void()> item) {
+  {
+    const std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+  }
+  changed_.notify_all();
+}
+
+void Stream::synchronize() {
+  std::unique_lock lock(mutex_);
+  bool reached = items_.empty();
+  if (reached) return;
+  items_.emplace_back([this, &reached] {
+    const std::lock_guard inner(mutex_);
+    reached = true;
+  });
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return reached; });
+}
+
+bool Stream::idle() const {
+  const std::lock_guard lock(mutex_);
+  return items_.empty();
+}
+
+void Stream::fail(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (error_.ok()) error_ = status;
+}
+
+Status Stream::takeError() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(error_, Status());
+}
+
+void Stream::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !items_.empty(); });
+    if (items_.empty()) return;
+    const std::function<void()>& item = items_.front();
+    lock.unlock();
+    item();
+    lock.lock();
+    items_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace tutti::exec::host

@@ -1,0 +1,71 @@
+// From the shape of a call to a plan that can run: choose, record, divide, bind.
+//
+// Owner: the communicator. Called by the thread that uses the communicator; not thread-safe.
+// 1. A plan depends on the shape alone, never on buffers or streams.
+#pragma once
+
+#include <memory>
+
+#include "connect/connections.h"
+#include "connect/layout.h"
+#include "exec/host/plan.h"
+#include "exec/record/cost.h"
+#include "tune/choose.h"
+
+namespace tutti::plan {
+
+/// What distinguishes one plan from another. `root` is the peer of a message; `receives` tells its two directions apart.
+struct Shape {
+  Collective collective = Collective::AllReduce;
+  DataType type = DataType::F32;
+  ReduceOp op = ReduceOp::Sum;
+  Scaling scaling;
+  uint64_t count = 0;  ///< as the caller gave it, in elements
+  Rank root{0};
+  bool receives = false;
+
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+struct Settings {
+  int32_t channels = 1;
+  uint32_t slots = 8;              ///< of a pipe, at least 2
+  uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
+  uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
+  exec::host::SimdLevel simd{};
+  tune::Restrictions restrictions;
+};
+
+/// A plan in numbers, for `explain` and the benchmark's yardstick. Bytes and steps are this rank's.
+struct Summary {
+  std::string_view algorithm;
+  int32_t channels = 0;
+  int32_t lanes = 0;
+  int32_t slices = 0;
+  uint32_t slots = 0;
+  uint64_t sliceBytes = 0;
+  exec::record::Traffic traffic;
+};
+
+class Planner {
+ public:
+  Planner(const connect::Layout& layout, connect::Connections& connections, Rank rank, const Settings& settings)
+      : layout_(layout), connections_(connections), rank_(rank), settings_(settings) {}
+
+  Result<std::shared_ptr<const exec::host::HostPlan>> makePlan(const Shape& shape);
+  /// What makePlan() would choose, without opening anything.
+  Result<Summary> summarize(const Shape& shape) const;
+
+ private:
+  struct Draft;
+  Result<Draft> draft(const Shape& shape) const;
+  Status bind(const Draft& draft, exec::host::HostPlan& plan);
+  Result<exec::host::BoundStep> bindStep(const exec::record::Step& step, ChannelId channel, const Draft& draft);
+
+  const connect::Layout& layout_;
+  connect::Connections& connections_;
+  Rank rank_;
+  Settings settings_;
+};
+
+}  // namespace tutti::plan

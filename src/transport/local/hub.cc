@@ -1,0 +1,57 @@
+#include "transport/local/hub.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace tutti::transport::local {
+namespace {
+
+/// Makes every running thread of the process execute a full barrier, so that enter() can do without one. Where the kernel does
+/// not offer it, enter()'s order is not guaranteed, and waitQuiet() gives the other threads a moment instead.
+bool barrierInAllThreads(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+}  // namespace
+
+Hub::Hub(int32_t ranks) : members_(static_cast<size_t>(ranks)), windows_(static_cast<size_t>(ranks)) {
+  static const bool registered = barrierInAllThreads(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  (void)registered;
+}
+
+void Hub::failAll(const Status& cause) {
+  for (Member& member : members_) (void)member.latch.trip(cause);
+}
+
+void Hub::waitQuiet() {
+  // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
+  if (!barrierInAllThreads(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) usleep(1000);
+  for (Member& member : members_)
+    while (member.inside.load(std::memory_order_acquire)) sched_yield();  // pairs with leave()
+}
+
+Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Pipe>& pipe = pipes_[key];
+  if (!pipe) {
+    auto made = Pipe::create(slots, slotBytes);
+    if (!made) return tl::unexpected(std::move(made).error());
+    pipe = std::make_unique<Pipe>(std::move(*made));
+  }
+  return pipe->view();
+}
+
+Result<WindowView> Hub::window(Rank rank, uint64_t cellBytes) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Window>& window = windows_[static_cast<size_t>(rank.value)];
+  if (!window) {
+    auto made = Window::create(static_cast<int32_t>(windows_.size()), cellBytes);
+    if (!made) return tl::unexpected(std::move(made).error());
+    window = std::make_unique<Window>(std::move(*made));
+  }
+  return window->view();
+}
+
+}  // namespace tutti::transport::local

@@ -1,0 +1,75 @@
+// Where the ranks of one communicator in one process meet: their pipes and windows, made when the first side asks, and
+// their error latches.
+//
+// Owner: shared by the communicators of all its ranks; freed with the last. Any thread may call; pipes and windows are opened
+// under one lock, at set-up only.
+// 1. Both sides of a pipe get the same one, whoever asks first; its size is the first asker's.
+// 2. A thread that touches peers' memory for a rank does so between enter() and leave() of that rank.
+// 3. After failAll() and waitQuiet() no other rank touches this rank's buffers any more.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "core/error_latch.h"
+#include "transport/local/pipe.h"
+#include "transport/local/window.h"
+
+namespace tutti::transport::local {
+
+struct PipeKey {
+  ChannelId channel;
+  uint8_t port = 0;
+  Rank from;
+  Rank to;
+  friend bool operator<(const PipeKey& a, const PipeKey& b) {
+    return std::tie(a.channel, a.port, a.from, a.to) < std::tie(b.channel, b.port, b.from, b.to);
+  }
+};
+
+class Hub {
+ public:
+  explicit Hub(int32_t ranks);
+
+  Result<PipeView> pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes);
+  /// The window of `rank`: cells of `cellBytes` for every rank.
+  Result<WindowView> window(Rank rank, uint64_t cellBytes);
+
+  ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
+
+  /// Trips every rank's latch with `cause`.
+  void failAll(const Status& cause);
+
+  /// Marks that a thread is about to touch peers' memory for `rank`; false when the rank's latch has tripped.
+  bool enter(Rank rank) {
+    Member& member = members_[index(rank)];
+    member.inside.store(true, std::memory_order_relaxed);  // ordered before the latch's load by waitQuiet's barrier
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!member.latch.tripped()) [[likely]]
+      return true;
+    leave(rank);
+    return false;
+  }
+  void leave(Rank rank) { members_[index(rank)].inside.store(false, std::memory_order_release); }  // pairs with waitQuiet
+
+  /// After failAll(): returns when every thread that was inside has left. Waits no longer than one slice takes.
+  void waitQuiet();
+
+ private:
+  struct alignas(kCacheLine) Member {
+    ErrorLatch latch;
+    std::atomic<bool> inside{false};  ///< written by the thread that drives the rank; read by waitQuiet
+  };
+  static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
+
+  std::vector<Member> members_;
+  std::mutex mutex_;
+  std::map<PipeKey, std::unique_ptr<Pipe>> pipes_;
+  std::vector<std::unique_ptr<Window>> windows_;
+};
+
+}  // namespace tutti::transport::local

@@ -1,0 +1,104 @@
+// A pipe between two ranks of one process: bounded, first in first out, one writer and one reader.
+//
+// Owner: the Hub (Pipe). Each side works through an end (a plain view with its own cursor), used by one thread at a time.
+// 1. A slot's words other than `filled` belong to the sender until filled == message number, then to the receiver until it
+//    has published a higher `freed`, then to the sender again.
+// 2. `data` of a message may point into the sender's own buffer ("by reference"): the sender then keeps that memory
+//    unchanged until the message is freed.
+// 3. Numbers start at 1 and never wrap: 2^64 messages outlast the machine.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "memory/mapping.h"
+
+namespace tutti::transport::local {
+
+inline constexpr size_t kCacheLine = 64;
+inline constexpr size_t kInlineBytes = 32;  ///< payload that travels in the head's own cache line
+
+struct alignas(kCacheLine) SlotHead {
+  std::atomic<uint64_t> filled;  ///< sender: message number (release); pairs with the acquire in RecvEnd::ready
+  uint64_t signature;            ///< sender: which call the message belongs to
+  const std::byte* data;         ///< sender: where the payload lies; null: in inlineData
+  uint64_t bytes;                ///< sender: payload size
+  std::byte inlineData[kInlineBytes];
+
+  const std::byte* payload() const { return data != nullptr ? data : inlineData; }
+};
+static_assert(sizeof(SlotHead) == kCacheLine);
+
+struct alignas(kCacheLine) FreedCount {
+  std::atomic<uint64_t> value;  ///< receiver: messages it is done with (release); pairs with the acquire in SendEnd::free
+};
+
+struct PipeView {
+  SlotHead* heads = nullptr;
+  std::byte* memory = nullptr;  ///< slots × slotBytes of staging space, written by the sender
+  FreedCount* freed = nullptr;
+  uint32_t slots = 0;
+  uint64_t slotBytes = 0;
+};
+static_assert(std::is_trivially_copyable_v<PipeView>);
+
+class SendEnd {
+ public:
+  explicit SendEnd(const PipeView& pipe) : pipe_(pipe) {}
+
+  /// Whether a slot is free for the next message.
+  bool ready() { return sent_ - seenFreed_ < pipe_.slots || sent_ - refresh() < pipe_.slots; }
+  SlotHead& head() const { return pipe_.heads[sent_ % pipe_.slots]; }
+  std::byte* staging() const { return pipe_.memory + (sent_ % pipe_.slots) * pipe_.slotBytes; }
+  uint64_t slotBytes() const { return pipe_.slotBytes; }
+
+  /// Hands the head, whose other words are written, to the receiver.
+  void push(bool byReference) {
+    SlotHead& slot = head();
+    ++sent_;
+    if (byReference) lastByReference_ = sent_;
+    slot.filled.store(sent_, std::memory_order_release);  // pairs with RecvEnd::ready
+  }
+  /// Whether every message sent by reference has been read.
+  bool drained() { return seenFreed_ >= lastByReference_ || refresh() >= lastByReference_; }
+  uint64_t sent() const { return sent_; }
+
+ private:
+  uint64_t refresh() { return seenFreed_ = pipe_.freed->value.load(std::memory_order_acquire); }  // pairs with RecvEnd::release
+
+  PipeView pipe_;
+  uint64_t sent_ = 0;
+  uint64_t seenFreed_ = 0;
+  uint64_t lastByReference_ = 0;
+};
+
+class RecvEnd {
+ public:
+  explicit RecvEnd(const PipeView& pipe) : pipe_(pipe) {}
+
+  bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
+  const SlotHead& head() const { return pipe_.heads[received_ % pipe_.slots]; }
+  /// Gives the slot, and memory passed by reference, back to the sender.
+  void release() { pipe_.freed->value.store(++received_, std::memory_order_release); }  // pairs with SendEnd::refresh
+  uint64_t received() const { return received_; }
+
+ private:
+  PipeView pipe_;
+  uint64_t received_ = 0;
+};
+
+/// Owns what both ends look at.
+class Pipe {
+ public:
+  /// `slots` ≥ 1; `slotBytes` of staging space each (0: only inline payloads and references).
+  static Result<Pipe> create(uint32_t slots, uint64_t slotBytes);
+  const PipeView& view() const { return view_; }
+
+ private:
+  memory::Mapping mapping_;
+  PipeView view_;
+};
+
+}  // namespace tutti::transport::local
