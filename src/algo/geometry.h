@@ -41,6 +41,9 @@ struct Geometry {
     return {begin, least(begin + sliceElems, partEnd) - begin};
   }
 
+  /// Whether the slices cover all elements.
+  TUTTI_HD bool isComplete() const { return static_cast<uint64_t>(slices) * sliceElems >= least(partElems, totalElems); }
+
  private:
   static TUTTI_HD uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 };
@@ -52,6 +55,9 @@ enum class Division : uint8_t { Shares, Blocks };
 
 /// Shares begin at multiples of this, so that vector accesses of all ranks line up. A constant of the numerics contract.
 inline constexpr uint64_t kShareAlignBytes = 64;
+
+/// More slices than this cannot be counted: isComplete() is false then.
+inline constexpr int32_t kMostSlices = 0x7fffffff;
 
 /// `sliceBytes` bounds what one slice carries; it is rounded down to whole elements, at least one.
 TUTTI_HD constexpr Geometry makeGeometry(Division division, uint64_t count, int32_t chunks, DataType type, int32_t channels,
@@ -68,7 +74,8 @@ TUTTI_HD constexpr Geometry makeGeometry(Division division, uint64_t count, int3
   g.partElems = roundUp((g.chunkElems + static_cast<uint64_t>(channels) - 1) / static_cast<uint64_t>(channels), align);
   g.sliceElems = sliceBytes / elementBytes > 0 ? sliceBytes / elementBytes : 1;
   const uint64_t longest = g.partElems < g.totalElems ? g.partElems : g.totalElems;
-  g.slices = longest == 0 ? 0 : static_cast<int32_t>((longest + g.sliceElems - 1) / g.sliceElems);
+  const uint64_t slices = (longest + g.sliceElems - 1) / g.sliceElems;
+  g.slices = slices < kMostSlices ? static_cast<int32_t>(slices) : kMostSlices;
   return g;
 }
 

@@ -23,7 +23,6 @@ ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t strea
         return error(Code::InvalidArgument, "stream {} is no live host stream: on host devices use NULL or one made by tuttiStreamCreate",
                      static_cast<void*>(stream));
     }
-    if (pending->comm == nullptr) return {};
     return comm::thisThread().group.add(comm, std::move(*pending));
   });
 }

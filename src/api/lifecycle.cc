@@ -23,10 +23,9 @@ Status endComm(ncclComm_t handle, bool abort) {
   if (!use) return deadHandle(handle);
   std::unique_ptr<Communicator> comm(handles.retire(use));
   if (comm == nullptr) return deadHandle(handle);
-  if (abort) comm->abort();
+  if (abort) comm->abort();  // what is queued on streams fails by itself later, without touching anything of the caller's
   if (!abort && !comm->isFinalized()) (void)comm->finalize();
   handles.waitUnused(use);
-  comm->drain();
   observe::info(observe::Subsys::Init, "comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - {} COMPLETE", static_cast<void*>(handle),
                 comm->rank().value, comm->ranks(), comm->device(), comm->hash(), abort ? "Abort" : "Destroy");
   return {};

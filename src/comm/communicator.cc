@@ -14,34 +14,31 @@ namespace tutti::comm {
 
 using exec::host::Work;
 
-Communicator::Communicator(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device, uint64_t hash)
-    : hub_(std::move(hub)),
+Communicator::Communicator(std::shared_ptr<Shared> shared, int32_t ranks, int32_t device, uint64_t hash)
+    : shared_(std::move(shared)),
+      turn_(shared_, &shared_->turn),
       layout_(connect::Layout::natural(ranks)),
-      connections_(*hub_, rank),
-      redOps_(static_cast<uint32_t>(hash) ^ static_cast<uint32_t>(rank.value) * 0x9e3779b9U),
+      redOps_(static_cast<uint32_t>(hash) ^ static_cast<uint32_t>(rank().value) * 0x9e3779b9U),
       device_(device),
-      hash_(hash) {
-  turn_.hub = hub_.get();
-  turn_.rank = rank;
-}
+      hash_(hash) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks,
                                                            int32_t device, uint64_t hash, const Config& config) {
-  std::unique_ptr<Communicator> comm(new Communicator(std::move(hub), rank, ranks, device, hash));
+  std::unique_ptr<Communicator> comm(new Communicator(std::make_shared<Shared>(std::move(hub), rank), ranks, device, hash));
   auto settings = readSettings(config);
   if (!settings) return tl::unexpected(std::move(settings).error());
   comm->settings_ = std::move(*settings);
   comm->name_ = config.name;
   comm->spins_ = readSpins(ranks);
-  comm->flight_ = observe::FlightMemory(readFlightEvents(), rank, hash);
-  comm->turn_.recorder = comm->flight_.recorder();
-  comm->planner_ = std::make_unique<plan::Planner>(comm->layout_, comm->connections_, rank, comm->settings_);
+  comm->shared_->flight = observe::FlightMemory(readFlightEvents(), rank, hash);
+  comm->turn_->recorder = comm->shared_->flight.recorder();
+  comm->planner_ = std::make_unique<plan::Planner>(comm->layout_, comm->shared_->connections, rank, comm->settings_);
   comm->alone_[0] = std::make_unique<Work>(comm->turn_);
   return comm;
 }
 
 Status Communicator::usable() const {
-  const ErrorLatch& latch = hub_->latch(turn_.rank);
+  const ErrorLatch& latch = hub().latch(rank());
   if (latch.tripped()) return latch.status();
   if (finalized_) return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
   return {};
@@ -49,7 +46,7 @@ Status Communicator::usable() const {
 
 Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp& op) const {
   if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
-  if (Status status = checkArguments(request, turn_.rank, ranks()); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = checkArguments(request, rank(), ranks()); !status.ok()) return tl::unexpected(std::move(status));
 
   plan::Shape shape;
   shape.collective = request.collective;
@@ -77,11 +74,11 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   if (!shape) return tl::unexpected(shape.error());
 
   PendingCall pending;
-  if (request.count == 0 && request.collective != Collective::SendRecv) return pending;
-  if (Status status = checkBuffers(request, turn_.rank); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = checkBuffers(request, rank()); !status.ok()) return tl::unexpected(std::move(status));
 
-  const bool toSelf = request.collective == Collective::SendRecv && request.root == turn_.rank.value;
-  if (!toSelf) {
+  const bool isMessage = request.collective == Collective::SendRecv;
+  const bool hasPlan = isMessage ? request.root != rank().value : request.count > 0;
+  if (hasPlan) {
     auto plan = planFor(*shape);
     if (!plan) return tl::unexpected(std::move(plan).error());
     pending.planned.plan = std::move(*plan);
@@ -128,18 +125,28 @@ void Communicator::assign(PendingCall& pending) {
     pending.planned.event.sequence = pending.call.sequence;
   }
   pending.planned.signature = exec::host::packSignature(pending.call);
+  if (pending.planned.plan == nullptr) {  // nothing to move, but peers may want to know that the call was made
+    hub().board(rank()).post(pending.call.sequence, pending.planned.signature);
+    return;
+  }
   if (pending.planned.plan->usesWindow) {
     pending.planned.windowEpoch = nextEpoch_;
     nextEpoch_ += static_cast<uint64_t>(pending.planned.plan->geometry.slices);
   }
-  turn_.record(pending.planned.event, observe::FlightKind::Enqueued);
+  turn_->record(pending.planned.event, observe::FlightKind::Enqueued);
 }
+
+namespace {
+
+bool isToSelf(const PendingCall& c) { return c.planned.plan == nullptr && c.call.collective == Collective::SendRecv; }
+
+}  // namespace
 
 Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
   std::vector<PendingCall*> sends;
   std::vector<PendingCall*> receives;
   for (PendingCall& c : calls)
-    if (c.planned.plan == nullptr) (c.receives ? receives : sends).push_back(&c);
+    if (isToSelf(c)) (c.receives ? receives : sends).push_back(&c);
   if (sends.size() != receives.size())
     return error(Code::InvalidUsage, "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
                  rank().value, sends.size(), receives.size());
@@ -157,7 +164,7 @@ Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
     sends[i]->planned.plan = std::move(*plan);
     sends[i]->planned.out = receives[i]->planned.out;
   }
-  std::erase_if(calls, [](const PendingCall& c) { return c.planned.plan == nullptr; });
+  std::erase_if(calls, isToSelf);  // the receives: their sends do the work
   return {};
 }
 
@@ -168,6 +175,7 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   bool inCollectives = false;
   for (PendingCall& c : calls) {
     assign(c);
+    if (c.planned.plan == nullptr) continue;
     if (c.call.collective == Collective::SendRecv) {
       messages[{c.peer.value, c.receives}].push_back(&c);
       continue;
@@ -195,7 +203,7 @@ Status Communicator::runAlone(PendingCall& call) {
 void Communicator::drain() {
   exec::host::Waiter waiter(spins_);
   // Pairs with the release of the last work.
-  while (turn_.finished.load(std::memory_order_acquire) < issuedWorks_) waiter.pause();
+  while (turn_->finished.load(std::memory_order_acquire) < issuedWorks_) waiter.pause();
 }
 
 Status Communicator::finalize() {
@@ -206,8 +214,8 @@ Status Communicator::finalize() {
 }
 
 void Communicator::abort() {
-  hub_->failAll(error(Code::RemoteError, "rank {} aborted its communicator", rank().value));
-  hub_->waitQuiet();
+  hub().failAll(error(Code::RemoteError, "rank {} aborted its communicator", rank().value));
+  hub().waitQuiet();
 }
 
 }  // namespace tutti::comm

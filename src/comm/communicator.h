@@ -49,7 +49,7 @@ struct CallRequest {
 struct PendingCall {
   class Communicator* comm = nullptr;
   exec::host::Call call;
-  exec::host::PlannedCall planned;  ///< without a plan: a message of a rank to itself, paired when it is launched
+  exec::host::PlannedCall planned;  ///< without a plan: no data, or a message of a rank to itself, paired when it is launched
   std::shared_ptr<exec::host::Stream> stream;
   Rank peer;
   bool receives = false;
@@ -61,7 +61,7 @@ class Communicator {
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device,
                                                       uint64_t hash, const Config& config);
 
-  Rank rank() const { return turn_.rank; }
+  Rank rank() const { return turn_->rank; }
   int32_t ranks() const { return layout_.ranks(); }
   int32_t device() const { return device_; }
   uint64_t hash() const { return hash_; }
@@ -71,7 +71,7 @@ class Communicator {
   /// The stored error, if there is one, or what else makes the communicator unusable.
   Status usable() const;
 
-  /// Checks a call in the documented order and plans it. A result without communicator means that there is nothing to do.
+  /// Checks a call in the documented order and plans it.
   Result<PendingCall> prepare(const CallRequest& request);
   /// The plan that the call would get, in numbers.
   Result<plan::Summary> explain(const CallRequest& request);
@@ -92,19 +92,32 @@ class Communicator {
   void drain();
   /// Makes all ranks of this process give up; bounded.
   void abort();
-  Code asyncError() const { return hub_->latch(turn_.rank).code(); }
+  Code asyncError() const { return hub().latch(rank()).code(); }
 
-  std::span<const std::byte> flightBytes() const { return flight_.bytes(); }
+  std::span<const std::byte> flightBytes() const { return shared_->flight.bytes(); }
 
  private:
-  Communicator(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device, uint64_t hash);
+  /// What work on a stream still looks at after an abort has freed the communicator.
+  struct Shared {
+    Shared(std::shared_ptr<transport::local::Hub> hub, Rank rank) : connections(*hub, rank) {
+      turn.hub = std::move(hub);
+      turn.rank = rank;
+    }
+    exec::host::Turn turn;
+    connect::Connections connections;
+    observe::FlightMemory flight;
+  };
+
+  Communicator(std::shared_ptr<Shared> shared, int32_t ranks, int32_t device, uint64_t hash);
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op) const;
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
 
-  std::shared_ptr<transport::local::Hub> hub_;
+  transport::local::Hub& hub() const { return *turn_->hub; }
+
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<exec::host::Turn> turn_;  // shared_->turn
   connect::Layout layout_;
-  connect::Connections connections_;
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};
@@ -113,14 +126,12 @@ class Communicator {
   uint64_t hash_;
   std::string name_;
   int32_t spins_ = 0;
-  observe::FlightMemory flight_;
 
   uint64_t issuedWorks_ = 0;
   uint64_t issuedCollectives_ = 0;
   uint64_t nextEpoch_ = 1;  // of the window; 0 is what fresh cells hold
   bool finalized_ = false;
 
-  exec::host::Turn turn_;
   std::unique_ptr<exec::host::Work> alone_[1];  // reused by runAlone; used on the calling thread only
 };
 

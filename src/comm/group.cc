@@ -82,7 +82,7 @@ void Group::fail(const Status& status) {
 }
 
 void Group::discard() {
-  if (--depth_ > 0) return;
+  if (depth_ == 0 || --depth_ > 0) return;
   error_ = Status();
   joins_.clear();
   calls_.clear();
@@ -136,14 +136,16 @@ Status Group::launch(std::vector<Entry> entries) {
   std::vector<Share> shares;
   std::vector<ncclComm*> handles;
   for (Entry& entry : entries) {
-    const auto known = std::find(handles.begin(), handles.end(), entry.handle);
-    if (known == handles.end()) {
+    const auto at = static_cast<size_t>(std::find(handles.begin(), handles.end(), entry.handle) - handles.begin());
+    if (at == handles.size()) {
       handles.push_back(entry.handle);
       shares.push_back({process().handles.use(entry.handle), {}, {}});
       if (!shares.back().use || &*shares.back().use != entry.call.comm)
         return error(Code::InvalidUsage, "a communicator was destroyed or aborted while its calls waited for ncclGroupEnd");
     }
-    Share& share = known == handles.end() ? shares.back() : shares[static_cast<size_t>(known - handles.begin())];
+    if (entry.call.stream != nullptr && entry.call.stream->isStopped())
+      return error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd");
+    Share& share = shares[at];
     addStreams(share.streams, {entry.call.stream});
     share.calls.push_back(std::move(entry.call));
   }
@@ -151,32 +153,63 @@ Status Group::launch(std::vector<Entry> entries) {
   return submit(clusterByStreams(shares));
 }
 
+namespace {
+
+/// Ends the meetings of requests that failed: nobody is left waiting for a rank that will not come.
+Status giveUp(const std::vector<std::shared_ptr<Meeting>>& meetings, const std::vector<JoinRequest>& requests, Status cause) {
+  for (size_t i = 0; i < meetings.size(); ++i) {
+    meetings[i]->end(error(cause.code(), "another rank of the same group failed to join: {}", cause.text()));
+    process().rendezvous.forget(requests[i].id, meetings[i]);
+  }
+  return cause;
+}
+
+/// Makes the communicator of one request whose meeting may still be under way.
+Result<ncclComm*> finishJoin(Meeting& meeting, const JoinRequest& request) {
+  auto outcome = meeting.wait();
+  if (!outcome) return tl::unexpected(std::move(outcome).error());
+  Config config = request.config;
+  config.minCtas = outcome->minCtas;
+  config.maxCtas = outcome->maxCtas;
+  const uint64_t hash = Rendezvous::hashOf(request.id);
+  auto comm = Communicator::create(std::move(outcome->hub), request.rank, request.ranks, request.device, hash, config);
+  if (!comm) return tl::unexpected(std::move(comm).error());
+  auto handle = process().handles.make(comm->get());
+  if (!handle) return tl::unexpected(std::move(handle).error());
+  (void)comm->release();  // owned through its handle from here on
+  observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init COMPLETE", request.function,
+                static_cast<void*>(*handle), request.rank.value, request.ranks, request.device, hash);
+  return *handle;
+}
+
+/// Undoes a communicator that its caller will never hear of.
+void discardComm(ncclComm* handle) {
+  HandleTable::Use use = process().handles.use(handle);
+  const std::unique_ptr<Communicator> comm(process().handles.retire(use));
+  process().handles.waitUnused(use);
+}
+
+}  // namespace
+
 Status Group::join(std::vector<JoinRequest> requests) {
   // Everybody arrives before anybody waits, so that one thread can bring several ranks.
   std::vector<std::shared_ptr<Meeting>> meetings;
   for (const JoinRequest& r : requests) {
-    auto meeting = process().rendezvous.arrive(r.id, r.ranks, r.rank);
-    if (!meeting) {
-      for (size_t i = 0; i < meetings.size(); ++i)
-        meetings[i]->end(error(Code::InvalidUsage, "another rank of the same group failed to join: {}", meeting.error().text()));
-      return std::move(meeting).error().at(r.function);
-    }
+    auto meeting = process().rendezvous.arrive(r.id, r.ranks, r.rank, r.config.minCtas, r.config.maxCtas);
+    if (!meeting) return giveUp(meetings, requests, std::move(meeting).error().at(r.function));
     meetings.push_back(std::move(*meeting));
   }
+  std::vector<ncclComm*> handles;
   for (size_t i = 0; i < requests.size(); ++i) {
-    const JoinRequest& r = requests[i];
-    auto hub = meetings[i]->wait();
-    if (!hub) return std::move(hub).error().at(r.function);
-    const uint64_t hash = Rendezvous::hashOf(r.id);
-    auto comm = Communicator::create(std::move(*hub), r.rank, r.ranks, r.device, hash, r.config);
-    if (!comm) return std::move(comm).error().at(r.function);
-    auto handle = process().handles.make(comm->get());
-    if (!handle) return std::move(handle).error().at(r.function);
-    (void)comm->release();  // owned through its handle from here on
-    *r.result = *handle;
-    observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init COMPLETE", r.function,
-                  static_cast<void*>(*handle), r.rank.value, r.ranks, r.device, hash);
+    auto handle = finishJoin(*meetings[i], requests[i]);
+    if (handle) {
+      handles.push_back(*handle);
+      continue;
+    }
+    for (ncclComm* made : handles) discardComm(made);
+    return giveUp(meetings, requests, std::move(handle).error().at(requests[i].function));
   }
+  for (size_t i = 0; i < requests.size(); ++i) *requests[i].result = handles[i];
   return {};
 }
 

@@ -3,7 +3,7 @@
 //
 // Owner: the process; blocks are never given back to the system and are used again, oldest first. Any thread may call.
 // 1. A handle is live from make() to retire(); use() of any other value, whatever it is, fails and touches nothing.
-// 2. A communicator stays alive while a Use of it exists; retire() returns when the caller's own Use is the only one.
+// 2. A communicator stays alive while a Use of it exists; waitUnused() returns when the caller's own Use is the only one.
 #pragma once
 
 #include <atomic>

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -41,14 +42,14 @@ IdContent contentOf(const UniqueIdBytes& id) {
 
 }  // namespace
 
-Result<std::shared_ptr<transport::local::Hub>> Meeting::wait() {
+Result<Meeting::Outcome> Meeting::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return hub_ != nullptr || !error_.ok(); });
+  changed_.wait(lock, [this] { return outcome_.hub != nullptr || !error_.ok(); });
   if (!error_.ok()) return tl::unexpected(error_);
-  return hub_;
+  return outcome_;
 }
 
-Status Meeting::join(int32_t ranks, Rank rank) {
+Status Meeting::join(int32_t ranks, Rank rank, int32_t minCtas, int32_t maxCtas) {
   const std::lock_guard lock(mutex_);
   if (ranks != ranks_)
     return error(Code::InvalidArgument, "rank {} says that the communicator has {} ranks, others with the same unique id say {}", rank.value,
@@ -56,16 +57,22 @@ Status Meeting::join(int32_t ranks, Rank rank) {
   if (present_[static_cast<size_t>(rank.value)])
     return error(Code::InvalidUsage, "rank {} has joined already: two callers with the same unique id claim the same rank", rank.value);
   present_[static_cast<size_t>(rank.value)] = true;
+  outcome_.minCtas = std::max(outcome_.minCtas, minCtas);
+  outcome_.maxCtas = std::min(outcome_.maxCtas, maxCtas);
   if (++arrived_ == ranks_) {
-    hub_ = std::make_shared<transport::local::Hub>(ranks_);
+    outcome_.hub = std::make_shared<transport::local::Hub>(ranks_);
     changed_.notify_all();
   }
   return {};
 }
 
-void Meeting::end(Status outcome) {
+void Meeting::end(Status cause) {
   const std::lock_guard lock(mutex_);
-  if (error_.ok()) error_ = std::move(outcome);
+  if (outcome_.hub != nullptr) {
+    outcome_.hub->failAll(cause);
+  } else if (error_.ok()) {
+    error_ = std::move(cause);
+  }
   changed_.notify_all();
 }
 
@@ -78,7 +85,7 @@ Result<UniqueIdBytes> Rendezvous::makeId() {
   return id;
 }
 
-Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int32_t ranks, Rank rank) {
+Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int32_t ranks, Rank rank, int32_t minCtas, int32_t maxCtas) {
   const IdContent content = contentOf(id);
   if (content.magic != kMagic) return fail(Code::InvalidArgument, "the unique id was not made by ncclGetUniqueId of this library");
   if (content.process != processToken() || content.processId != static_cast<uint64_t>(getpid()))
@@ -91,7 +98,7 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
   std::shared_ptr<Meeting>& meeting = meetings_[id];
   if (!meeting) meeting = std::make_shared<Meeting>(ranks);
   const std::shared_ptr<Meeting> mine = meeting;
-  Status status = mine->join(ranks, rank);
+  Status status = mine->join(ranks, rank, minCtas, maxCtas);
   if (!status.ok()) {
     // Ranks that cannot agree would wait for ever: they all get to know.
     mine->end(error(Code::InvalidUsage, "another rank failed to join: {}", status.text()));
@@ -99,8 +106,14 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
     return tl::unexpected(std::move(status));
   }
   const std::lock_guard inner(mine->mutex_);
-  if (mine->hub_ != nullptr) meetings_.erase(id);
+  if (mine->outcome_.hub != nullptr) meetings_.erase(id);
   return mine;
+}
+
+void Rendezvous::forget(const UniqueIdBytes& id, const std::shared_ptr<Meeting>& meeting) {
+  const std::lock_guard lock(mutex_);
+  const auto it = meetings_.find(id);
+  if (it != meetings_.end() && it->second == meeting) meetings_.erase(it);
 }
 
 uint64_t Rendezvous::hashOf(const UniqueIdBytes& id) { return contentOf(id).hash; }

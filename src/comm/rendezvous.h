@@ -22,16 +22,23 @@ using UniqueIdBytes = std::array<unsigned char, 128>;
 
 class Meeting {
  public:
+  /// What the ranks of a communicator share, and what they agreed on: enough channels for everybody, not more than anybody allows.
+  struct Outcome {
+    std::shared_ptr<transport::local::Hub> hub;
+    int32_t minCtas = 1;
+    int32_t maxCtas = 64;
+  };
+
   explicit Meeting(int32_t ranks) : ranks_(ranks), present_(static_cast<size_t>(ranks), false) {}
 
   /// Blocks until every rank is there, and returns what they share; the first error otherwise.
-  Result<std::shared_ptr<transport::local::Hub>> wait();
-  /// Gives up: everybody who waits gets `outcome`, unless all ranks are there.
-  void end(Status outcome);
+  Result<Outcome> wait();
+  /// One of the ranks will not take part: everybody who waits gets `cause`, and if all are there already, their calls will.
+  void end(Status cause);
 
  private:
   friend class Rendezvous;
-  Status join(int32_t ranks, Rank rank);
+  Status join(int32_t ranks, Rank rank, int32_t minCtas, int32_t maxCtas);
 
 
   const int32_t ranks_;
@@ -39,7 +46,7 @@ class Meeting {
   std::condition_variable changed_;
   std::vector<bool> present_;
   int32_t arrived_ = 0;
-  std::shared_ptr<transport::local::Hub> hub_;  // set when all are there
+  Outcome outcome_;  // with a hub when all are there
   Status error_;
 };
 
@@ -48,9 +55,11 @@ class Rendezvous {
   /// A new id, good for one communicator.
   Result<UniqueIdBytes> makeId();
 
-  /// Announces `rank` of `ranks`. InvalidArgument when the id is none of ours, InvalidUsage when it comes from another process,
-  /// when the rank is there already, or when the ranks disagree about how many they are.
-  Result<std::shared_ptr<Meeting>> arrive(const UniqueIdBytes& id, int32_t ranks, Rank rank);
+  /// Announces `rank` of `ranks`, and the channels it asks for. InvalidArgument when the id is none of ours or the rank disagrees
+  /// with others about how many they are, InvalidUsage when the id comes from another process or the rank is there already.
+  Result<std::shared_ptr<Meeting>> arrive(const UniqueIdBytes& id, int32_t ranks, Rank rank, int32_t minCtas, int32_t maxCtas);
+  /// Takes a meeting that has ended out of the table.
+  void forget(const UniqueIdBytes& id, const std::shared_ptr<Meeting>& meeting);
 
   /// A number that stands for the id in logs.
   static uint64_t hashOf(const UniqueIdBytes& id);

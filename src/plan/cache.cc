@@ -23,6 +23,7 @@ std::shared_ptr<const exec::host::HostPlan> Cache::find(const Shape& shape) {
 }
 
 void Cache::insert(const Shape& shape, std::shared_ptr<const exec::host::HostPlan> plan) {
+  if (const auto known = index_.find(shape); known != index_.end()) plans_.erase(known->second);
   plans_.emplace_front(shape, std::move(plan));
   index_[shape] = plans_.begin();
   if (plans_.size() > capacity_) {

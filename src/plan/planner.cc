@@ -56,6 +56,9 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) const {
   draft.pipes = {settings_.slots, messages ? 4096 : settings_.sliceBytes};
   const int32_t channels = window || messages ? 1 : settings_.channels;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, draft.algorithm->chunks(ranks), shape.type, channels, draft.sliceBytes);
+  if (!draft.geometry.isComplete())
+    return fail(Code::InvalidUsage, "{} elements in slices of {} bytes are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
+                shape.count, draft.sliceBytes);
   // A message of no bytes still meets its partner.
   if (shape.collective == Collective::SendRecv) draft.geometry.slices = std::max(draft.geometry.slices, 1);
   draft.view = layout_.view(rank_, shape.root);

@@ -17,9 +17,14 @@ bool isGoverned(Collective collective) {
   }
 }
 
-/// NCCL knows no one-shot algorithm by name: its restrictions exclude ours unless they only say "not these".
-bool allowedByNccl(const Filter& filter, Collective collective, std::string_view algorithm) {
-  return !isGoverned(collective) || filter.allows(collective, algorithm);
+/// The filter that speaks of this collective: tutti's own, which knows all names, before NCCL's. NCCL's excludes algorithms that it
+/// has no name for unless it only says "not these".
+const Filter& filterFor(const Restrictions& restrictions, Collective collective) {
+  return restrictions.tutti.restricts(collective) ? restrictions.tutti : restrictions.nccl;
+}
+
+bool isAllowed(const Restrictions& restrictions, Collective collective, std::string_view algorithm) {
+  return !isGoverned(collective) || filterFor(restrictions, collective).allows(collective, algorithm);
 }
 
 /// Up to here every rank gives its contribution to every other; beyond, the (ranks - 1)-fold bytes cost more than hops. Where the
@@ -37,10 +42,7 @@ std::string_view preferred(Collective collective, uint64_t bytes, int32_t ranks)
 
 }  // namespace
 
-const std::vector<std::string_view>& ncclAlgorithmNames() {
-  static const std::vector<std::string_view> names = {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"};
-  return names;
-}
+std::vector<std::string_view> ncclAlgorithmNames() { return {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"}; }
 
 std::vector<std::string_view> tuttiAlgorithmNames() {
   std::vector<std::string_view> names;
@@ -59,13 +61,12 @@ Result<const Algorithm*> choose(Collective collective, uint64_t bytes, int32_t r
   for (const Algorithm& a : exec::record::algorithms()) {
     if (a.traits.collective != collective) continue;
     available += (available.empty() ? "" : ", ") + std::string(a.traits.name);
-    if (!allowedByNccl(restrictions.nccl, collective, a.traits.name)) continue;
-    if (isGoverned(collective) && !restrictions.tutti.allows(collective, a.traits.name)) continue;
+    if (!isAllowed(restrictions, collective, a.traits.name)) continue;
     if (a.traits.name == wanted) return &a;
     if (first == nullptr) first = &a;
   }
   if (first != nullptr) return first;
-  return fail(Code::InvalidUsage, "{} {} leaves no algorithm for {}: there are {}", restrictions.nccl.source(), restrictions.tutti.source(),
+  return fail(Code::InvalidUsage, "{} leaves no algorithm for {}: there are {}", filterFor(restrictions, collective).source(),
               name(collective), available);
 }
 

@@ -6,14 +6,14 @@
 
 namespace tutti::tune {
 
-/// What the user allows. Both filters must agree.
+/// What the user allows. TUTTI_ALGO wins where it speaks of a collective.
 struct Restrictions {
   Filter nccl;   ///< NCCL_ALGO
   Filter tutti;  ///< TUTTI_ALGO
 };
 
 /// The names that NCCL_ALGO may hold, and those of this library's algorithms, for TUTTI_ALGO.
-const std::vector<std::string_view>& ncclAlgorithmNames();
+std::vector<std::string_view> ncclAlgorithmNames();
 std::vector<std::string_view> tuttiAlgorithmNames();
 
 /// The algorithm for a collective that moves `bytes` per rank (the larger buffer). InvalidUsage when the user's restrictions leave

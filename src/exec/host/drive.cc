@@ -5,7 +5,9 @@
 namespace tutti::exec::host {
 
 Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
+  constexpr uint32_t kTriesBetweenInspections = 64;
   Waiter waiter(spins);
+  uint32_t idle = 0;
   for (;;) {
     bool pending = false;
     bool moved = false;
@@ -18,6 +20,8 @@ Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       waiter.reset();
     } else {
       waiter.pause();
+      if (++idle % kTriesBetweenInspections == 0)
+        for (const auto& work : works) work->inspect();
     }
   }
   for (const auto& work : works)

@@ -20,6 +20,9 @@ using transport::local::SlotHead;
 /// in a caller's buffer is passed by reference, which saves the copy.
 constexpr uint64_t kEagerBytes = 4096;
 
+/// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
+constexpr int32_t kSlicesAtOnce = 16;
+
 }  // namespace
 
 void Operation::start(const PlannedCall& call) {
@@ -68,7 +71,8 @@ Poll Operation::advance() {
 /// True when the lane has run its whole program and nobody reads its input by reference any more.
 bool Operation::advanceLane(Lane& lane) {
   const BoundLane& bound = *lane.steps;
-  while (lane.slice < plan_->geometry.slices) {
+  for (int32_t budget = kSlicesAtOnce; lane.slice < plan_->geometry.slices; --budget) {
+    if (budget == 0) return false;
     while (lane.next < bound.steps.size()) {
       if (!run(lane, bound.steps[lane.next])) return false;
       moved_ = true;
@@ -196,10 +200,12 @@ bool Operation::handOver(const Lane& lane, const BoundStep& step) {
 bool Operation::accept(uint64_t signature, uint64_t bytes, Rank peer, uint64_t expectedBytes) {
   if (signature == signature_ && bytes == expectedBytes) [[likely]]
     return true;
-  status_ = error(Code::InvalidUsage,
-                  "calls do not match: rank {} called {}, but rank {} called {}; all ranks of a communicator must make the same calls in "
-                  "the same order, with the same count, type, operation and root",
-                  plan_->rank.value, describeSignature(signature_), peer.value, describeSignature(signature));
+  if (signature != signature_) {
+    status_ = mismatch(plan_->rank, signature_, peer, signature);
+  } else {
+    status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",
+                    peer.value, bytes, plan_->rank.value, expectedBytes, describeSignature(signature_));
+  }
   return false;
 }
 
@@ -234,6 +240,7 @@ std::string Operation::describeWait() const {
     if (lane.slice >= plan_->geometry.slices) return "waits until its last messages have been read";
     const BoundStep& step = lane.steps->steps[lane.next];
     if (step.kind == Kind::Await) return format("waits for the arrival of rank {}, slice {}", step.peer.value, lane.slice);
+    if (step.kind == Kind::Take) return format("waits for lane {} of its own, slice {}", static_cast<int>(step.lane), lane.slice);
     for (int i = 0; i < step.numFrom; ++i)
       if (!step.from[i]->ready()) return format("waits for rank {}, slice {} step {}", step.fromRank[i].value, lane.slice, lane.next);
     return format("waits for a free slot, slice {} step {}", lane.slice, lane.next);

@@ -52,4 +52,11 @@ std::string describeSignature(uint64_t signature) {
   return text;
 }
 
+Status mismatch(Rank rank, uint64_t own, Rank peer, uint64_t theirs) {
+  return error(Code::InvalidUsage,
+               "calls do not match: rank {} called {}, but rank {} called {}; all ranks of a communicator must make the same calls in the "
+               "same order, with the same count, type, operation and root",
+               rank.value, describeSignature(own), peer.value, describeSignature(theirs));
+}
+
 }  // namespace tutti::exec::host

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/ids.h"
+#include "core/status.h"
 #include "core/types.h"
 
 namespace tutti::exec::host {
@@ -25,5 +27,8 @@ uint64_t packSignature(const Call& call);
 
 /// The call in words: "AllReduce #7 of 1024 float, sum". Only as exact as the bits allow.
 std::string describeSignature(uint64_t signature);
+
+/// The error of two ranks that made different calls; quotes both.
+Status mismatch(Rank rank, uint64_t own, Rank peer, uint64_t theirs);
 
 }  // namespace tutti::exec::host

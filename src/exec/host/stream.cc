@@ -1,16 +1,19 @@
 #include "exec/host/stream.h"
 
+#include <pthread.h>
+
 #include <system_error>
 #include <utility>
 
 namespace tutti::exec::host {
 
-Status Stream::start() {
+Status Stream::start(const char* threadName) {
   try {
     thread_ = std::thread([this] { loop(); });
   } catch (const std::system_error& e) {
     return error(Code::SystemError, "cannot start the thread of a host stream: {}", e.what());
   }
+  if (threadName != nullptr) pthread_setname_np(thread_.native_handle(), threadName);
   return {};
 }
 
@@ -48,6 +51,11 @@ void Stream::synchronize() {
 bool Stream::idle() const {
   const std::lock_guard lock(mutex_);
   return items_.empty();
+}
+
+bool Stream::isStopped() const {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
 }
 
 void Stream::fail(const Status& status) {

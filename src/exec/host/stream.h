@@ -23,14 +23,15 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Starts the thread; SystemError when the system has none to give.
-  Status start();
+  /// Starts the thread, under a name of at most 15 bytes if one is given; SystemError when the system has none to give.
+  Status start(const char* threadName = nullptr);
   void push(std::function<void()> item);
   /// Waits until everything pushed before the call has run. Must not be called from an item.
   void synchronize();
   bool idle() const;
   /// Ends the thread. Must be called before the last reference goes, and not from an item.
   void stop();
+  bool isStopped() const;
 
   void fail(const Status& status);
   /// The first error since the last call.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "exec/host/signature.h"
 
 namespace tutti::exec::host {
 
@@ -28,10 +29,10 @@ Poll Work::advance() {
   moved_ = false;
   if (finished_) return status_.ok() ? Poll::Ready : Poll::Failed;
   // Pairs with the release below, of the work before this one.
-  if (turn_.finished.load(std::memory_order_acquire) != ticket_) {
-    return turn_.hub->latch(turn_.rank).tripped() ? fail(turn_.hub->latch(turn_.rank).status()) : Poll::Pending;
+  if (turn_->finished.load(std::memory_order_acquire) != ticket_) {
+    return turn_->hub->latch(turn_->rank).tripped() ? giveUp() : Poll::Pending;
   }
-  if (!turn_.hub->enter(turn_.rank)) return fail(turn_.hub->latch(turn_.rank).status());
+  if (!turn_->hub->enter(turn_->rank)) return giveUp();
 
   bool allReady = true;
   Poll failed = Poll::Ready;
@@ -45,11 +46,11 @@ Poll Work::advance() {
       break;
     }
   }
-  turn_.hub->leave(turn_.rank);
+  turn_->hub->leave(turn_->rank);
   if (failed == Poll::Failed) return fail(std::move(status_));
   if (!allReady) return Poll::Pending;
   finished_ = true;
-  turn_.finished.store(ticket_ + 1, std::memory_order_release);  // pairs with the acquire above
+  markFinished();
   return Poll::Ready;
 }
 
@@ -59,7 +60,8 @@ Poll Work::advanceChain(Chain& chain) {
     if (!chain.running) {
       chain.operation.start(call);
       chain.running = true;
-      turn_.record(call.event, observe::FlightKind::Started);
+      if (call.plan->collective != Collective::SendRecv) turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
+      turn_->record(call.event, observe::FlightKind::Started);
     }
     const Poll poll = chain.operation.advance();
     moved_ = moved_ || chain.operation.moved();
@@ -67,22 +69,60 @@ Poll Work::advanceChain(Chain& chain) {
     chain.running = false;
     ++chain.next;
     moved_ = true;
-    turn_.record(call.event, observe::FlightKind::Finished);
+    turn_->record(call.event, observe::FlightKind::Finished);
   }
   return Poll::Ready;
+}
+
+void Work::inspect() {
+  if (finished_) return;
+  for (size_t i = 0; i < used_; ++i) {
+    const Chain& chain = chains_[i];
+    if (!chain.running) continue;
+    const PlannedCall& call = chain.calls[chain.next];
+    if (call.plan->collective == Collective::SendRecv) continue;
+    for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
+      const auto theirs = turn_->hub->board(Rank(r)).find(call.event.sequence);
+      if (!theirs || *theirs == call.signature) continue;
+      (void)fail(mismatch(turn_->rank, call.signature, Rank(r), *theirs));
+      return;
+    }
+  }
+}
+
+/// The latch has tripped: says so, and what this rank was waiting for.
+Poll Work::giveUp() {
+  Status cause = turn_->hub->latch(turn_->rank).status();
+  for (size_t i = 0; i < used_; ++i) {
+    const Chain& chain = chains_[i];
+    if (chain.running) cause = std::move(cause).at(format("rank {} in {}: {}", turn_->rank.value, describeSignature(chain.calls[chain.next].signature), chain.operation.describeWait()));
+  }
+  return fail(std::move(cause));
 }
 
 Poll Work::fail(Status cause) {
   status_ = std::move(cause);
   finished_ = true;
   moved_ = true;
-  turn_.hub->failAll(status_);
-  turn_.hub->waitQuiet();
-  // A failed work counts as finished, so that waiting for all work of the communicator ends; later works fail on the latch.
-  uint64_t done = turn_.finished.load(std::memory_order_relaxed);
-  while (done < ticket_ + 1 && !turn_.finished.compare_exchange_weak(done, ticket_ + 1, std::memory_order_release)) {
+  turn_->hub->failAll(status_);
+  turn_->hub->waitQuiet();
+  for (size_t i = 0; i < used_; ++i) {
+    Chain& chain = chains_[i];
+    if (!chain.running) continue;
+    observe::FlightEvent event = chain.calls[chain.next].event;
+    event.code = static_cast<int32_t>(status_.code());
+    turn_->record(event, observe::FlightKind::Failed);
   }
+  markFinished();  // so that waiting for all work of the communicator ends; later works fail on the latch
   return Poll::Failed;
+}
+
+/// Never goes back: a failed work may be marked while an earlier one still runs to its end.
+void Work::markFinished() {
+  uint64_t done = turn_->finished.load(std::memory_order_relaxed);
+  // release: pairs with the acquire in advance() and in Communicator::drain()
+  while (done < ticket_ + 1 && !turn_->finished.compare_exchange_weak(done, ticket_ + 1, std::memory_order_release)) {
+  }
 }
 
 }  // namespace tutti::exec::host

@@ -4,6 +4,7 @@
 // 1. Work of one communicator runs in ticket order, whatever streams it was issued on.
 // 2. When advance() has returned Ready or Failed, no peer touches the caller's buffers any more.
 // 3. A failure trips the latches of all ranks of the hub: a peer in this process is told, not left waiting.
+// 4. A work that fails before its turn has touched nothing; the communicator may be gone by the time its stream gets to it.
 #pragma once
 
 #include <atomic>
@@ -17,13 +18,13 @@
 
 namespace tutti::exec::host {
 
-/// Per communicator, shared by its works: who it is, and whose turn it is.
+/// Per communicator, shared by its works, which may outlive it on a stream: who it is, and whose turn it is.
 struct Turn {
-  transport::local::Hub* hub = nullptr;
+  std::shared_ptr<transport::local::Hub> hub;
   Rank rank;
   observe::FlightRecorder recorder;  ///< written under `recording`: the calling thread and a stream's thread may both have news
   std::atomic_flag recording;
-  /// Works finished so far. Written by the driving thread (release); pairs with the acquire of the next work and of finalize.
+  /// The ticket whose turn it is. Written by the driving thread (release); pairs with the acquire of the next work and of finalize.
   std::atomic<uint64_t> finished{0};
 
   void record(observe::FlightEvent event, observe::FlightKind kind) {
@@ -37,7 +38,7 @@ struct Turn {
 
 class Work {
  public:
-  explicit Work(Turn& turn) : turn_(turn) {}
+  explicit Work(std::shared_ptr<Turn> turn) : turn_(std::move(turn)) {}
 
   /// Empties it for new calls. `ticket`: how many works of the communicator come before this one.
   void reset(uint64_t ticket);
@@ -47,6 +48,8 @@ class Work {
   void add(PlannedCall call) { chains_[used_ - 1].calls.push_back(std::move(call)); }
 
   Poll advance();
+  /// For waits that last: compares the call that is under way with what the peers have come to. Fails the work when they disagree.
+  void inspect();
   bool moved() const { return moved_; }
   const Status& status() const { return status_; }
 
@@ -59,8 +62,10 @@ class Work {
   };
   Poll advanceChain(Chain& chain);
   Poll fail(Status cause);
+  Poll giveUp();
+  void markFinished();
 
-  Turn& turn_;
+  std::shared_ptr<Turn> turn_;
   uint64_t ticket_ = 0;
   bool moved_ = false;
   bool finished_ = false;

@@ -19,7 +19,8 @@ std::vector<Algorithm> buildCatalog() {
 }  // namespace
 
 std::span<const Algorithm> algorithms() {
-  static const std::vector<Algorithm> catalog = buildCatalog();
+  // Never destroyed: threads may still make calls while the process exits.
+  static const std::vector<Algorithm>& catalog = *new std::vector<Algorithm>(buildCatalog());
   return catalog;
 }
 

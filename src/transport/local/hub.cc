@@ -10,16 +10,19 @@
 namespace tutti::transport::local {
 namespace {
 
-/// Makes every running thread of the process execute a full barrier, so that enter() can do without one. Where the kernel does
-/// not offer it, enter()'s order is not guaranteed, and waitQuiet() gives the other threads a moment instead.
+/// Makes every running thread of the process execute a full barrier, so that enter() can do without one. False where the kernel
+/// does not offer it.
 bool barrierInAllThreads(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+bool registerBarrier() {
+  static const bool registered = barrierInAllThreads(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  return registered;
+}
 
 }  // namespace
 
-Hub::Hub(int32_t ranks) : members_(static_cast<size_t>(ranks)), windows_(static_cast<size_t>(ranks)) {
-  static const bool registered = barrierInAllThreads(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-  (void)registered;
-}
+Hub::Hub(int32_t ranks)
+    : needsFence_(!registerBarrier()), members_(static_cast<size_t>(ranks)), windows_(static_cast<size_t>(ranks)) {}
 
 void Hub::failAll(const Status& cause) {
   for (Member& member : members_) (void)member.latch.trip(cause);
@@ -27,7 +30,11 @@ void Hub::failAll(const Status& cause) {
 
 void Hub::waitQuiet() {
   // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
-  if (!barrierInAllThreads(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) usleep(1000);
+  if (needsFence_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    (void)barrierInAllThreads(MEMBARRIER_CMD_PRIVATE_EXPEDITED);  // cannot fail once registered
+  }
   for (Member& member : members_)
     while (member.inside.load(std::memory_order_acquire)) sched_yield();  // pairs with leave()
 }

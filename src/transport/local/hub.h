@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error_latch.h"
+#include "transport/local/board.h"
 #include "transport/local/pipe.h"
 #include "transport/local/window.h"
 
@@ -39,7 +40,9 @@ class Hub {
   /// The window of `rank`: cells of `cellBytes` for every rank.
   Result<WindowView> window(Rank rank, uint64_t cellBytes);
 
+  int32_t ranks() const { return static_cast<int32_t>(members_.size()); }
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
+  Board& board(Rank rank) { return members_[index(rank)].board; }
 
   /// Trips every rank's latch with `cause`.
   void failAll(const Status& cause);
@@ -48,6 +51,7 @@ class Hub {
   bool enter(Rank rank) {
     Member& member = members_[index(rank)];
     member.inside.store(true, std::memory_order_relaxed);  // ordered before the latch's load by waitQuiet's barrier
+    if (needsFence_) std::atomic_thread_fence(std::memory_order_seq_cst);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (!member.latch.tripped()) [[likely]]
       return true;
@@ -56,16 +60,18 @@ class Hub {
   }
   void leave(Rank rank) { members_[index(rank)].inside.store(false, std::memory_order_release); }  // pairs with waitQuiet
 
-  /// After failAll(): returns when every thread that was inside has left. Waits no longer than one slice takes.
+  /// After failAll(): returns when every thread that was inside has left, which each does after a few slices.
   void waitQuiet();
 
  private:
   struct alignas(kCacheLine) Member {
     ErrorLatch latch;
+    Board board;
     std::atomic<bool> inside{false};  ///< written by the thread that drives the rank; read by waitQuiet
   };
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
 
+  const bool needsFence_;  ///< the kernel offers no barrier in all threads: every enter() has one of its own
   std::vector<Member> members_;
   std::mutex mutex_;
   std::map<PipeKey, std::unique_ptr<Pipe>> pipes_;
