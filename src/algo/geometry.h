@@ -42,7 +42,7 @@ struct Geometry {
   }
 
   /// Whether the slices cover all elements.
-  TUTTI_HD bool isComplete() const { return static_cast<uint64_t>(slices) * sliceElems >= least(partElems, totalElems); }
+  TUTTI_HD bool isComplete() const { return static_cast<uint64_t>(slices) * sliceElems >= least(least(partElems, chunkElems), totalElems); }
 
  private:
   static TUTTI_HD uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -73,7 +73,8 @@ TUTTI_HD constexpr Geometry makeGeometry(Division division, uint64_t count, int3
   g.chunkElems = division == Division::Shares ? roundUp((count + parts - 1) / parts, align) : count;
   g.partElems = roundUp((g.chunkElems + static_cast<uint64_t>(channels) - 1) / static_cast<uint64_t>(channels), align);
   g.sliceElems = sliceBytes / elementBytes > 0 ? sliceBytes / elementBytes : 1;
-  const uint64_t longest = g.partElems < g.totalElems ? g.partElems : g.totalElems;
+  const uint64_t shorter = g.partElems < g.chunkElems ? g.partElems : g.chunkElems;
+  const uint64_t longest = shorter < g.totalElems ? shorter : g.totalElems;
   const uint64_t slices = (longest + g.sliceElems - 1) / g.sliceElems;
   g.slices = slices < kMostSlices ? static_cast<int32_t>(slices) : kMostSlices;
   return g;

@@ -1,0 +1,153 @@
+#include <string>
+
+#include "core/format.h"
+#include "exec/prove/execute.h"
+
+namespace tutti::exec::prove {
+
+bool Execution::fail(int32_t lane, std::string_view text) {
+  failure_ = format("{}: {}", describe(here(lane)), text);
+  return false;
+}
+
+/// `orderedAfter`: a lane whose earlier writes the message that leads to this read already follows.
+void Execution::noteRead(int32_t lane, Spot& spot, int32_t orderedAfter) {
+  if (spot.writer >= 0 && spot.writer != lane && spot.writer != orderedAfter) spot.isShared = true;
+  spot.reader = spot.reader == -1 || spot.reader == lane ? lane : kManyReaders;
+}
+
+void Execution::noteWrite(int32_t lane, Spot& spot) {
+  if ((spot.writer >= 0 && spot.writer != lane) || (spot.reader != -1 && spot.reader != lane)) spot.isShared = true;
+  spot.writer = lane;
+  spot.writerTick = lanes_[static_cast<size_t>(lane)].tick;
+  ++spot.version;
+}
+
+bool Execution::readMessage(int32_t lane, const FlatStep& step, int32_t pipe, Value& value) {
+  const Message& m = messageOf(pipe, pipes_[static_cast<size_t>(pipe)].head);
+  const LaneState& state = lanes_[static_cast<size_t>(lane)];
+  const int32_t sender = network_->pipes()[static_cast<size_t>(pipe)].writer;
+  const auto sentBy = [&] { return describe(whereAt(sender, m.tick)); };
+  if (m.operation != state.operation || m.slice != state.slice)
+    return fail(lane, format("receives slice {} of operation {}, sent by {}", m.slice, m.operation, sentBy()));
+  const auto& classes = (*classes_)[static_cast<size_t>(state.operation) % classes_->size()];
+  if (m.sizeClass != classes[static_cast<size_t>(step.sizeChunk())])
+    return fail(lane, format("receives {}, whose size is not that of chunk {}, sent by {}", describe(m.value), step.sizeChunk(), sentBy()));
+  for (int i = 0; i < 2 && m.spot[i] >= 0; ++i) {
+    Spot& spot = spots_[static_cast<size_t>(m.spot[i])];
+    if (spot.version != m.version[i])
+      return fail(lane, format("reads {} by reference, which {} has overwritten since it was sent by {}",
+                               spotName(static_cast<size_t>(m.spot[i])), describe(whereAt(spot.writer, spot.writerTick)), sentBy()));
+    noteRead(lane, spot, sender);
+  }
+  value = m.value;
+  return true;
+}
+
+/// What a pipe step makes of its source and what it received.
+bool Execution::combine(int32_t lane, const FlatStep& step, const Value* received, Value& result) {
+  Value own;
+  if (step.src >= 0 && !load(lane, step, own)) return false;
+  if (!step.reduce) {
+    if (step.numFrom > 1 || (step.numFrom == 1 && step.src >= 0)) return fail(lane, "moves more than one value");
+    result = step.numFrom == 1 ? received[0] : own;
+    return true;
+  }
+  Expr operands[1 + algo::kMaxFan];
+  int32_t n = 0;
+  result = {0, -1, ValueKind::Partial};
+  if (step.src >= 0) {
+    if (own.kind != ValueKind::Raw) return fail(lane, format("contributes {}, which is not its input", describe(own)));
+    operands[n++] = own.expr;
+    result.chunk = own.chunk;
+  }
+  for (int32_t i = 0; i < step.numFrom; ++i) {
+    const Value& v = received[i];
+    if (v.kind == ValueKind::Final) return fail(lane, format("reduces {} again", describe(v)));
+    if (v.kind != ValueKind::Partial) return fail(lane, format("reduces {}, which was moved and not contributed", describe(v)));
+    if (n > 0 && v.chunk != result.chunk)
+      return fail(lane, format("combines chunk {} with chunk {}, received from rank {}", result.chunk, v.chunk,
+                               network_->pipes()[static_cast<size_t>(step.from[i])].from));
+    operands[n++] = v.expr;
+    result.chunk = v.chunk;
+  }
+  if (n == 0) return fail(lane, "reduces nothing");
+  result.expr = network_->expressions().sum(operands, n);
+  if (step.dst >= 0) result.kind = ValueKind::Final;
+  return true;
+}
+
+bool Execution::load(int32_t lane, const FlatStep& step, Value& value) {
+  const LaneState& state = lanes_[static_cast<size_t>(lane)];
+  Spot& spot = spots_[spotOf(step.src, state.slice)];
+  noteRead(lane, spot, -1);
+  const bool isUntouched = spot.value.kind == ValueKind::None;
+  if (step.srcIsInput) {
+    if (!isUntouched)
+      return fail(lane, format("reads in[{}], over which {} has stored the output", step.srcChunk,
+                               describe(whereAt(spot.writer, spot.writerTick))));
+    value = {static_cast<Expr>(network_->rankOf(lane)), step.srcChunk, ValueKind::Raw};
+    return true;
+  }
+  if (isUntouched) return fail(lane, format("reads out[{}], where nothing has been stored", step.srcChunk));
+  value = spot.value;
+  return true;
+}
+
+/// Every store to the output must be the right value, the first time and only once.
+bool Execution::storeOutput(int32_t lane, const FlatStep& step, Value value) {
+  const LaneState& state = lanes_[static_cast<size_t>(lane)];
+  const Program& program = network_->program(state.operation);
+  const auto& classes = (*classes_)[static_cast<size_t>(state.operation) % classes_->size()];
+  const int32_t rank = network_->rankOf(lane);
+  const int32_t root = program.views[static_cast<size_t>(rank)].root.value;
+  if (step.src >= 0 && classes[static_cast<size_t>(step.srcChunk)] != classes[static_cast<size_t>(step.dstChunk)])
+    return fail(lane, "source and destination are not of the same size");
+  const Value expected = expectedValue(program.subject->traits.collective, rank, root, step.dstChunk, program.orders);
+  if (value != expected) return fail(lane, format("stores to out[{}]: {}", step.dstChunk, difference(value, expected)));
+  Spot& spot = spots_[spotOf(step.dst, state.slice)];
+  if (spot.value.kind != ValueKind::None)
+    return fail(lane, format("stores to out[{}] again, after {}", step.dstChunk, describe(whereAt(spot.writer, spot.writerTick))));
+  noteWrite(lane, spot);
+  spot.value = value;
+  return true;
+}
+
+bool Execution::storeCell(int32_t lane, const FlatStep& step) {
+  const LaneState& state = lanes_[static_cast<size_t>(lane)];
+  Value own;
+  if (!load(lane, step, own)) return false;
+  if (own.kind != ValueKind::Raw) return fail(lane, format("contributes {}, which is not its input", describe(own)));
+  Spot& cell = spots_[cellOf(step.to[0], network_->rankOf(lane), state.operation, state.slice)];
+  noteWrite(lane, cell);
+  cell.value = {own.expr, own.chunk, ValueKind::Partial};
+  cell.operation = state.operation;
+  cell.slice = state.slice;
+  ++messages_;
+  return true;
+}
+
+bool Execution::reduceCells(int32_t lane, const FlatStep& step) {
+  const LaneState& state = lanes_[static_cast<size_t>(lane)];
+  const int32_t rank = network_->rankOf(lane);
+  operands_.clear();
+  Value result{0, -1, ValueKind::Final};
+  for (int32_t writer = 0; writer < case_.ranks; ++writer) {
+    const size_t at = cellOf(rank, writer, state.operation, state.slice);
+    Spot& cell = spots_[at];
+    if (cell.operation != state.operation || cell.slice != state.slice) {
+      if (cell.operation < 0) return fail(lane, format("reads {}, where nothing has been stored", spotName(at)));
+      return fail(lane, format("reads {}, which holds slice {} of operation {}, stored by {}", spotName(at), cell.slice, cell.operation,
+                               describe(whereAt(cell.writer, cell.writerTick))));
+    }
+    if (writer > 0 && cell.value.chunk != result.chunk)
+      return fail(lane, format("combines chunk {} with chunk {} of {}", result.chunk, cell.value.chunk, spotName(at)));
+    noteRead(lane, cell, -1);
+    operands_.push_back(cell.value.expr);
+    result.chunk = cell.value.chunk;
+  }
+  result.expr = network_->expressions().sum(operands_.data(), static_cast<int32_t>(operands_.size()));
+  return storeOutput(lane, step, result);
+}
+
+}  // namespace tutti::exec::prove

@@ -1,0 +1,108 @@
+#include "connect/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <random>
+#include <set>
+
+namespace tutti::connect {
+namespace {
+
+std::vector<int32_t> shuffled(int32_t ranks, uint32_t seed) {
+  std::vector<int32_t> order(static_cast<size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 random(seed);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+  return order;
+}
+
+std::vector<algo::LayoutView> viewsOf(const Layout& layout) {
+  std::vector<algo::LayoutView> views;
+  for (int32_t r = 0; r < layout.ranks(); ++r) views.push_back(layout.view(Rank(r)));
+  return views;
+}
+
+/// Ranks from here to the root, both included; more than there are ranks when the parents go in a circle.
+int32_t depthOf(const std::vector<algo::LayoutView>& views, int32_t tree, int32_t rank) {
+  int32_t depth = 1;
+  const auto limit = static_cast<int32_t>(views.size());
+  for (; depth <= limit; ++depth) {
+    const Rank parent = views[static_cast<size_t>(rank)].tree[tree].parent;
+    if (parent.value < 0) return depth;
+    rank = parent.value;
+  }
+  return depth;
+}
+
+int32_t levels(int32_t ranks) { return static_cast<int32_t>(std::bit_width(static_cast<uint32_t>(ranks - 1))) + 1; }  // ceil(log2) + 1
+
+void checkTrees(const Layout& layout) {
+  const std::vector<algo::LayoutView> views = viewsOf(layout);
+  const int32_t n = layout.ranks();
+  std::vector<int32_t> innerIn(static_cast<size_t>(n), 0);
+  for (int32_t t = 0; t < algo::kTrees; ++t) {
+    int32_t roots = 0;
+    int32_t links = 0;
+    for (int32_t r = 0; r < n; ++r) {
+      const algo::Tree& tree = views[static_cast<size_t>(r)].tree[t];
+      roots += tree.isRoot() ? 1 : 0;
+      links += tree.children.count;
+      innerIn[static_cast<size_t>(r)] += tree.isLeaf() ? 0 : 1;
+      ASSERT_LE(tree.children.count, 2);
+      ASSERT_LE(depthOf(views, t, r), levels(n)) << "ranks " << n << " tree " << t << " rank " << r;
+      for (int32_t i = 0; i < tree.children.count; ++i)
+        ASSERT_EQ(views[static_cast<size_t>(tree.children.rank[i].value)].tree[t].parent, Rank(r)) << "ranks " << n << " tree " << t;
+    }
+    ASSERT_EQ(roots, 1);
+    ASSERT_EQ(links, n - 1);  // with one root, no circle and n - 1 links: it spans
+  }
+  ASSERT_LE(std::count(innerIn.begin(), innerIn.end(), 2), 1) << "ranks " << n;
+}
+
+TEST(Layout, DoubleBinaryTreesForEveryRankCount) {
+  for (int32_t n = 1; n <= 300; ++n) {
+    checkTrees(Layout::natural(n));
+    if (n % 7 == 0) checkTrees(Layout(shuffled(n, static_cast<uint32_t>(n))));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Layout, NoRankIsAParentOfTwoInBothTrees) {
+  for (int32_t n = 2; n <= 300; ++n) {
+    const std::vector<algo::LayoutView> views = viewsOf(Layout::natural(n));
+    for (const algo::LayoutView& v : views)
+      ASSERT_LE(v.tree[0].children.count + v.tree[1].children.count, 3) << "ranks " << n << " rank " << v.rank.value;
+  }
+}
+
+TEST(Layout, RingsFollowTheOrder) {
+  const std::vector<int32_t> order = shuffled(13, 5);
+  const Layout layout(order);
+  EXPECT_EQ(layout.ranks(), 13);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const algo::LayoutView v = layout.view(Rank(order[i]), Rank(4));
+    EXPECT_EQ(v.rank, Rank(order[i]));
+    EXPECT_EQ(v.ranks, 13);
+    EXPECT_EQ(v.root, Rank(4));
+    EXPECT_EQ(v.ring.self(), v.rank);
+    EXPECT_EQ(v.ring.next(), Rank(order[(i + 1) % 13]));
+    EXPECT_EQ(v.ring.prev(), Rank(order[(i + 12) % 13]));
+  }
+}
+
+TEST(Layout, TreesAreBuiltOverTheSameOrder) {
+  const std::vector<int32_t> order = shuffled(11, 2);
+  const std::vector<algo::LayoutView> natural = viewsOf(Layout::natural(11));
+  const Layout layout(order);
+  for (int32_t position = 0; position < 11; ++position) {
+    const auto rankAt = [&](Rank p) { return p.value < 0 ? p : Rank(order[static_cast<size_t>(p.value)]); };
+    const algo::LayoutView v = layout.view(rankAt(Rank(position)));
+    for (int32_t t = 0; t < algo::kTrees; ++t) EXPECT_EQ(v.tree[t].parent, rankAt(natural[static_cast<size_t>(position)].tree[t].parent));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::connect

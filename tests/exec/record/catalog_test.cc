@@ -1,0 +1,33 @@
+#include "exec/record/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include "connect/layout.h"
+
+namespace tutti::exec::record {
+namespace {
+
+TEST(Catalog, FindsByCollectiveAndName) {
+  const Algorithm* ring = findAlgorithm(Collective::AllReduce, "ring");
+  ASSERT_NE(ring, nullptr);
+  EXPECT_EQ(ring->traits.collective, Collective::AllReduce);
+  EXPECT_EQ(ring->chunks(7), 7);
+  EXPECT_EQ(ring->lanes(7), 1);
+  EXPECT_NE(findAlgorithm(Collective::Broadcast, "ring"), ring);
+  EXPECT_EQ(findAlgorithm(Collective::Broadcast, "tree"), nullptr);
+  EXPECT_EQ(findAlgorithm(Collective::AllReduce, ""), nullptr);
+}
+
+TEST(Catalog, EveryAlgorithmRecordsAsManyLanesAsItSays) {
+  for (const Algorithm& a : algorithms()) {
+    EXPECT_EQ(findAlgorithm(a.traits.collective, a.traits.name), &a);
+    for (int32_t ranks = 1; ranks <= 9; ++ranks) {
+      const connect::Layout layout = connect::Layout::natural(ranks);
+      for (int32_t r = 0; r < ranks; ++r)
+        EXPECT_EQ(a.record(layout.view(Rank(r))).lanes.size(), static_cast<size_t>(a.lanes(ranks))) << a.traits.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::exec::record
