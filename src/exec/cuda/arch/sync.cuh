@@ -1,0 +1,24 @@
+// Barriers of a thread block and clocks: one PTX instruction a function.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::exec::cuda::arch {
+
+/// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, a multiple of 32. The warp need not be converged.
+__device__ __forceinline__ void barrier(int id, int threads) { asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+/// Waits until the grids that this one was launched behind have ended and their stores are visible; returns at once where
+/// the launch did not ask for programmatic dependence.
+__device__ __forceinline__ void waitForPrecedingGrids() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// From now on the next grid may be put on the device (it waits at the function above).
+__device__ __forceinline__ void allowNextGrid() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+/// Nanoseconds, the same clock for the whole GPU; ticks coarsely.
+__device__ __forceinline__ uint64_t globalTimerNs() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+}  // namespace tutti::exec::cuda::arch
