@@ -3,6 +3,7 @@
 // A lane is one sequential program of one rank. An executor derives its lane from the verb sets that it can carry out and
 // implements `run(const Step&)`; inlining folds a verb and its step away. An algorithm includes this and layout.h, nothing else.
 // 1. A lane runs its whole program once for every slice; slices are outermost, so that no chunk can be longer than a pipe.
+//    An executor may carry a slice in several pieces, a slot each, as long as a pipe has room for as many slices as the prover counts.
 // 2. No verb says who executes it, and no algorithm asks.
 #pragma once
 
@@ -63,7 +64,9 @@ struct HandOverVerbs {
 
 /// A window that every rank of the group has mapped: one cell for each rank, in banks that take turns from slice to slice.
 /// There is no trailing barrier: a bank is written again two slices later, and a rank gets there only after every peer has
-/// sent the slice in between, which that peer does after it has finished reading.
+/// sent the slice in between, which that peer does after it has finished reading. So every slice, also an empty one, carries an
+/// arrival between every two ranks, and all threads of a lane meet between two slices.
+/// Where the flag travels inside the data, `arrive` and `await` have nothing left to do.
 template <class Derived>
 struct PeerMemoryVerbs {
   /// Puts the scaled contribution into this rank's cell of `peer`'s window.

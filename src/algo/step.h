@@ -4,7 +4,8 @@
 // 1. A step names chunks and ranks, never addresses, offsets or sizes: those come from the Geometry and the caller's buffers.
 // 2. Values are combined in the order "own contribution, then the received ones as listed", accumulated in the accumulation
 //    type and rounded once, when the result is stored or sent.
-// 3. A reduced value stored to the output buffer is complete: there, and only there, the final scaling is applied.
+// 3. Both ends of a pipe see the same number of elements in a slice, also none.
+// 4. A reduced value stored to the output buffer is complete: there, and only there, the final scaling is applied.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "api/config.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -51,6 +53,12 @@ Status checkRange(const char* field, int value, int least, int most) {
   return error(Code::InvalidArgument, "config field {} is {}: {} to {} is allowed", field, value, least, most);
 }
 
+/// Ranks of one process use no network; names that every installation knows are accepted, in any case.
+Status checkNetwork(const char* name) {
+  if (name == nullptr || strcasecmp(name, "Socket") == 0 || strcasecmp(name, "IB") == 0) return {};
+  return error(Code::InvalidUsage, "config field netName is '{}': there is no network of that name; leave it NULL", name);
+}
+
 Status checkFields(const ncclConfig_t& c) {
   TUTTI_TRY(checkRange("blocking", c.blocking, 0, 1));
   TUTTI_TRY(checkRange("cgaClusterSize", c.cgaClusterSize, 0, INT32_MAX));
@@ -63,6 +71,7 @@ Status checkFields(const ncclConfig_t& c) {
   TUTTI_TRY(checkRange("nvlsCTAs", c.nvlsCTAs, 1, INT32_MAX));
   TUTTI_TRY(checkRange("nChannelsPerNetPeer", c.nChannelsPerNetPeer, 1, kMostCtas));
   TUTTI_TRY(checkRange("nvlinkCentricSched", c.nvlinkCentricSched, 0, 1));
+  TUTTI_TRY(checkNetwork(c.netName));
   if (c.minCTAs != kUndef && c.maxCTAs != kUndef && c.minCTAs > c.maxCTAs)
     return error(Code::InvalidArgument, "config field minCTAs is {}, more than maxCTAs, which is {}", c.minCTAs, c.maxCTAs);
   return {};

@@ -52,6 +52,9 @@ extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, siz
     if (buff == nullptr || size == 0) return {};
     if (win == nullptr) return tutti::error(Code::InvalidArgument, "win is NULL: expected where to write the window");
     *win = nullptr;
+    constexpr uintptr_t kAlignment = NCCL_WIN_REQUIRED_ALIGNMENT;
+    if (reinterpret_cast<uintptr_t>(buff) % kAlignment != 0)
+      return tutti::error(Code::InvalidArgument, "buff {} is not aligned: windows begin at multiples of {} bytes", buff, kAlignment);
     return tutti::api::notBuilt("a symmetric window", "collectives take unregistered buffers at the same speed on host devices");
   });
 }

@@ -52,7 +52,7 @@ Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp
   shape.collective = request.collective;
   shape.type = static_cast<DataType>(request.type);
   shape.count = request.count;
-  shape.root = Rank(hasRoot(request.collective) ? request.root : 0);
+  shape.root = Rank(hasRootOrPeer(request.collective) ? request.root : 0);
   shape.receives = request.receives;
   if (reduces(request.collective)) {
     const auto resolved = redOps_.resolve(request.op, shape.type, ranks());
@@ -97,7 +97,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   event.type = static_cast<DataType>(request.type);
   event.op = op.op;
   event.count = request.count;
-  event.peer = hasRoot(request.collective) ? request.root : -1;
+  event.peer = hasRootOrPeer(request.collective) ? request.root : -1;
   return pending;
 }
 
@@ -125,11 +125,7 @@ void Communicator::assign(PendingCall& pending) {
     pending.planned.event.sequence = pending.call.sequence;
   }
   pending.planned.signature = exec::host::packSignature(pending.call);
-  if (pending.planned.plan == nullptr) {  // nothing to move, but peers may want to know that the call was made
-    hub().board(rank()).post(pending.call.sequence, pending.planned.signature);
-    return;
-  }
-  if (pending.planned.plan->usesWindow) {
+  if (pending.planned.plan != nullptr && pending.planned.plan->usesWindow) {
     pending.planned.windowEpoch = nextEpoch_;
     nextEpoch_ += static_cast<uint64_t>(pending.planned.plan->geometry.slices);
   }
@@ -175,7 +171,6 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   bool inCollectives = false;
   for (PendingCall& c : calls) {
     assign(c);
-    if (c.planned.plan == nullptr) continue;
     if (c.call.collective == Collective::SendRecv) {
       messages[{c.peer.value, c.receives}].push_back(&c);
       continue;

@@ -88,7 +88,8 @@ class Communicator {
   /// Waits for all work that was issued. InvalidArgument the second time.
   Status finalize();
   bool isFinalized() const { return finalized_; }
-  /// Waits for issued work, whether or not it succeeds.
+  /// Waits until the turn of the last issued work is over. After a failure, works on streams may still be queued; they end without
+  /// touching anything of the caller's.
   void drain();
   /// Makes all ranks of this process give up; bounded.
   void abort();

@@ -41,23 +41,23 @@ int32_t RedOps::createPreMulSum(const void* scalar, DataType type, bool onDevice
   } else {
     std::memcpy(&made.factor, scalar, sizeOf(type));
   }
-  made_.push_back(made);
-  return static_cast<int32_t>(kHandleBit | ((static_cast<uint32_t>(made_.size() - 1) + salt_) & kMask));
+  while (live_.count(nextId_) != 0) nextId_ = (nextId_ + 1) & kMask;
+  const uint32_t id = nextId_;
+  nextId_ = (nextId_ + 1) & kMask;
+  live_.emplace(id, made);
+  return static_cast<int32_t>(kHandleBit | ((id + salt_) & kMask));
 }
 
-const RedOps::PreMulSum* RedOps::find(int32_t handle) const {
+uint32_t RedOps::idOf(int32_t handle) const {
   const auto bits = static_cast<uint32_t>(handle);
-  if (handle < 0 || (bits & kHandleBit) == 0) return nullptr;
-  const uint32_t index = ((bits & kMask) - salt_) & kMask;
-  return index < made_.size() && made_[index].live ? &made_[index] : nullptr;
+  if (handle < 0 || (bits & kHandleBit) == 0) return UINT32_MAX;
+  return ((bits & kMask) - salt_) & kMask;
 }
 
 Status RedOps::destroy(int32_t handle) {
   if (handle >= 0 && handle < kBuiltIn) return error(Code::InvalidArgument, "op {} is built in and cannot be destroyed", handle);
-  const PreMulSum* found = find(handle);
-  if (found == nullptr)
+  if (live_.erase(idOf(handle)) == 0)
     return error(Code::InvalidArgument, "op {} was not created on this communicator, or has been destroyed", handle);
-  made_[static_cast<size_t>(found - made_.data())].live = false;
   return {};
 }
 
@@ -75,18 +75,19 @@ Result<ResolvedOp> RedOps::resolve(int32_t handle, DataType type, int32_t ranks)
     }
     return resolved;
   }
-  const PreMulSum* made = find(handle);
-  if (made == nullptr)
+  const auto found = live_.find(idOf(handle));
+  if (found == live_.end())
     return fail(Code::InvalidArgument,
                 "op {} is neither built in (0 to 4: ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg) nor a live operator created on this "
                 "communicator",
                 handle);
-  if (made->type != type)
-    return fail(Code::InvalidArgument, "op {} was created for datatype {}, but the call is for {}", handle, name(made->type), name(type));
+  const PreMulSum& made = found->second;
+  if (made.type != type)
+    return fail(Code::InvalidArgument, "op {} was created for datatype {}, but the call is for {}", handle, name(made.type), name(type));
   resolved.code = kPreMulSumCode;
   resolved.scaling.hasFactor = true;
-  resolved.scaling.factor = made->factor;
-  resolved.factorSource = made->source;
+  resolved.scaling.factor = made.factor;
+  resolved.factorSource = made.source;
   return resolved;
 }
 

@@ -2,12 +2,12 @@
 //
 // Owner: the communicator; used by the thread that uses it.
 // 1. Handles are scattered by a random offset of each communicator, so that a handle used on another one is refused.
-// 2. A destroyed operator's handle is never given out again.
+// 2. A destroyed operator's handle is not given out again before 2^30 others have been.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
+#include <unordered_map>
 
 #include "core/status.h"
 #include "core/types.h"
@@ -36,7 +36,6 @@ class RedOps {
 
  private:
   struct PreMulSum {
-    bool live = true;
     DataType type{};
     uint64_t factor = 0;
     const void* source = nullptr;
@@ -44,10 +43,12 @@ class RedOps {
   static constexpr uint32_t kMask = 0x3fffffff;
   static constexpr uint32_t kHandleBit = 0x40000000;
 
-  const PreMulSum* find(int32_t handle) const;
+  /// What a handle of this communicator stands for in live_; anything above kMask for other values.
+  uint32_t idOf(int32_t handle) const;
 
   uint32_t salt_;
-  std::vector<PreMulSum> made_;
+  uint32_t nextId_ = 0;  // wraps after 2^30 operators
+  std::unordered_map<uint32_t, PreMulSum> live_;
 };
 
 }  // namespace tutti::comm

@@ -81,23 +81,10 @@ int32_t readSpins(int32_t ranks) {
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }
 
-bool reduces(Collective collective) {
-  return collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter;
-}
-
-bool hasRoot(Collective collective) {
-  switch (collective) {
-    case Collective::Broadcast:
-    case Collective::Reduce:
-    case Collective::Gather:
-    case Collective::Scatter:
-    case Collective::SendRecv: return true;
-    default: return false;
-  }
-}
+bool hasRootOrPeer(Collective collective) { return hasRoot(collective) || collective == Collective::SendRecv; }
 
 Status checkArguments(const CallRequest& request, Rank, int32_t ranks) {
-  if (hasRoot(request.collective) && (request.root < 0 || request.root >= ranks))
+  if (hasRootOrPeer(request.collective) && (request.root < 0 || request.root >= ranks))
     return error(Code::InvalidArgument, "{} {} is out of range: the communicator has ranks 0 to {}",
                  request.collective == Collective::SendRecv ? "peer" : "root", request.root, ranks - 1);
   if (request.type < 0 || request.type >= kNumDataTypes)

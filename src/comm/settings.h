@@ -10,9 +10,7 @@ Result<plan::Settings> readSettings(const Config& config);
 int32_t readSpins(int32_t ranks);
 int64_t readFlightEvents();
 
-bool reduces(Collective collective);
-/// A root or, for messages, a peer.
-bool hasRoot(Collective collective);
+bool hasRootOrPeer(Collective collective);
 
 /// Root or peer, type, and that the buffers can exist at all. InvalidArgument, naming argument, value and what is allowed.
 Status checkArguments(const CallRequest& request, Rank rank, int32_t ranks);

@@ -23,8 +23,8 @@ struct Bfloat16 { uint16_t bits; };
 struct Fp8E4M3 { uint8_t bits; };
 struct Fp8E5M2 { uint8_t bits; };
 
-/// The canonical NaNs of results. A GPU makes kNanF32 by itself; kNanF64 is the quiet NaN without sign or payload, and set
-/// explicitly on every executor, because no document states which one a GPU makes.
+/// The canonical NaNs of results. A GPU's float sums and products make kNanF32 by themselves. In double it keeps payloads and
+/// makes a negative NaN of inf - inf (seen on sm_90), so kNanF64, without sign or payload, is set explicitly everywhere.
 inline constexpr uint32_t kNanF32 = 0x7fffffffu;
 inline constexpr uint64_t kNanF64 = 0x7ff8000000000000ull;
 

@@ -31,6 +31,17 @@ TUTTI_HD constexpr uint32_t sizeOf(DataType type) {
   return 0;
 }
 
+/// Whether contributions are combined, so that an operator matters.
+TUTTI_HD constexpr bool reduces(Collective collective) {
+  return collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter;
+}
+
+/// Whether one rank plays a part of its own. (A message has a peer, which is another thing.)
+TUTTI_HD constexpr bool hasRoot(Collective collective) {
+  return collective == Collective::Broadcast || collective == Collective::Reduce || collective == Collective::Gather ||
+         collective == Collective::Scatter;
+}
+
 TUTTI_HD constexpr bool isInteger(DataType type) { return type <= DataType::U64; }
 
 /// "float", "bfloat16" … as `tutti bench -d` takes them.

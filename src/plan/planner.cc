@@ -25,10 +25,6 @@ bool movesMessages(Collective collective) {
          collective == Collective::Scatter;
 }
 
-bool reduces(Collective collective) {
-  return collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter;
-}
-
 }  // namespace
 
 struct Planner::Draft {

@@ -18,7 +18,7 @@ namespace tutti::exec::host {
 
 /// A planned call, bound to buffers.
 struct PlannedCall {
-  std::shared_ptr<const HostPlan> plan;
+  std::shared_ptr<const HostPlan> plan;  ///< null: a collective of no elements; only a Work takes that
   const void* in = nullptr;   ///< the caller's buffers, as the collective defines them
   void* out = nullptr;
   uint64_t signature = 0;     ///< names the call to the peers

@@ -16,14 +16,6 @@ constexpr uint64_t mask(uint64_t bits) { return (uint64_t{1} << bits) - 1; }
 
 constexpr std::array<std::string_view, 6> kOpNames = {"sum", "prod", "max", "min", "avg", "pre-multiplied sum"};
 
-bool reduces(Collective collective) {
-  return collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter;
-}
-bool hasRoot(Collective collective) {
-  return collective == Collective::Broadcast || collective == Collective::Reduce || collective == Collective::Gather ||
-         collective == Collective::Scatter;
-}
-
 }  // namespace
 
 uint64_t packSignature(const Call& call) {

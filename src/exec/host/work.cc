@@ -42,7 +42,7 @@ Poll Work::advance() {
     if (poll == Poll::Pending) allReady = false;
     if (poll == Poll::Failed) {
       failed = poll;
-      status_ = chain.operation.status();
+      if (status_.ok()) status_ = chain.operation.status();
       break;
     }
   }
@@ -57,6 +57,11 @@ Poll Work::advance() {
 Poll Work::advanceChain(Chain& chain) {
   while (chain.next < chain.calls.size()) {
     const PlannedCall& call = chain.calls[chain.next];
+    if (call.plan == nullptr) {  // nothing to move, but peers may want to know that the call was made
+      turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
+      ++chain.next;
+      continue;
+    }
     if (!chain.running) {
       chain.operation.start(call);
       chain.running = true;
@@ -67,6 +72,12 @@ Poll Work::advanceChain(Chain& chain) {
     moved_ = moved_ || chain.operation.moved();
     if (poll != Poll::Ready) return poll;
     chain.running = false;
+    if (hasRoot(call.plan->collective)) {
+      // Data flows one way only: a rank may be done without having heard of anybody. Of two that disagree, the later one notices.
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own post and the look at the others'
+      status_ = compareWithPeers(call);
+      if (!status_.ok()) return Poll::Failed;
+    }
     ++chain.next;
     moved_ = true;
     turn_->record(call.event, observe::FlightKind::Finished);
@@ -79,15 +90,21 @@ void Work::inspect() {
   for (size_t i = 0; i < used_; ++i) {
     const Chain& chain = chains_[i];
     if (!chain.running) continue;
-    const PlannedCall& call = chain.calls[chain.next];
-    if (call.plan->collective == Collective::SendRecv) continue;
-    for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
-      const auto theirs = turn_->hub->board(Rank(r)).find(call.event.sequence);
-      if (!theirs || *theirs == call.signature) continue;
-      (void)fail(mismatch(turn_->rank, call.signature, Rank(r), *theirs));
+    if (Status status = compareWithPeers(chain.calls[chain.next]); !status.ok()) {
+      (void)fail(std::move(status));
       return;
     }
   }
+}
+
+/// What the peers that have come as far say of this call of the communicator.
+Status Work::compareWithPeers(const PlannedCall& call) const {
+  if (call.plan->collective == Collective::SendRecv) return {};
+  for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
+    const auto theirs = turn_->hub->board(Rank(r)).find(call.event.sequence);
+    if (theirs && *theirs != call.signature) return mismatch(turn_->rank, call.signature, Rank(r), *theirs);
+  }
+  return {};
 }
 
 /// The latch has tripped: says so, and what this rank was waiting for.

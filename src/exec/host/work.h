@@ -4,7 +4,8 @@
 // 1. Work of one communicator runs in ticket order, whatever streams it was issued on.
 // 2. When advance() has returned Ready or Failed, no peer touches the caller's buffers any more.
 // 3. A failure trips the latches of all ranks of the hub: a peer in this process is told, not left waiting.
-// 4. A work that fails before its turn has touched nothing; the communicator may be gone by the time its stream gets to it.
+// 4. After an abort the communicator may be gone while works still wait on streams: they end without touching more than the Turn
+//    and what it keeps alive.
 #pragma once
 
 #include <atomic>
@@ -63,6 +64,7 @@ class Work {
   Poll advanceChain(Chain& chain);
   Poll fail(Status cause);
   Poll giveUp();
+  Status compareWithPeers(const PlannedCall& call) const;
   void markFinished();
 
   std::shared_ptr<Turn> turn_;

@@ -13,7 +13,7 @@
 
 namespace tutti::exec::host {
 
-/// dst[i] = finish( round( sources[0][i] (op) sources[1][i] (op) … ) ) for `elems` elements; finish divides by the scaling's divisor.
+/// dst[i] = finish( round( sources[0][i] (op) sources[1][i] (op) … ) ), i < elems; finish divides by the scaling's divisor.
 /// Bit k of `scaledSources` says that source k is raw: it is multiplied by the scaling's factor and rounded to the element
 /// type first (ignored unless hasFactor; only the first 32 sources can be raw).
 /// numSources >= 1; a lone source that is neither scaled nor divided is moved bit for bit.

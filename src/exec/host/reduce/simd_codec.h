@@ -2,7 +2,8 @@
 // everything is in an unnamed namespace, so that no symbol of one level can stand in for another's. Any thread.
 //
 // 1. A Block is four vectors of accumulators; a codec's load and store move exactly kElems elements.
-// 2. Where in a Block an element lies is the codec's affair (even and odd elements apart, say); operations are element-wise.
+// 2. round() gives what store and load would: the values of the element type. Where in a Block an element lies is
+//    the codec's affair (even and odd elements apart, say); operations are element-wise.
 // 3. Loads and stores take any address. Bits are those of core/element.h.
 #pragma once
 
@@ -63,8 +64,8 @@ struct PlainCodec {
   using Lane = T;
   static constexpr size_t kElemBytes = sizeof(T);
   static constexpr size_t kElems = 4 * HWY_LANES(T);
-  static constexpr bool kRoundsScaled = false;
 
+  static HWY_INLINE void round(Block<T>&) {}
   static HWY_INLINE Block<T> load(const uint8_t* from) {
     return {{loadBytes<T>(from), loadBytes<T>(from + kVectorBytes), loadBytes<T>(from + 2 * kVectorBytes),
              loadBytes<T>(from + 3 * kVectorBytes)}};
@@ -93,7 +94,6 @@ struct Bf16Codec {
   using Lane = float;
   static constexpr size_t kElemBytes = 2;
   static constexpr size_t kElems = 4 * HWY_LANES(float);
-  static constexpr bool kRoundsScaled = true;
 
   static HWY_INLINE FloatVec even(WordVec pair) { return floatsOf(hn::ShiftLeft<16>(pair)); }
   static HWY_INLINE FloatVec odd(WordVec pair) { return floatsOf(hn::And(pair, word(0xffff0000u))); }
@@ -118,20 +118,52 @@ struct Bf16Codec {
     storeBytes<uint32_t>(pack(b.part[0], b.part[1]), to);
     storeBytes<uint32_t>(pack(b.part[2], b.part[3]), to + kVectorBytes);
   }
+  static HWY_INLINE void round(Block<float>& b) {
+    if (HWY_UNLIKELY(mayHoldNan(b))) replaceNans(b, uint32_t{0x7fff0000u});
+    for (auto& part : b.part) {
+      const WordVec w = wordsOf(part);
+      const WordVec up = hn::Add(hn::And(hn::ShiftRight<16>(w), word(1u)), word(0x7fffu));
+      part = odd(hn::Add(w, up));
+    }
+  }
   static HWY_INLINE FloatVec factor(uint64_t bits) { return even(word(static_cast<uint32_t>(bits))); }
 };
 
-/// The code of |value| in kExponent and kMantissa bits, to nearest even, at most kMaxCode; a NaN gives kMaxCode.
-/// The magic number's unit in the last place is that of the result, so that its addition rounds and leaves the significand.
+/// How |value| is rounded to kExponent and kMantissa bits, to nearest even and capped at the code kMaxCode: the unit in the
+/// last place of the magic number is that of the result, so that adding it rounds. A NaN is capped like a large number.
 template <int kExponent, int kMantissa, uint32_t kMaxCode>
-HWY_INLINE WordVec encodeMagnitude(WordVec bits) {
-  constexpr uint32_t kRebias = 127 - ((1u << (kExponent - 1)) - 1);
-  constexpr int kShift = 23 - kMantissa;
-  const WordVec x = hn::Min(hn::And(bits, word(0x7fffffffu)), word((kMaxCode << kShift) + (kRebias << 23)));
-  const WordVec exponent = hn::And(hn::Max(x, word((kRebias + 1) << 23)), word(0x7f800000u));
-  const WordVec magic = hn::Add(exponent, word(static_cast<uint32_t>(kShift) << 23));
-  const WordVec significand = hn::Sub(wordsOf(hn::Add(floatsOf(x), floatsOf(magic))), magic);
-  return hn::Add(significand, hn::Sub(hn::ShiftRight<kShift>(exponent), word((kRebias + 1) << kMantissa)));
+struct MagicRounding {
+  static constexpr uint32_t kRebias = 127 - ((1u << (kExponent - 1)) - 1);
+  static constexpr int kShift = 23 - kMantissa;
+  WordVec exponent, magic;
+  FloatVec sum;
+
+  explicit HWY_INLINE MagicRounding(FloatVec v) {
+    const WordVec x = hn::Min(hn::And(wordsOf(v), word(0x7fffffffu)), word((kMaxCode << kShift) + (kRebias << 23)));
+    exponent = hn::And(hn::Max(x, word((kRebias + 1) << 23)), word(0x7f800000u));
+    magic = hn::Add(exponent, word(static_cast<uint32_t>(kShift) << 23));
+    sum = hn::Add(floatsOf(x), floatsOf(magic));
+  }
+  HWY_INLINE WordVec code() const {
+    const WordVec significand = hn::Sub(wordsOf(sum), magic);
+    return hn::Add(significand, hn::Sub(hn::ShiftRight<kShift>(exponent), word((kRebias + 1) << kMantissa)));
+  }
+  HWY_INLINE FloatVec value() const { return hn::Sub(sum, floatsOf(magic)); }
+};
+
+/// Rounds to the values of a small float, in place. NaNs stay NaNs.
+template <int kExponent, int kMantissa, uint32_t kMaxCode>
+HWY_INLINE void roundBlock(Block<float>& b) {
+  const bool nan = mayHoldNan(b);
+  for (auto& part : b.part) {
+    FloatVec value = MagicRounding<kExponent, kMantissa, kMaxCode>(part).value();
+    if constexpr (kMantissa == 10) {  // fp16 alone does not saturate
+      const auto inf = floatsOf(word(0x7f800000u));
+      value = hn::IfThenElse(hn::Ge(value, hn::Set(Tag<float>(), 65536.0f)), inf, value);
+    }
+    value = hn::CopySign(value, part);
+    part = HWY_UNLIKELY(nan) ? hn::IfThenElse(hn::IsNaN(part), part, value) : value;
+  }
 }
 
 /// fp8 and fp16 where the processor knows neither: 1 sign, kExponent and kMantissa bits, several elements in a 32-bit lane.
@@ -143,7 +175,6 @@ struct SmallFloatCodec {
   static constexpr int kPerLane = 32 / kBits;
   static constexpr size_t kElemBytes = kBits / 8;
   static constexpr size_t kElems = 4 * HWY_LANES(float);
-  static constexpr bool kRoundsScaled = true;
   static constexpr uint32_t kRebias = 127 - ((1u << (kExponent - 1)) - 1);
   static constexpr uint32_t kCodeMask = (1u << (kBits - 1)) - 1;
   static constexpr uint32_t kSignBit = 1u << (kBits - 1);
@@ -202,7 +233,7 @@ struct SmallFloatCodec {
 
   static HWY_INLINE WordVec encode(FloatVec v) {
     const WordVec sign = hn::And(hn::ShiftRight<32 - kBits>(wordsOf(v)), word(kSignBit));
-    return hn::Or(encodeMagnitude<kExponent, kMantissa, kMaxCode>(wordsOf(v)), sign);
+    return hn::Or(MagicRounding<kExponent, kMantissa, kMaxCode>(v).code(), sign);
   }
   static HWY_INLINE WordVec pack(const WordVec* codes) {
     if constexpr (kPerLane == 4) {
@@ -224,6 +255,7 @@ struct SmallFloatCodec {
     storeBytes<uint32_t>(pack(codes), to);
     if constexpr (kPerLane == 2) storeBytes<uint32_t>(pack(codes + 2), to + kVectorBytes);
   }
+  static HWY_INLINE void round(Block<float>& b) { roundBlock<kExponent, kMantissa, kMaxCode>(b); }
   static HWY_INLINE FloatVec factor(uint64_t bits) {
     return decode<true>(hn::ShiftLeft<32 - kBits>(word(static_cast<uint32_t>(bits))));
   }
@@ -235,7 +267,6 @@ struct Fp16Codec {
   using Lane = float;
   static constexpr size_t kElemBytes = 2;
   static constexpr size_t kElems = 4 * HWY_LANES(float);
-  static constexpr bool kRoundsScaled = true;
   using HalfTag = hn::Rebind<hwy::float16_t, Tag<float>>;
   using HalfBitsTag = hn::Rebind<uint16_t, Tag<float>>;
   using HalfBytesTag = hn::Repartition<uint8_t, HalfBitsTag>;
@@ -255,108 +286,16 @@ struct Fp16Codec {
       hn::StoreU(hn::BitCast(HalfBytesTag(), half), HalfBytesTag(), to + j * kHalfVectorBytes);
     }
   }
+  static HWY_INLINE void round(Block<float>& b) {
+    for (auto& part : b.part) part = hn::PromoteTo(Tag<float>(), hn::DemoteTo(HalfTag(), part));
+  }
   static HWY_INLINE FloatVec factor(uint64_t bits) {
     const auto half = hn::Set(HalfBitsTag(), static_cast<uint16_t>(bits));
     return hn::PromoteTo(Tag<float>(), hn::BitCast(HalfTag(), half));
   }
 };
-
-HWY_INLINE VecOf<int16_t> packWords(WordVec low, WordVec high) {
-  const Tag<int32_t> d;
-  return hn::ReorderDemote2To(Tag<int16_t>(), hn::BitCast(d, low), hn::BitCast(d, high));
-}
-/// Four vectors of words to bytes with signed saturation: each 128-bit part of the result holds four bytes of each vector.
-HWY_INLINE VecOf<uint8_t> packBytes(WordVec a, WordVec b, WordVec c, WordVec e) {
-  const auto low = packWords(a, b), high = packWords(c, e);
-#if HWY_TARGET == HWY_AVX2
-  return VecOf<uint8_t>{_mm256_packs_epi16(low.raw, high.raw)};
-#else
-  return VecOf<uint8_t>{_mm512_packs_epi16(low.raw, high.raw)};
-#endif
-}
-
-/// Where each 32-bit word of the elements' order lies after packBytes, given how Fp8Codec::decode deals elements to parts.
-struct PackedOrder {
-  static constexpr size_t kWords = HWY_LANES(uint32_t), kLanes = kWords / 4;
-  alignas(64) int32_t from[kWords];
-  constexpr PackedOrder() : from() {
-    for (size_t w = 0; w < kWords; ++w) {
-      const size_t lane = w / 4, part = (w % 4 / 2) * 2 + lane / (kLanes / 2), wordOfPart = lane % (kLanes / 2) * 2 + w % 2;
-      from[w] = static_cast<int32_t>(4 * wordOfPart + part);
-    }
-  }
-};
-constexpr PackedOrder kPackedOrder;
-
-/// fp8 by way of fp16: e5m2 is the upper half of an fp16, e4m3 fits into one with its exponent 8 too small.
-template <bool kE4M3>
-struct Fp8Codec {
-  using Lane = float;
-  static constexpr size_t kElemBytes = 1;
-  static constexpr size_t kElems = 4 * HWY_LANES(float);
-  static constexpr bool kRoundsScaled = true;
-  using Halves = VecOf<uint16_t>;
-
-  static HWY_INLINE Halves halvesOf(VecOf<uint8_t> inHighBytes) {
-    const auto halves = hn::BitCast(Tag<uint16_t>(), inHighBytes);
-    if constexpr (!kE4M3) return halves;
-    const auto shifted = hn::ShiftRight<1>(hn::BitCast(Tag<int16_t>(), halves));
-    return hn::And(hn::BitCast(Tag<uint16_t>(), shifted), hn::Set(Tag<uint16_t>(), 0xbf80));
-  }
-  template <class HalfVector>
-  static HWY_INLINE FloatVec promote(HalfVector halves) {
-    const FloatVec value = hn::PromoteTo(Tag<float>(), hn::BitCast(Fp16Codec::HalfTag(), halves));
-    return kE4M3 ? hn::Mul(value, hn::Set(Tag<float>(), 256.0f)) : value;
-  }
-  static HWY_INLINE Block<float> decode(VecOf<uint8_t> bytes) {
-    const Tag<uint8_t> d;
-    const Fp16Codec::HalfBitsTag half;
-    const Halves low = halvesOf(hn::InterleaveLower(d, hn::Zero(d), bytes));
-    const Halves high = halvesOf(hn::InterleaveUpper(d, hn::Zero(d), bytes));
-    Block<float> b = {{promote(hn::LowerHalf(half, low)), promote(hn::UpperHalf(half, low)),
-                       promote(hn::LowerHalf(half, high)), promote(hn::UpperHalf(half, high))}};
-    if constexpr (kE4M3) {
-      // In fp16 the code of NaN is just the number 480.
-      const auto isNan = hn::Eq(hn::And(bytes, hn::Set(d, 0x7f)), hn::Set(d, 0x7f));
-      if (HWY_UNLIKELY(!hn::AllFalse(d, isNan))) {
-        const auto nan = floatsOf(word(0x7fffffffu)), codeOfNan = hn::Set(Tag<float>(), 480.0f);
-        for (auto& part : b.part) part = hn::IfThenElse(hn::Eq(hn::Abs(part), codeOfNan), nan, part);
-      }
-    }
-    return b;
-  }
-  static HWY_INLINE Block<float> load(const uint8_t* from) { return decode(loadBytes<uint8_t>(from)); }
-
-  static HWY_INLINE WordVec encode(FloatVec v) {
-    return kE4M3 ? encodeMagnitude<4, 3, 0x7e>(wordsOf(v)) : encodeMagnitude<5, 2, 0x7b>(wordsOf(v));
-  }
-  static HWY_INLINE void store(Block<float> b, uint8_t* to) {
-    const Tag<uint8_t> d;
-    WordVec codes[4];
-    for (size_t j = 0; j < 4; ++j) codes[j] = encode(b.part[j]);
-    if (HWY_UNLIKELY(mayHoldNan(b))) {
-      for (size_t j = 0; j < 4; ++j) {
-        const auto isNan = hn::RebindMask(Tag<uint32_t>(), hn::IsNaN(b.part[j]));
-        codes[j] = hn::IfThenElse(isNan, word(0x7fu), codes[j]);
-      }
-      replaceNans(b, uint32_t{0x7fffffffu});  // without a sign
-    }
-    const auto magnitudes = packBytes(codes[0], codes[1], codes[2], codes[3]);
-    const auto signs = packBytes(wordsOf(b.part[0]), wordsOf(b.part[1]), wordsOf(b.part[2]), wordsOf(b.part[3]));
-    const auto packed = hn::BitCast(Tag<uint32_t>(), hn::Or(magnitudes, hn::And(signs, hn::Set(d, 0x80))));
-    const auto order = hn::SetTableIndices(Tag<uint32_t>(), kPackedOrder.from);
-    storeBytes<uint32_t>(hn::TableLookupLanes(packed, order), to);
-  }
-  static HWY_INLINE FloatVec factor(uint64_t bits) {
-    return decode(hn::Set(Tag<uint8_t>(), static_cast<uint8_t>(bits))).part[0];
-  }
-};
-using Fp8E4M3Codec = Fp8Codec<true>;
-using Fp8E5M2Codec = Fp8Codec<false>;
 #else
 using Fp16Codec = SmallFloatCodec<5, 10, 0x7c00, 0x7c00, 0x7fff>;
-using Fp8E4M3Codec = SmallFloatCodec<4, 3, 0x7e, 0x7f, 0x7f>;
-using Fp8E5M2Codec = SmallFloatCodec<5, 2, 0x7b, 0x7c, 0x7f>;
 #endif
 
 }  // namespace

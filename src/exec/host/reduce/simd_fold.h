@@ -1,5 +1,5 @@
-// The fold loops over the codecs of simd_codec.h, and the table of all types and operations. Only for the files compiled once
-// per level; everything is in an unnamed namespace. Any thread; no state.
+// The fold loops over the codecs of simd_codec.h and simd_fp8.h, and the table of all types and operations. Only for the files
+// compiled once per level; everything is in an unnamed namespace. Any thread; no state.
 //
 // 1. Memory is passed over once: all sources of a block are folded in registers before its one store.
 // 2. A block is stored only after all its sources were loaded, so dst may be one of the sources.
@@ -8,6 +8,7 @@
 
 #include "exec/host/reduce/kernels.h"
 #include "exec/host/reduce/simd_codec.h"
+#include "exec/host/reduce/simd_fp8.h"
 
 namespace tutti::exec::host {
 namespace {
@@ -66,15 +67,11 @@ HWY_INLINE Block<T> combine(const Block<T>& a, const Block<T>& b) {
            Op::template apply<T>(a.part[2], b.part[2]), Op::template apply<T>(a.part[3], b.part[3])}};
 }
 
-/// Multiplies by the factor and rounds to the element type. Not inlined: scaled sources are rare next to plain ones.
+/// Multiplies by the factor and rounds to the element type.
 template <class Codec, class T>
-HWY_NOINLINE void scaleBlock(Block<T>& b, VecOf<T> factor) {
+HWY_INLINE void scaleBlock(Block<T>& b, VecOf<T> factor) {
   for (auto& part : b.part) part = ProdOp::apply<T>(part, factor);
-  if constexpr (Codec::kRoundsScaled) {
-    alignas(64) uint8_t rounded[Codec::kElems * Codec::kElemBytes];
-    Codec::store(b, rounded);
-    b = Codec::load(rounded);
-  }
+  Codec::round(b);
 }
 
 template <class Codec>
@@ -132,7 +129,7 @@ void foldAny(const FoldArgs& args) {
     for (int k = 1; k < args.numSources; ++k) {
       scaled >>= 1;
       Block<T> x = Codec::load(sourceAt<Codec>(args, k) + at);
-      if (HWY_UNLIKELY(scaled & 1u)) scaleBlock<Codec>(x, factor);
+      if (scaled & 1u) scaleBlock<Codec>(x, factor);
       acc = combine<Op>(acc, x);
     }
     Codec::store(acc, static_cast<uint8_t*>(args.dst) + at);
