@@ -42,7 +42,6 @@ Poll Work::advance() {
     if (poll == Poll::Pending) allReady = false;
     if (poll == Poll::Failed) {
       failed = poll;
-      if (status_.ok()) status_ = chain.operation.status();
       break;
     }
   }
@@ -57,32 +56,34 @@ Poll Work::advance() {
 Poll Work::advanceChain(Chain& chain) {
   while (chain.next < chain.calls.size()) {
     const PlannedCall& call = chain.calls[chain.next];
-    if (call.plan == nullptr) {  // nothing to move, but peers may want to know that the call was made
-      turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
-      ++chain.next;
-      continue;
+    if (!chain.running) begin(chain);
+    if (call.plan != nullptr) {
+      const Poll poll = chain.operation.advance();
+      moved_ = moved_ || chain.operation.moved();
+      if (poll == Poll::Failed) status_ = chain.operation.status();
+      if (poll != Poll::Ready) return poll;
     }
-    if (!chain.running) {
-      chain.operation.start(call);
-      chain.running = true;
-      if (call.plan->collective != Collective::SendRecv) turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
-      turn_->record(call.event, observe::FlightKind::Started);
-    }
-    const Poll poll = chain.operation.advance();
-    moved_ = moved_ || chain.operation.moved();
-    if (poll != Poll::Ready) return poll;
-    chain.running = false;
-    if (hasRoot(call.plan->collective)) {
-      // Data flows one way only: a rank may be done without having heard of anybody. Of two that disagree, the later one notices.
+    if (call.plan == nullptr || hasRoot(call.plan->collective)) {
+      // Data flows one way only, or not at all: a rank may be done without having heard of anybody. Of two that disagree, the later
+      // one notices.
       std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own post and the look at the others'
       status_ = compareWithPeers(call);
       if (!status_.ok()) return Poll::Failed;
     }
+    chain.running = false;
     ++chain.next;
     moved_ = true;
     turn_->record(call.event, observe::FlightKind::Finished);
   }
   return Poll::Ready;
+}
+
+void Work::begin(Chain& chain) {
+  const PlannedCall& call = chain.calls[chain.next];
+  chain.running = true;
+  if (call.event.collective != Collective::SendRecv) turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
+  if (call.plan != nullptr) chain.operation.start(call);
+  turn_->record(call.event, observe::FlightKind::Started);
 }
 
 void Work::inspect() {
@@ -99,7 +100,7 @@ void Work::inspect() {
 
 /// What the peers that have come as far say of this call of the communicator.
 Status Work::compareWithPeers(const PlannedCall& call) const {
-  if (call.plan->collective == Collective::SendRecv) return {};
+  if (call.event.collective == Collective::SendRecv) return {};
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
     const auto theirs = turn_->hub->board(Rank(r)).find(call.event.sequence);
     if (theirs && *theirs != call.signature) return mismatch(turn_->rank, call.signature, Rank(r), *theirs);
@@ -112,7 +113,8 @@ Poll Work::giveUp() {
   Status cause = turn_->hub->latch(turn_->rank).status();
   for (size_t i = 0; i < used_; ++i) {
     const Chain& chain = chains_[i];
-    if (chain.running) cause = std::move(cause).at(format("rank {} in {}: {}", turn_->rank.value, describeSignature(chain.calls[chain.next].signature), chain.operation.describeWait()));
+    if (chain.running && chain.calls[chain.next].plan != nullptr)
+      cause = std::move(cause).at(format("rank {} in {}: {}", turn_->rank.value, describeSignature(chain.calls[chain.next].signature), chain.operation.describeWait()));
   }
   return fail(std::move(cause));
 }

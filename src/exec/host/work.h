@@ -62,6 +62,7 @@ class Work {
     Operation operation;
   };
   Poll advanceChain(Chain& chain);
+  void begin(Chain& chain);
   Poll fail(Status cause);
   Poll giveUp();
   Status compareWithPeers(const PlannedCall& call) const;
