@@ -44,7 +44,6 @@ ncclResult_t endInGroup(const char* function, ncclComm_t handle, bool abort) {
 }  // namespace tutti::api
 
 using tutti::Status;
-using tutti::api::guard;
 using tutti::api::withComm;
 using tutti::comm::Communicator;
 

@@ -97,7 +97,7 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Meeting>& meeting = meetings_[id];
   if (!meeting) meeting = std::make_shared<Meeting>(ranks);
-  const std::shared_ptr<Meeting> mine = meeting;
+  std::shared_ptr<Meeting> mine = meeting;
   Status status = mine->join(ranks, rank, minCtas, maxCtas);
   if (!status.ok()) {
     // Ranks that cannot agree would wait for ever: they all get to know.

@@ -32,9 +32,8 @@ std::string_view name(FlightKind kind) {
 
 std::string describe(const FlightEvent& event, std::string_view algorithm) {
   std::string text = format("#{} {} {} {}", event.sequence, name(event.collective), event.count, name(event.type));
-  const bool reduces = event.collective == Collective::AllReduce || event.collective == Collective::Reduce ||
-                       event.collective == Collective::ReduceScatter;
-  if (reduces) text += format(" {}", name(event.op));
+  const bool combines = reduces(event.collective);
+  if (combines) text += format(" {}", name(event.op));
   if (event.peer >= 0) text += format(" {} {}", event.collective == Collective::SendRecv ? "peer" : "root", event.peer);
   if (!algorithm.empty()) text += format(" {}", algorithm);
   text += format(" {}", name(event.kind));

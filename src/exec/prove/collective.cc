@@ -2,15 +2,6 @@
 
 namespace tutti::exec::prove {
 
-bool reduces(Collective collective) {
-  return collective == Collective::AllReduce || collective == Collective::ReduceScatter || collective == Collective::Reduce;
-}
-
-bool hasRoot(Collective collective) {
-  return collective == Collective::Broadcast || collective == Collective::Reduce || collective == Collective::Gather ||
-         collective == Collective::Scatter;
-}
-
 bool hasInPlace(Collective collective) { return collective != Collective::AllToAll && collective != Collective::SendRecv; }
 
 int32_t inputChunks(Collective collective, int32_t rank, int32_t root, int32_t chunks) {

@@ -25,8 +25,6 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
-bool reduces(Collective collective);
-bool hasRoot(Collective collective);
 /// Whether the collective allows input and output to overlap as `inPlaceChunk` says.
 bool hasInPlace(Collective collective);
 

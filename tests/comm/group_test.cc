@@ -1,0 +1,352 @@
+#include "comm/group.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "joined_ranks.h"
+
+namespace tutti::comm {
+namespace {
+
+using exec::host::Stream;
+using Ints = std::vector<int32_t>;
+
+std::shared_ptr<Stream> makeStream() {
+  auto stream = std::make_shared<Stream>();
+  EXPECT_TRUE(stream->start().ok());
+  return stream;
+}
+
+TEST(Group, EndWithoutStartIsAnError) {
+  Group group;
+  const Status status = group.end();
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  EXPECT_NE(status.text().find("ncclGroupStart"), std::string::npos) << status.text();
+  EXPECT_FALSE(group.isOpen());
+}
+
+TEST(Group, DiscardWithoutStartLeavesItUsable) {
+  Group group;
+  group.discard();
+  group.start();
+  EXPECT_TRUE(group.isOpen());
+  EXPECT_TRUE(group.end().ok());
+}
+
+TEST(Group, AnEmptyGroupIsNoWork) {
+  Group group;
+  group.start();
+  group.start();
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_TRUE(group.isOpen());
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_FALSE(group.isOpen());
+}
+
+TEST(Group, OneThreadCallsForSeveralRanks) {
+  JoinedRanks ranks(3);
+  Ints in[3] = {Ints(100, 1), Ints(100, 10), Ints(100, 100)};
+  Ints out[3] = {Ints(100), Ints(100), Ints(100)};
+  Group group;
+  group.start();
+  for (size_t r = 0; r < 3; ++r) ASSERT_TRUE(call(group, ranks[r], allReduce(in[r], out[r])).ok());
+  EXPECT_EQ(out[0], Ints(100)) << "nothing runs before the end";
+  EXPECT_TRUE(group.end().ok());
+  for (const Ints& result : out) EXPECT_EQ(result, Ints(100, 111));
+}
+
+TEST(Group, OnlyTheOutermostEndLaunches) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 7);
+  Ints out(4);
+  Group group;
+  group.start();
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(out, Ints(4));
+  group.start();
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(out, Ints(4));
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(out, in);
+}
+
+TEST(Group, OutsideAGroupACallRunsAtOnce) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 7);
+  Ints out(4);
+  Group group;
+  EXPECT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  EXPECT_EQ(out, in);
+}
+
+TEST(Group, AnErrorInBetweenLaunchesNothingAndComesBackOnce) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 7);
+  Ints out(4);
+  Group group;
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  CallRequest wrong = allReduce(in, out);
+  wrong.type = 99;
+  EXPECT_EQ(call(group, ranks[0], wrong).code(), Code::InvalidArgument);
+  group.fail(error(Code::InvalidUsage, "a second one"));
+  EXPECT_TRUE(group.hasFailed());
+  const Status status = group.end();
+  EXPECT_EQ(status.code(), Code::InvalidArgument) << "the first error";
+  EXPECT_EQ(out, Ints(4)) << "nothing of the group was launched";
+  EXPECT_FALSE(group.hasFailed());
+
+  group.start();  // the communicator and the group go on
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(out, in);
+}
+
+TEST(Group, AFailureOutsideAGroupIsNotRemembered) {
+  Group group;
+  group.fail(error(Code::InvalidArgument, "a call of its own"));
+  group.start();
+  EXPECT_TRUE(group.end().ok());
+}
+
+TEST(Group, DiscardForgetsTheCalls) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 7);
+  Ints out(4);
+  Group group;
+  group.start();
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  group.fail(error(Code::InvalidArgument, "and the error"));
+  group.discard();
+  EXPECT_TRUE(group.isOpen());
+  group.discard();
+  EXPECT_FALSE(group.isOpen());
+  group.start();
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(out, Ints(4));
+}
+
+TEST(Group, ACommunicatorDestroyedMeanwhileIsNoticed) {
+  JoinedRanks ranks(2);
+  const Ints in(4, 7);
+  Ints out(4);
+  Group group;
+  group.start();
+  for (size_t r = 0; r < 2; ++r) ASSERT_TRUE(call(group, ranks[r], allReduce(in, out)).ok());
+  ASSERT_TRUE(endComm(ranks[1]).ok());
+  const Status status = group.end();
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  EXPECT_NE(status.text().find("destroyed"), std::string::npos) << status.text();
+  EXPECT_EQ(out, Ints(4));
+}
+
+TEST(Group, AStreamDestroyedMeanwhileIsNoticed) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 7);
+  Ints out(4);
+  auto stream = makeStream();
+  Group group;
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out), stream).ok());
+  stream->stop();
+  const Status status = group.end();
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  EXPECT_NE(status.text().find("stream"), std::string::npos) << status.text();
+  EXPECT_EQ(out, Ints(4));
+  EXPECT_TRUE(ranks.use(0)->finalize().ok()) << "nothing is left to wait for";
+}
+
+TEST(Group, EndingsComeAfterTheCalls) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 7);
+  Ints out(4);
+  bool ended = false;
+  Group group;
+  group.start();
+  ASSERT_TRUE(group
+                  .addEnding([&] {
+                    ended = true;
+                    EXPECT_EQ(out, in);
+                    return error(Code::SystemError, "from the ending");
+                  })
+                  .ok());
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  EXPECT_FALSE(ended);
+  EXPECT_EQ(group.end().text(), "from the ending");
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(group.addEnding([] { return Status(); }).ok()) << "outside a group at once";
+}
+
+TEST(Group, MessagesOfAllPairsInAnyOrder) {
+  JoinedRanks ranks(3);
+  std::vector<std::vector<Ints>> sent(3, std::vector<Ints>(3));
+  std::vector<std::vector<Ints>> received(3, std::vector<Ints>(3, Ints(5000)));
+  Group group;
+  group.start();
+  for (int32_t r = 0; r < 3; ++r) {
+    for (int32_t peer = 0; peer < 3; ++peer) {
+      Ints& out = sent[static_cast<size_t>(r)][static_cast<size_t>(peer)];
+      out.assign(5000, 10 * r + peer);
+      ASSERT_TRUE(call(group, ranks[static_cast<size_t>(r)], message(out, peer, false)).ok());
+    }
+    for (int32_t peer = 2; peer >= 0; --peer)
+      ASSERT_TRUE(call(group, ranks[static_cast<size_t>(r)],
+                       message(received[static_cast<size_t>(r)][static_cast<size_t>(peer)], peer, true))
+                      .ok());
+  }
+  EXPECT_TRUE(group.end().ok());
+  for (size_t r = 0; r < 3; ++r)
+    for (size_t peer = 0; peer < 3; ++peer) EXPECT_EQ(received[r][peer], sent[peer][r]);
+}
+
+TEST(Group, AMessageToOneselfNeedsBothHalves) {
+  JoinedRanks ranks(1);
+  Ints a(4, 1);
+  Ints b(4);
+  Ints longer(5);
+  Group group;
+  EXPECT_EQ(call(group, ranks[0], message(a, 0, false)).code(), Code::InvalidUsage) << "alone it could never complete";
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], message(a, 0, false)).ok());
+  ASSERT_TRUE(call(group, ranks[0], message(longer, 0, true)).ok());
+  const Status unequal = group.end();
+  EXPECT_EQ(unequal.code(), Code::InvalidUsage);
+  EXPECT_NE(unequal.text().find("16 bytes"), std::string::npos) << unequal.text();
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], message(b, 0, true)).ok());
+  ASSERT_TRUE(call(group, ranks[0], message(a, 0, false)).ok());
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(b, a);
+}
+
+TEST(Group, CallsOnStreamsRunThere) {
+  JoinedRanks ranks(2);
+  auto first = makeStream();
+  auto second = makeStream();
+  const Ints in(1000, 3);
+  Ints out[2] = {Ints(1000), Ints(1000)};
+  std::promise<void> gate;
+  first->push([&] { gate.get_future().wait(); });
+  Group group;
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out[0]), first).ok());
+  ASSERT_TRUE(call(group, ranks[1], allReduce(in, out[1]), second).ok());
+  EXPECT_TRUE(group.end().ok()) << "does not wait";
+  EXPECT_EQ(out[0], Ints(1000));
+  gate.set_value();
+  first->synchronize();
+  second->synchronize();
+  EXPECT_EQ(out[0], Ints(1000, 6));
+  EXPECT_EQ(out[1], Ints(1000, 6));
+}
+
+TEST(Group, WithANullStreamItIsCompleteOnReturn) {
+  JoinedRanks ranks(1);
+  auto stream = makeStream();
+  const Ints in(10, 3);
+  Ints a(10);
+  Ints b(10);
+  std::promise<void> gate;
+  stream->push([&] { gate.get_future().wait(); });
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    gate.set_value();
+  });
+  Group group;
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, a), stream).ok());
+  ASSERT_TRUE(call(group, ranks[0], allReduce(a, b)).ok());
+  EXPECT_TRUE(group.end().ok());
+  EXPECT_EQ(b, in);
+  opener.join();
+  stream->synchronize();
+}
+
+TEST(Group, JoinsAndCallsOfTwoThreads) {
+  const auto id = process().rendezvous.makeId();
+  ASSERT_TRUE(id);
+  ncclComm* handles[3] = {};
+  Ints out[3] = {Ints(50), Ints(50), Ints(50)};
+  const Ints in(50, 5);
+  const auto bring = [&](std::vector<int32_t> mine) {
+    Group group;
+    group.start();
+    for (const int32_t r : mine) ASSERT_TRUE(group.add(joinRequest(*id, 3, r, &handles[r])).ok());
+    ASSERT_TRUE(group.end().ok());
+    group.start();
+    for (const int32_t r : mine) ASSERT_TRUE(call(group, handles[r], allReduce(in, out[r])).ok());
+    ASSERT_TRUE(group.end().ok());
+  };
+  std::thread other(bring, std::vector<int32_t>{2, 0});
+  bring({1});
+  other.join();
+  for (const Ints& result : out) EXPECT_EQ(result, Ints(50, 15));
+  for (ncclComm* handle : handles) EXPECT_TRUE(endComm(handle).ok());
+}
+
+/// A group that joins rank 0 of `id` and something that cannot be joined.
+Status joinInVain(const UniqueIdBytes& id, int32_t ranks) {
+  ncclComm* handles[2] = {};
+  UniqueIdBytes foreign = id;
+  foreign[0] ^= 1;
+  Group group;
+  group.start();
+  EXPECT_TRUE(group.add(joinRequest(id, ranks, 0, &handles[0])).ok());
+  EXPECT_TRUE(group.add(joinRequest(foreign, 2, 0, &handles[1])).ok());
+  Status status = group.end();
+  EXPECT_EQ(handles[0], nullptr);
+  EXPECT_EQ(handles[1], nullptr);
+  return status;
+}
+
+TEST(Group, AJoinThatFailsLeavesNoRankWaiting) {
+  const auto id = process().rendezvous.makeId();
+  ASSERT_TRUE(id);
+  const size_t before = process().handles.live();
+  const auto other = process().rendezvous.arrive(*id, 3, Rank(1), 1, 64);
+  ASSERT_TRUE(other);
+  const Status status = joinInVain(*id, 3);
+  EXPECT_EQ(status.code(), Code::InvalidArgument);
+  EXPECT_NE(status.text().find("ncclCommInitRank"), std::string::npos) << status.text();
+  const auto outcome = (*other)->wait();
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().text().find("ncclGetUniqueId"), std::string::npos) << "the reason: " << outcome.error().text();
+  EXPECT_EQ(process().handles.live(), before) << "no communicator is left behind";
+}
+
+TEST(Group, AJoinThatFailsAfterAllHaveComeFailsTheirCalls) {
+  const auto id = process().rendezvous.makeId();
+  ASSERT_TRUE(id);
+  const auto other = process().rendezvous.arrive(*id, 2, Rank(1), 1, 64);
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(joinInVain(*id, 2).ok());
+  const auto outcome = (*other)->wait();
+  if (outcome) {  // it may believe in the communicator, but not wait for the rank that is not there
+    EXPECT_TRUE(outcome->hub->latch(Rank(1)).tripped());
+  }
+}
+
+TEST(Group, ALateErrorOfTheGroupUndoesItsJoins) {
+  const auto a = process().rendezvous.makeId();
+  const auto b = process().rendezvous.makeId();
+  ASSERT_TRUE(a && b);
+  const size_t before = process().handles.live();
+  ncclComm* handles[2] = {};
+  Group group;
+  group.start();
+  ASSERT_TRUE(group.add(joinRequest(*a, 1, 0, &handles[0])).ok());
+  UniqueIdBytes foreign = *b;
+  foreign[0] ^= 1;
+  ASSERT_TRUE(group.add(joinRequest(foreign, 1, 0, &handles[1])).ok());
+  EXPECT_FALSE(group.end().ok());
+  EXPECT_EQ(handles[0], nullptr);
+  EXPECT_EQ(process().handles.live(), before);
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -1,0 +1,232 @@
+#include "comm/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "config/params.h"
+
+namespace tutti::comm {
+namespace {
+
+constexpr int32_t kFloat = 7;
+
+CallRequest request(Collective collective, int32_t root = 0) {
+  static int buffer = 0;
+  CallRequest r;
+  r.collective = collective;
+  r.in = &buffer;
+  r.out = &buffer;
+  r.count = 10;
+  r.type = kFloat;
+  r.root = root;
+  return r;
+}
+
+void expectRefused(const Status& status, std::string_view word) {
+  EXPECT_EQ(status.code(), Code::InvalidArgument);
+  EXPECT_NE(status.text().find(word), std::string::npos) << status.text();
+}
+
+TEST(CheckArguments, TakesWhatIsRight) {
+  for (int c = 0; c < kNumCollectives; ++c)
+    for (int32_t type = 0; type < kNumDataTypes; ++type) {
+      CallRequest r = request(static_cast<Collective>(c), 3);
+      r.type = type;
+      EXPECT_TRUE(checkArguments(r, Rank(0), 4).ok());
+    }
+}
+
+TEST(CheckArguments, RefusesRootsAndPeersThatAreNoRank) {
+  for (const int32_t root : {-1, 4, 1000, INT32_MIN, INT32_MAX}) {
+    for (const Collective c : {Collective::Broadcast, Collective::Reduce, Collective::Gather, Collective::Scatter}) {
+      expectRefused(checkArguments(request(c, root), Rank(0), 4), "root " + std::to_string(root));
+      expectRefused(checkArguments(request(c, root), Rank(0), 4), "0 to 3");
+    }
+    expectRefused(checkArguments(request(Collective::SendRecv, root), Rank(0), 4), "peer " + std::to_string(root));
+    EXPECT_TRUE(checkArguments(request(Collective::AllReduce, root), Rank(0), 4).ok()) << "has none";
+  }
+}
+
+TEST(CheckArguments, RefusesTypesThatAreNone) {
+  for (const int32_t type : {-1, 12, 255, INT32_MAX}) {
+    CallRequest r = request(Collective::AllReduce);
+    r.type = type;
+    expectRefused(checkArguments(r, Rank(0), 4), "datatype " + std::to_string(type));
+  }
+}
+
+TEST(CheckArguments, TheRootComesBeforeTheType) {
+  CallRequest r = request(Collective::Broadcast, 9);
+  r.type = 99;
+  expectRefused(checkArguments(r, Rank(0), 4), "root 9");
+}
+
+TEST(CheckArguments, RefusesBuffersThatCannotExist) {
+  CallRequest r = request(Collective::AllGather);
+  r.count = (uint64_t{1} << 62) / 4 / 4;
+  EXPECT_TRUE(checkArguments(r, Rank(0), 4).ok());
+  for (const uint64_t count : {r.count + 1, UINT64_MAX, uint64_t{1} << 63}) {
+    r.count = count;
+    expectRefused(checkArguments(r, Rank(0), 4), "count " + std::to_string(count));
+  }
+}
+
+struct Needs {
+  Collective collective;
+  int32_t root;
+  bool receives;
+  bool in;
+  bool out;
+};
+
+TEST(CheckBuffers, AsksForWhatThisRankTouches) {
+  const Needs all[] = {
+      {Collective::AllReduce, 0, false, true, true},     {Collective::AllGather, 0, false, true, true},
+      {Collective::ReduceScatter, 0, false, true, true}, {Collective::AllToAll, 0, false, true, true},
+      {Collective::Broadcast, 1, false, true, true},     {Collective::Broadcast, 0, false, false, true},
+      {Collective::Reduce, 1, false, true, true},        {Collective::Reduce, 0, false, true, false},
+      {Collective::Scatter, 1, false, true, true},       {Collective::Scatter, 0, false, false, true},
+      {Collective::Gather, 1, false, true, true},        {Collective::Gather, 0, false, true, false},
+      {Collective::SendRecv, 0, false, true, false},     {Collective::SendRecv, 0, true, false, true},
+  };
+  for (const Needs& needs : all) {
+    SCOPED_TRACE(std::string(name(needs.collective)) + " root " + std::to_string(needs.root));
+    CallRequest r = request(needs.collective, needs.root);
+    r.receives = needs.receives;
+    EXPECT_TRUE(checkBuffers(r, Rank(1)).ok());
+    CallRequest noIn = r;
+    noIn.in = nullptr;
+    EXPECT_EQ(checkBuffers(noIn, Rank(1)).ok(), !needs.in);
+    if (needs.in) expectRefused(checkBuffers(noIn, Rank(1)), "sendbuff");
+    CallRequest noOut = r;
+    noOut.out = nullptr;
+    EXPECT_EQ(checkBuffers(noOut, Rank(1)).ok(), !needs.out);
+    if (needs.out) expectRefused(checkBuffers(noOut, Rank(1)), "recvbuff");
+    noOut.in = nullptr;
+    noOut.count = 0;
+    EXPECT_TRUE(checkBuffers(noOut, Rank(1)).ok()) << "nothing is touched";
+  }
+}
+
+TEST(Settings, KnowWhatReducesAndWhatHasARoot) {
+  for (int c = 0; c < kNumCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    EXPECT_EQ(reduces(collective), collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter);
+    EXPECT_EQ(hasRootOrPeer(collective), collective == Collective::Broadcast || collective == Collective::Reduce || collective == Collective::Gather ||
+                                       collective == Collective::Scatter || collective == Collective::SendRecv);
+  }
+}
+
+/// Sets variables for one test and forgets them afterwards.
+class FromEnvironment : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* n : {"TUTTI_SIMD", "TUTTI_DEVICE", "TUTTI_SLOTS", "TUTTI_SLICE_BYTES", "TUTTI_ALGO", "NCCL_ALGO", "NCCL_BUFFSIZE",
+                          "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "TUTTI_SPIN"})
+      unsetenv(n);
+    setenv("NCCL_CONF_FILE", "/dev/null", 1);
+    config::resetForTest();
+  }
+  void TearDown() override { SetUp(); }
+  static void set(const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    config::resetForTest();
+  }
+  static plan::Settings read(const Config& config = {}) {
+    auto settings = readSettings(config);
+    EXPECT_TRUE(settings) << (settings ? "" : settings.error().text());
+    return settings ? *settings : plan::Settings();
+  }
+  static void expectError(std::string_view word) {
+    const auto settings = readSettings({});
+    ASSERT_FALSE(settings) << word;
+    EXPECT_EQ(settings.error().code(), Code::InvalidUsage);
+    EXPECT_NE(settings.error().text().find(word), std::string::npos) << settings.error().text();
+  }
+};
+
+TEST_F(FromEnvironment, WithNothingSetThereAreDefaults) {
+  const plan::Settings settings = read();
+  EXPECT_EQ(settings.channels, 1);
+  EXPECT_GE(settings.slots, 2U);
+  EXPECT_EQ(settings.simd, exec::host::detectSimd());
+  EXPECT_TRUE(settings.restrictions.nccl.allows(Collective::AllReduce, "oneshot"));
+}
+
+TEST_F(FromEnvironment, SlotsAndSlicesAreBounded) {
+  set("TUTTI_SLOTS", "1");
+  EXPECT_EQ(read().slots, 2U);
+  set("TUTTI_SLOTS", "5");
+  EXPECT_EQ(read().slots, 5U);
+  set("TUTTI_SLOTS", "100000000");
+  EXPECT_LE(read().slots, 4096U);
+  set("TUTTI_SLICE_BYTES", "1");
+  EXPECT_EQ(read().sliceBytes, 64U);
+  set("TUTTI_SLICE_BYTES", "1000");
+  EXPECT_EQ(read().sliceBytes, 1000U);
+  EXPECT_EQ(read().messageBytes, 1000U);
+}
+
+TEST_F(FromEnvironment, BuffsizeIsDividedAmongTheSlots) {
+  set("TUTTI_SLOTS", "4");
+  set("NCCL_BUFFSIZE", "1048576");
+  EXPECT_EQ(read().sliceBytes, 262144U);
+  set("TUTTI_SLICE_BYTES", "512");
+  EXPECT_EQ(read().sliceBytes, 512U) << "the one that speaks of slices wins";
+}
+
+TEST_F(FromEnvironment, ChannelsFollowTheConfigurationAndTheEnvironment) {
+  Config config;
+  config.minCtas = 3;
+  EXPECT_EQ(read(config).channels, 3);
+  config.maxCtas = 2;
+  EXPECT_EQ(read(config).channels, 2) << "the upper bound wins";
+  config = {};
+  config.minCtas = 1000;
+  config.maxCtas = 1000;
+  EXPECT_EQ(read(config).channels, 64);
+}
+
+TEST_F(FromEnvironment, UnknownAlgorithmsAreAnError) {
+  set("NCCL_ALGO", "Rnig");
+  expectError("Rnig");
+  unsetenv("NCCL_ALGO");
+  set("TUTTI_ALGO", "twoshoot");
+  expectError("twoshoot");
+  set("TUTTI_ALGO", "oneshot");
+  EXPECT_FALSE(read().restrictions.tutti.allows(Collective::AllReduce, "ring"));
+}
+
+TEST_F(FromEnvironment, TheDeviceMustExist) {
+  for (const char* value : {"auto", "host"}) {
+    set("TUTTI_DEVICE", value);
+    read();
+  }
+  set("TUTTI_DEVICE", "cuda");
+  expectError("TUTTI_DEVICE=cuda");
+  set("TUTTI_DEVICE", "fpga");
+  expectError("auto, cuda, host");
+}
+
+TEST_F(FromEnvironment, TheSimdLevelMustExist) {
+  set("TUTTI_SIMD", "Portable");
+  EXPECT_EQ(read().simd, exec::host::SimdLevel::Portable);
+  set("TUTTI_SIMD", "auto");
+  EXPECT_EQ(read().simd, exec::host::detectSimd());
+  set("TUTTI_SIMD", "mmx");
+  expectError("mmx");
+}
+
+TEST_F(FromEnvironment, SpinsAreFewWhereRanksOutnumberCores) {
+  EXPECT_LT(readSpins(100000), readSpins(1));
+  set("TUTTI_SPIN", "0");
+  EXPECT_EQ(readSpins(1), 0);
+  set("TUTTI_SPIN", "77");
+  EXPECT_EQ(readSpins(1000), 77);
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -1,0 +1,271 @@
+#include "conformance/reference.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "algo/geometry.h"
+#include "connect/layout.h"
+#include "core/element.h"
+#include "core/format.h"
+#include "conformance/harness.h"
+
+namespace tutti::conformance {
+namespace {
+
+template <class F>
+auto withType(DataType type, F&& f) {
+  switch (type) {
+    case DataType::I8: return f.template operator()<DataType::I8>();
+    case DataType::U8: return f.template operator()<DataType::U8>();
+    case DataType::I32: return f.template operator()<DataType::I32>();
+    case DataType::U32: return f.template operator()<DataType::U32>();
+    case DataType::I64: return f.template operator()<DataType::I64>();
+    case DataType::U64: return f.template operator()<DataType::U64>();
+    case DataType::F16: return f.template operator()<DataType::F16>();
+    case DataType::F32: return f.template operator()<DataType::F32>();
+    case DataType::F64: return f.template operator()<DataType::F64>();
+    case DataType::BF16: return f.template operator()<DataType::BF16>();
+    case DataType::F8E4M3: return f.template operator()<DataType::F8E4M3>();
+    case DataType::F8E5M2: break;
+  }
+  return f.template operator()<DataType::F8E5M2>();
+}
+
+template <DataType type>
+ElementOf<type> elementOf(double value) {
+  if constexpr (type == DataType::F64) {
+    return value;
+  } else if constexpr (type == DataType::F32) {
+    return static_cast<float>(value);
+  } else if constexpr (isInteger(type)) {
+    return static_cast<ElementOf<type>>(value);
+  } else {
+    return narrow<type>(static_cast<float>(value));
+  }
+}
+
+ReduceOp coreOp(int operation) {
+  return operation < kAvg ? static_cast<ReduceOp>(operation) : ReduceOp::Sum;
+}
+
+/// One rank's contribution, range by range, and the folding of several, as element.h states.
+template <DataType type>
+class Fold {
+ public:
+  using Element = ElementOf<type>;
+  using Values = std::vector<Element>;
+
+  Fold(const Case& c, const std::vector<Bytes>& inputs) : case_(c), inputs_(inputs) {
+    for (int r = 0; r < c.ranks; ++r) {
+      Scaling scaling;
+      if (c.operation >= kPreMulHost) scaling.hasFactor = true, scaling.factor = scalarOf(c, r);
+      if (c.operation == kAvg && c.ranks > 1) {  // the average of one is that one, unscaled
+        if constexpr (isInteger(type)) {
+          scaling.divisor = c.ranks;
+        } else {
+          const Element inverse = elementOf<type>(1.0 / c.ranks);
+          scaling.hasFactor = true;
+          std::memcpy(&scaling.factor, &inverse, sizeof inverse);
+        }
+      }
+      scalings_.push_back(scaling);
+    }
+  }
+
+  Values contribution(int rank, uint64_t begin, uint64_t end) const {
+    Values values(end - begin);
+    if (!values.empty()) std::memcpy(values.data(), inputs_[static_cast<size_t>(rank)].data() + begin * sizeof(Element), values.size() * sizeof(Element));
+    const Scaling& scaling = scalings_[static_cast<size_t>(rank)];
+    if (!scaling.hasFactor) return values;
+    const auto factor = widen<type>(factorOf<type>(scaling));
+    for (Element& v : values) v = narrow<type>(scale<type>(widen<type>(v), factor));
+    return values;
+  }
+
+  /// In the order given, rounded once.
+  Values combine(const std::vector<Values>& sources) const {
+    switch (coreOp(case_.operation)) {
+      case ReduceOp::Sum: return combineWith<ReduceOp::Sum>(sources);
+      case ReduceOp::Prod: return combineWith<ReduceOp::Prod>(sources);
+      case ReduceOp::Max: return combineWith<ReduceOp::Max>(sources);
+      case ReduceOp::Min: break;
+    }
+    return combineWith<ReduceOp::Min>(sources);
+  }
+
+  void finish(Values& values) const {
+    for (Element& v : values) v = divide<type>(v, scalings_[0].divisor);
+  }
+
+  /// A ring that ends at `last`: from the next rank on, once round, own first at every hop.
+  Values ring(int last, uint64_t begin, uint64_t end) const {
+    Values sum = contribution((last + 1) % case_.ranks, begin, end);
+    for (int k = 2; k <= case_.ranks; ++k) sum = combine({contribution((last + k) % case_.ranks, begin, end), sum});
+    return sum;
+  }
+
+  Values tree(const connect::Layout& layout, int which, int rank, uint64_t begin, uint64_t end) const {
+    const algo::Tree place = layout.view(Rank(rank)).tree[which];
+    std::vector<Values> sources = {contribution(rank, begin, end)};
+    for (int i = 0; i < place.children.count; ++i) sources.push_back(tree(layout, which, place.children.rank[i].value, begin, end));
+    return combine(sources);
+  }
+
+  Values all(uint64_t begin, uint64_t end) const {
+    std::vector<Values> sources;
+    for (int r = 0; r < case_.ranks; ++r) sources.push_back(contribution(r, begin, end));
+    return combine(sources);
+  }
+
+ private:
+  template <ReduceOp op>
+  Values combineWith(const std::vector<Values>& sources) const {
+    Values result = sources[0];
+    if (sources.size() == 1) return result;
+    for (size_t i = 0; i < result.size(); ++i) {
+      auto acc = widen<type>(result[i]);
+      for (size_t s = 1; s < sources.size(); ++s) acc = reduce<op>(acc, widen<type>(sources[s][i]));
+      result[i] = narrow<type>(acc);
+    }
+    return result;
+  }
+
+  const Case& case_;
+  const std::vector<Bytes>& inputs_;
+  std::vector<Scaling> scalings_;
+};
+
+/// The whole reduction: `elems` elements, chunk by chunk in the order stated for the chunk.
+template <DataType type>
+Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs) {
+  const Fold<type> fold(c, inputs);
+  const auto n = static_cast<uint64_t>(c.ranks);
+  const bool blocks = c.kind == Kind::ReduceScatter;
+  const uint64_t total = blocks ? c.count * n : c.count;
+  int chunks = 1;
+  if (blocks || (c.kind == Kind::AllReduce && c.algorithm == "ring")) chunks = c.ranks;
+  if (c.algorithm == "tree") chunks = algo::kTrees;
+  const auto division = blocks ? algo::Division::Blocks : algo::Division::Shares;
+  const uint64_t chunkElems = algo::makeGeometry(division, c.count, chunks, type, 1, 4096).chunkElems;
+  const connect::Layout layout = connect::Layout::natural(c.ranks);
+
+  Bytes result(total * sizeof(ElementOf<type>));
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const uint64_t begin = std::min(chunkElems * static_cast<uint64_t>(chunk), total);
+    const uint64_t end = std::min(begin + chunkElems, total);
+    if (begin == end) continue;
+    typename Fold<type>::Values sum;
+    if (c.algorithm == "oneshot") {
+      sum = fold.all(begin, end);
+    } else if (c.algorithm == "tree") {
+      int root = 0;
+      while (!layout.view(Rank(root)).tree[chunk].isRoot()) ++root;
+      sum = fold.tree(layout, chunk, root, begin, end);
+    } else {
+      sum = fold.ring(c.kind == Kind::Reduce ? c.root : chunk, begin, end);
+    }
+    fold.finish(sum);
+    std::memcpy(result.data() + begin * sizeof(sum[0]), sum.data(), sum.size() * sizeof(sum[0]));
+  }
+  return result;
+}
+
+Bytes slice(const Bytes& bytes, size_t begin, size_t size) {
+  return {bytes.begin() + static_cast<std::ptrdiff_t>(begin), bytes.begin() + static_cast<std::ptrdiff_t>(begin + size)};
+}
+
+/// What rank `rank` receives in a collective that moves.
+Bytes movedTo(const Case& c, const std::vector<Bytes>& inputs, int rank) {
+  const size_t block = c.count * sizeOf(c.type);
+  const auto root = static_cast<size_t>(c.root);
+  const auto self = static_cast<size_t>(rank);
+  const auto join = [&](const std::function<Bytes(size_t)>& part) {
+    Bytes all;
+    for (size_t r = 0; r < inputs.size(); ++r) {
+      const Bytes piece = part(r);
+      all.insert(all.end(), piece.begin(), piece.end());
+    }
+    return all;
+  };
+  switch (c.kind) {
+    case Kind::Broadcast:
+    case Kind::Bcast: return inputs[root];
+    case Kind::AllGather: return join([&](size_t r) { return inputs[r]; });
+    case Kind::AlltoAll: return join([&](size_t r) { return slice(inputs[r], self * block, block); });
+    case Kind::Gather: return self == root ? join([&](size_t r) { return inputs[r]; }) : Bytes();
+    case Kind::Scatter: return slice(inputs[root], self * block, block);
+    case Kind::Exchange: return inputs[(self + inputs.size() - 1) % inputs.size()];
+    default: return {};
+  }
+}
+
+}  // namespace
+
+Bytes makeInput(const Case& c, int rank) {
+  Random random(mix(c.seed, static_cast<uint64_t>(rank) + 1));
+  Bytes bytes(sendElems(c) * sizeOf(c.type));
+  if (c.data == Data::Wild || isInteger(c.type)) {
+    for (size_t i = 0; i < bytes.size(); i += 8) {
+      const uint64_t word = random.next();
+      std::memcpy(bytes.data() + i, &word, std::min<size_t>(8, bytes.size() - i));
+    }
+    return bytes;
+  }
+  // Products stay within reach of the narrowest type when the factors are near one.
+  const bool product = c.operation == 1;
+  withType(c.type, [&]<DataType type>() {
+    for (size_t i = 0; i < bytes.size(); i += sizeof(ElementOf<type>)) {
+      const auto value = elementOf<type>(product ? random.between(0.75, 1.25) : random.between(-2.0, 2.0));
+      std::memcpy(bytes.data() + i, &value, sizeof value);
+    }
+  });
+  return bytes;
+}
+
+uint64_t scalarOf(const Case& c, int rank) {
+  Random random(mix(c.seed ^ 0x5ca1a5ull, static_cast<uint64_t>(rank)));
+  uint64_t bits = random.next();
+  if (isInteger(c.type)) return sizeOf(c.type) == 8 ? bits : bits & ((uint64_t{1} << 8 * sizeOf(c.type)) - 1);
+  bits = 0;
+  withType(c.type, [&]<DataType type>() {
+    const auto value = elementOf<type>(random.between(-1.5, 1.5));
+    std::memcpy(&bits, &value, sizeof value);
+  });
+  return bits;
+}
+
+std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs) {
+  std::vector<Bytes> outputs(inputs.size());
+  if (!reduces(c.kind)) {
+    for (int r = 0; r < c.ranks; ++r) outputs[static_cast<size_t>(r)] = movedTo(c, inputs, r);
+    return outputs;
+  }
+  const Bytes all = withType(c.type, [&]<DataType type>() { return reduceAll<type>(c, inputs); });
+  const size_t block = c.count * sizeOf(c.type);
+  for (int r = 0; r < c.ranks; ++r) {
+    Bytes& out = outputs[static_cast<size_t>(r)];
+    if (c.kind == Kind::AllReduce || (c.kind == Kind::Reduce && r == c.root)) out = all;
+    if (c.kind == Kind::ReduceScatter) out = slice(all, static_cast<size_t>(r) * block, block);
+  }
+  return outputs;
+}
+
+std::string firstDifference(const Case& c, const std::byte* got, const Bytes& wanted) {
+  if (wanted.empty() || std::memcmp(got, wanted.data(), wanted.size()) == 0) return {};
+  size_t differing = 0;
+  size_t first = wanted.size();
+  const size_t size = sizeOf(c.type);
+  for (size_t i = 0; i < wanted.size(); i += size) {
+    if (std::memcmp(got + i, wanted.data() + i, size) == 0) continue;
+    first = std::min(first, i);
+    ++differing;
+  }
+  uint64_t is = 0;
+  uint64_t should = 0;
+  std::memcpy(&is, got + first, size);
+  std::memcpy(&should, wanted.data() + first, size);
+  return format("{} of {} elements differ; element {} is {:#x}, should be {:#x}", differing, wanted.size() / size, first / size, is, should);
+}
+
+}  // namespace tutti::conformance

@@ -1,0 +1,168 @@
+#include "conformance/run_case.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "core/format.h"
+
+namespace tutti::conformance {
+namespace {
+
+/// Whether the collective reads, and writes, the buffers of this rank.
+bool usesSend(const Case& c, int rank) {
+  const bool rootOnly = c.kind == Kind::Broadcast || c.kind == Kind::Scatter;
+  return !rootOnly || rank == c.root;
+}
+bool usesRecv(const Case& c, int rank) {
+  const bool rootOnly = c.kind == Kind::Reduce || c.kind == Kind::Gather;
+  return !rootOnly || rank == c.root;
+}
+
+/// In place: where the smaller buffer lies in the larger one, in elements.
+uint64_t inPlaceOffset(const Case& c, int rank) {
+  switch (c.kind) {
+    case Kind::AllGather:
+    case Kind::ReduceScatter: return static_cast<uint64_t>(rank) * c.count;
+    case Kind::Gather:
+    case Kind::Scatter: return static_cast<uint64_t>(c.root) * c.count;
+    default: return 0;
+  }
+}
+
+/// Created for the case when it needs a scalar of its own; destroyed right after the call, as the contract allows.
+class Operator {
+ public:
+  Operator(const Case& c, int rank, ncclComm_t comm) : comm_(comm), scalar_(scalarOf(c, rank)) {
+    value_ = static_cast<ncclRedOp_t>(c.operation <= kAvg ? c.operation : 0);
+    if (!reduces(c.kind) || c.operation <= kAvg) return;
+    const auto residence = c.operation == kPreMulHost ? ncclScalarHostImmediate : ncclScalarDevice;
+    created_ = true;
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&value_, &scalar_, static_cast<ncclDataType_t>(c.type), residence, comm), ncclSuccess)
+        << ncclGetLastError(comm);
+    if (c.operation == kPreMulHost) scalar_ = ~scalar_;
+  }
+  ~Operator() {
+    if (created_) {
+      EXPECT_EQ(ncclRedOpDestroy(value_, comm_), ncclSuccess) << ncclGetLastError(comm_);
+    }
+  }
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+  ncclRedOp_t value() const { return value_; }
+
+ private:
+  ncclComm_t comm_;
+  uint64_t scalar_;
+  ncclRedOp_t value_;
+  bool created_ = false;
+};
+
+ncclResult_t exchange(const Case& c, int rank, const void* send, void* recv, ncclDataType_t type, ncclComm_t comm) {
+  if (const ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
+  (void)ncclSend(send, c.count, type, (rank + 1) % c.ranks, comm, nullptr);
+  (void)ncclRecv(recv, c.count, type, (rank + c.ranks - 1) % c.ranks, comm, nullptr);
+  return ncclGroupEnd();
+}
+
+ncclResult_t call(const Case& c, int rank, const void* send, void* recv, ncclRedOp_t op, ncclComm_t comm) {
+  const auto type = static_cast<ncclDataType_t>(c.type);
+  switch (c.kind) {
+    case Kind::AllReduce: return ncclAllReduce(send, recv, c.count, type, op, comm, nullptr);
+    case Kind::Reduce: return ncclReduce(send, recv, c.count, type, op, c.root, comm, nullptr);
+    case Kind::Broadcast: return ncclBroadcast(send, recv, c.count, type, c.root, comm, nullptr);
+    case Kind::Bcast: return ncclBcast(recv, c.count, type, c.root, comm, nullptr);
+    case Kind::ReduceScatter: return ncclReduceScatter(send, recv, c.count, type, op, comm, nullptr);
+    case Kind::AllGather: return ncclAllGather(send, recv, c.count, type, comm, nullptr);
+    case Kind::AlltoAll: return ncclAlltoAll(send, recv, c.count, type, comm, nullptr);
+    case Kind::Gather: return ncclGather(send, recv, c.count, type, c.root, comm, nullptr);
+    case Kind::Scatter: return ncclScatter(send, recv, c.count, type, c.root, comm, nullptr);
+    case Kind::Exchange: break;
+  }
+  return exchange(c, rank, send, recv, type, comm);
+}
+
+bool isPoisoned(const std::byte* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i)
+    if (data[i] != std::byte{GuardedBuffer::kPoison}) return false;
+  return true;
+}
+
+}  // namespace
+
+void CaseRunner::prepare(const Case& c, int rank, const Bytes& input, Buffers& buffers) {
+  const size_t size = sizeOf(c.type);
+  const size_t sendBytes = sendElems(c) * size;
+  const size_t recvBytes = recvElems(c) * size;
+  buffers.send.resize(sendBytes, static_cast<size_t>(c.sendOffset) * size);
+  buffers.recv.resize(c.inPlace ? std::max(sendBytes, recvBytes) : recvBytes, static_cast<size_t>(c.recvOffset) * size);
+  buffers.sendPointer = buffers.send.data();
+  buffers.recvPointer = buffers.recv.data();
+  buffers.output = buffers.recv.data();
+  // In place on a rank that uses one buffer only is the plain call: there is nothing to share.
+  const bool shares = c.inPlace && (c.kind == Kind::Bcast || (usesSend(c, rank) && usesRecv(c, rank)));
+  if (shares) {
+    const size_t offset = inPlaceOffset(c, rank) * size;
+    std::byte* base = buffers.recv.data();
+    buffers.sendPointer = sendBytes < recvBytes ? base + offset : base;
+    buffers.output = sendBytes > recvBytes ? base + offset : base;
+    buffers.recvPointer = buffers.output;
+  }
+  if (!input.empty() && (c.kind != Kind::Bcast || rank == c.root)) std::memcpy(buffers.sendPointer, input.data(), input.size());
+  if (c.nullUnused && !usesSend(c, rank)) buffers.sendPointer = nullptr;
+  if (c.nullUnused && !usesRecv(c, rank)) buffers.recvPointer = nullptr;
+}
+
+std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Buffers& buffers) const {
+  if (!buffers.send.guardsIntact() || !buffers.recv.guardsIntact()) return "memory beside a buffer was written";
+  const Bytes& input = inputs[static_cast<size_t>(rank)];
+  const Bytes& expected = expected_[static_cast<size_t>(rank)];
+  const bool shares = c.inPlace && buffers.sendPointer != buffers.send.data();
+  if (!shares && !input.empty() && std::memcmp(buffers.send.data(), input.data(), input.size()) != 0 && c.kind != Kind::Bcast)
+    return "the input was changed";
+  if (!usesRecv(c, rank)) {
+    if (!isPoisoned(buffers.recv.data(), buffers.recv.size())) return "an output that is not used was written";
+    return {};
+  }
+  if (std::string difference = firstDifference(c, buffers.output, expected); !difference.empty()) return difference;
+  if (reduces(c.kind) && c.data == Data::Ordinary)
+    return checkPrecise(c, inputs, rank, Bytes(buffers.output, buffers.output + expected.size()));
+  return {};
+}
+
+void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
+  if (rank == 0) threads_.announce(describe(c));
+  Buffers buffers;
+  std::vector<Bytes>& inputs = inputs_[rounds_[static_cast<size_t>(rank)]++ % 2];
+  inputs[static_cast<size_t>(rank)] = makeInput(c, rank);
+  prepare(c, rank, inputs[static_cast<size_t>(rank)], buffers);
+  threads_.meet();
+  if (rank == 0) expected_ = expectedOutput(c, inputs);
+  if (jitterUs_ > 0) {
+    Random random(mix(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()), static_cast<uint64_t>(rank)));
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(static_cast<uint64_t>(jitterUs_))));
+  }
+  ncclResult_t result = ncclSuccess;
+  std::string algorithm;
+  {
+    const Operator op(c, rank, comm);
+    if (rank == c.root) algorithm = explainAlgorithm(comm, explainName(c.kind), c.count, static_cast<ncclDataType_t>(c.type), op.value(), c.root);
+    result = call(c, rank, buffers.sendPointer, buffers.recvPointer, op.value(), comm);
+  }
+  threads_.meet();
+  if (result != ncclSuccess) {
+    report(c, rank, format("returned {}: {}", static_cast<int>(result), ncclGetLastError(comm)));
+    return;
+  }
+  if (rank == c.root && algorithm != c.algorithm) report(c, rank, format("would run {}", algorithm));
+  if (const std::string problem = verify(c, rank, inputs, buffers); !problem.empty()) report(c, rank, problem);
+  if (rank == 0 && usesRecv(c, 0)) hash_ = hashBytes(buffers.output, expected_[0].size(), hash_);
+}
+
+void CaseRunner::report(const Case& c, int rank, const std::string& problem) {
+  constexpr int kReported = 20;
+  if (failures_.fetch_add(1) < kReported) ADD_FAILURE() << "rank " << rank << ": " << problem << "\n  in: " << describe(c);
+}
+
+}  // namespace tutti::conformance

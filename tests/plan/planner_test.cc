@@ -1,0 +1,322 @@
+#include "plan/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti::plan {
+namespace {
+
+using algo::Kind;
+using exec::host::BoundLane;
+using exec::host::BoundStep;
+using exec::host::HostPlan;
+using transport::local::Hub;
+
+/// The planner of each rank of a communicator.
+struct Ranks {
+  explicit Ranks(int32_t ranks, Settings settings = {}) : hub(ranks), layout(connect::Layout::natural(ranks)) {
+    for (int32_t r = 0; r < ranks; ++r) {
+      connections.push_back(std::make_unique<connect::Connections>(hub, Rank(r)));
+      planners.push_back(std::make_unique<Planner>(layout, *connections.back(), Rank(r), settings));
+    }
+  }
+  std::shared_ptr<const HostPlan> plan(int32_t rank, const Shape& shape) {
+    auto plan = planners[static_cast<size_t>(rank)]->makePlan(shape);
+    EXPECT_TRUE(plan) << (plan ? "" : plan.error().text());
+    return plan ? *plan : nullptr;
+  }
+  int32_t size() const { return layout.ranks(); }
+
+  Hub hub;
+  connect::Layout layout;
+  std::vector<std::unique_ptr<connect::Connections>> connections;
+  std::vector<std::unique_ptr<Planner>> planners;
+};
+
+Settings only(std::string_view algorithm) {
+  Settings settings;
+  auto filter = tune::Filter::parse("TUTTI_ALGO", algorithm, tune::tuttiAlgorithmNames());
+  EXPECT_TRUE(filter);
+  if (filter) settings.restrictions.tutti = *filter;
+  return settings;
+}
+
+Shape shapeOf(Collective collective, uint64_t count, DataType type = DataType::F32, int32_t root = 0) {
+  Shape shape;
+  shape.collective = collective;
+  shape.count = count;
+  shape.type = type;
+  shape.root = Rank(root);
+  return shape;
+}
+
+size_t countSteps(const HostPlan& plan) {
+  size_t steps = 0;
+  for (const auto& lanes : plan.channels)
+    for (const BoundLane& lane : lanes) steps += lane.steps.size();
+  return steps;
+}
+
+size_t countMessages(const HostPlan& plan) {
+  size_t messages = 0;
+  for (const auto& lanes : plan.channels)
+    for (const BoundLane& lane : lanes)
+      for (const BoundStep& step : lane.steps) messages += static_cast<size_t>(step.numTo);
+  return messages;
+}
+
+const int32_t kRankCounts[] = {1, 2, 3, 4, 5, 8, 13};
+
+TEST(Planner, RingPlansHaveOneStepAHop) {
+  for (const int32_t n : kRankCounts) {
+    SCOPED_TRACE(n);
+    Ranks ranks(n, only("ring"));
+    for (int32_t r = 0; r < n; ++r) {
+      const auto once = static_cast<size_t>(n);
+      const auto allReduce = ranks.plan(r, shapeOf(Collective::AllReduce, 1000));
+      EXPECT_EQ(allReduce->algorithm, "ring");
+      ASSERT_EQ(allReduce->channels.size(), 1U);
+      ASSERT_EQ(allReduce->channels[0].size(), 1U);
+      EXPECT_EQ(countSteps(*allReduce), n == 1 ? 1 : 2 * once - 1);
+      EXPECT_EQ(countMessages(*allReduce), 2 * (once - 1));
+      EXPECT_NE(allReduce->reduceFn, nullptr);
+      EXPECT_EQ(countSteps(*ranks.plan(r, shapeOf(Collective::ReduceScatter, 1000))), once);
+      const auto allGather = ranks.plan(r, shapeOf(Collective::AllGather, 1000));
+      EXPECT_EQ(countSteps(*allGather), once);
+      EXPECT_EQ(allGather->reduceFn, nullptr) << "nothing to reduce";
+      EXPECT_EQ(countSteps(*ranks.plan(r, shapeOf(Collective::Broadcast, 1000))), 1U);
+      EXPECT_EQ(countSteps(*ranks.plan(r, shapeOf(Collective::Reduce, 1000))), 1U);
+    }
+  }
+}
+
+TEST(Planner, ARootedRingEndsBeforeOrAtItsRoot) {
+  Ranks ranks(5, only("ring"));
+  for (int32_t root = 0; root < 5; ++root) {
+    for (int32_t r = 0; r < 5; ++r) {
+      const auto broadcast = ranks.plan(r, shapeOf(Collective::Broadcast, 100, DataType::F32, root));
+      const BoundStep& down = broadcast->channels[0][0].steps[0];
+      EXPECT_EQ(down.numFrom, r == root ? 0 : 1);
+      EXPECT_EQ(down.numTo, (r + 1) % 5 == root ? 0 : 1);
+      const auto reduce = ranks.plan(r, shapeOf(Collective::Reduce, 100, DataType::F32, root));
+      const BoundStep& up = reduce->channels[0][0].steps[0];
+      EXPECT_EQ(up.numFrom, r == (root + 1) % 5 ? 0 : 1);
+      EXPECT_EQ(up.numTo, r == root ? 0 : 1);
+      EXPECT_EQ(up.dst.buffer, r == root ? algo::Buffer::Out : algo::Buffer::None) << "only the root has an output";
+    }
+  }
+}
+
+TEST(Planner, TreePlansHaveFourLanes) {
+  for (const int32_t n : kRankCounts) {
+    SCOPED_TRACE(n);
+    Ranks ranks(n, only("tree"));
+    size_t sent = 0;
+    for (int32_t r = 0; r < n; ++r) {
+      const auto plan = ranks.plan(r, shapeOf(Collective::AllReduce, 1000));
+      EXPECT_EQ(plan->algorithm, "tree");
+      ASSERT_EQ(plan->channels[0].size(), 4U);
+      EXPECT_LE(countSteps(*plan), 6U) << "up, down, and the hand-over at a root";
+      sent += countMessages(*plan);
+    }
+    EXPECT_EQ(sent, 4 * static_cast<size_t>(n - 1)) << "every edge of two trees, up and down";
+  }
+}
+
+TEST(Planner, OneShotPlansUseTheWindowOnly) {
+  for (const int32_t n : kRankCounts) {
+    SCOPED_TRACE(n);
+    Ranks ranks(n, only("oneshot"));
+    for (int32_t r = 0; r < n; ++r) {
+      const auto plan = ranks.plan(r, shapeOf(Collective::AllReduce, 100));
+      EXPECT_TRUE(plan->usesWindow);
+      EXPECT_EQ(countSteps(*plan), 3 * static_cast<size_t>(n - 1) + 2) << "store, arrive, await for each peer; own store, reduce";
+      for (const BoundStep& step : plan->channels[0][0].steps) {
+        ASSERT_NE(step.kind, Kind::Pipe);
+        ASSERT_NE(step.window, nullptr);
+        if (step.kind == Kind::Await) {
+          EXPECT_NE(step.peer, Rank(r));
+        }
+      }
+    }
+  }
+}
+
+TEST(Planner, AllToAllGathersAndScattersHaveALaneForEachMessage) {
+  for (const int32_t n : kRankCounts) {
+    SCOPED_TRACE(n);
+    Ranks ranks(n);
+    const auto others = static_cast<size_t>(n - 1);
+    for (int32_t r = 0; r < n; ++r) {
+      const auto all = ranks.plan(r, shapeOf(Collective::AllToAll, 10));
+      EXPECT_EQ(all->channels[0].size(), 2 * static_cast<size_t>(n));
+      EXPECT_EQ(countSteps(*all), 2 * others + 1);
+      EXPECT_EQ(countMessages(*all), others);
+      const int32_t root = n - 1;
+      EXPECT_EQ(countSteps(*ranks.plan(r, shapeOf(Collective::Gather, 10, DataType::F32, root))), r == root ? others + 1 : 1);
+      EXPECT_EQ(countMessages(*ranks.plan(r, shapeOf(Collective::Gather, 10, DataType::F32, root))), r == root ? 0U : 1U);
+      EXPECT_EQ(countSteps(*ranks.plan(r, shapeOf(Collective::Scatter, 10, DataType::F32, root))), r == root ? others + 1 : 1);
+      EXPECT_EQ(countMessages(*ranks.plan(r, shapeOf(Collective::Scatter, 10, DataType::F32, root))), r == root ? others : 0U);
+    }
+  }
+}
+
+TEST(Planner, AMessageHasOneLaneAtEachSide) {
+  Ranks ranks(3);
+  Shape send = shapeOf(Collective::SendRecv, 100, DataType::I8, 2);
+  const auto sends = ranks.plan(0, send);
+  ASSERT_EQ(sends->channels[0].size(), 2U);
+  EXPECT_EQ(sends->channels[0][0].steps.size(), 1U);
+  EXPECT_TRUE(sends->channels[0][1].steps.empty());
+  EXPECT_EQ(sends->channels[0][0].sendEnds.size(), 1U);
+  Shape receive = shapeOf(Collective::SendRecv, 100, DataType::I8, 0);
+  receive.receives = true;
+  const auto receives = ranks.plan(2, receive);
+  EXPECT_TRUE(receives->channels[0][0].steps.empty());
+  ASSERT_EQ(receives->channels[0][1].steps.size(), 1U);
+  EXPECT_EQ(receives->channels[0][1].steps[0].fromRank[0], Rank(0));
+
+  const auto self = ranks.plan(1, shapeOf(Collective::SendRecv, 100, DataType::I8, 1));
+  EXPECT_EQ(countSteps(*self), 1U);
+  EXPECT_EQ(countMessages(*self), 0U) << "a copy";
+}
+
+TEST(Planner, AMessageOfNoBytesHasOneSlice) {
+  Ranks ranks(2);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::SendRecv, 0, DataType::I8, 1))->geometry.slices, 1);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::SendRecv, 1, DataType::I8, 1))->geometry.slices, 1);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::AllGather, 0))->geometry.slices, 0) << "no other call has a slice of nothing";
+}
+
+TEST(Planner, SlicesAreAsLargeAsASlotAtMost) {
+  Settings settings = only("ring");
+  settings.sliceBytes = 1024;
+  settings.messageBytes = 4096;
+  Ranks ranks(2, settings);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::Broadcast, 256))->geometry.slices, 1);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::Broadcast, 257))->geometry.slices, 2);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::AllReduce, 512))->geometry.slices, 1) << "a chunk for each of two ranks";
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::AllGather, 2560))->geometry.slices, 10);
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::SendRecv, 4097, DataType::I8, 1))->geometry.slices, 2);
+  const auto plan = ranks.plan(0, shapeOf(Collective::AllReduce, 100000, DataType::F64));
+  for (int32_t chunk = 0; chunk < 2; ++chunk)
+    for (int32_t slice = 0; slice < plan->geometry.slices; ++slice)
+      EXPECT_LE(plan->geometry.range(chunk, 0, slice).elems * 8, plan->channels[0][0].sendEnds[0]->slotBytes());
+}
+
+TEST(Planner, WindowCellsHoldASlice) {
+  for (const int32_t n : {2, 17, 300}) {
+    Ranks ranks(n, only("oneshot"));
+    const auto plan = ranks.plan(0, shapeOf(Collective::AllReduce, 100000, DataType::F64));
+    const uint64_t sliceBytes = plan->geometry.range(0, 0, 0).elems * 8;
+    const BoundStep& store = plan->channels[0][0].steps[0];
+    EXPECT_LE(sliceBytes, store.window->cellBytes) << n;
+    EXPECT_EQ(plan->geometry.slices, static_cast<int32_t>((800000 + sliceBytes - 1) / sliceBytes));
+  }
+}
+
+TEST(Planner, ChannelsShareTheWork) {
+  Settings settings = only("ring");
+  settings.channels = 3;
+  Ranks ranks(2, settings);
+  const auto plan = ranks.plan(0, shapeOf(Collective::AllReduce, 100000));
+  ASSERT_EQ(plan->channels.size(), 3U);
+  std::set<const void*> ends;
+  for (const auto& lanes : plan->channels) ends.insert(lanes[0].sendEnds[0]);
+  EXPECT_EQ(ends.size(), 3U) << "pipes of their own";
+  EXPECT_EQ(ranks.plan(0, shapeOf(Collective::AllToAll, 100))->channels.size(), 1U) << "messages have their lanes";
+}
+
+TEST(Planner, EverySendHasItsReceive) {
+  for (const Collective collective : {Collective::AllReduce, Collective::Broadcast, Collective::Reduce, Collective::AllGather,
+                                      Collective::ReduceScatter, Collective::AllToAll, Collective::Gather, Collective::Scatter}) {
+    SCOPED_TRACE(name(collective));
+    Ranks ranks(5, only("ring"));
+    size_t sent = 0;
+    size_t received = 0;
+    for (int32_t r = 0; r < 5; ++r) {
+      const auto plan = ranks.plan(r, shapeOf(collective, 777, DataType::F16, 2));
+      sent += countMessages(*plan);
+      for (const auto& lanes : plan->channels)
+        for (const BoundLane& lane : lanes)
+          for (const BoundStep& step : lane.steps) received += static_cast<size_t>(step.numFrom);
+    }
+    EXPECT_EQ(sent, received);
+    EXPECT_GT(sent, 0U);
+  }
+}
+
+TEST(Planner, PlansOfOneRankShareItsEnds) {
+  Ranks ranks(2, only("ring"));
+  const auto a = ranks.plan(0, shapeOf(Collective::AllReduce, 100));
+  const auto b = ranks.plan(0, shapeOf(Collective::AllGather, 5));
+  EXPECT_EQ(a->channels[0][0].sendEnds[0], b->channels[0][0].sendEnds[0]) << "one cursor a pipe, or its messages would be lost";
+}
+
+TEST(Planner, CarriesTheReductionWithoutItsFactor) {
+  Ranks ranks(2);
+  Shape shape = shapeOf(Collective::AllReduce, 10, DataType::BF16);
+  shape.op = ReduceOp::Max;
+  shape.scaling.hasFactor = true;
+  shape.scaling.divisor = 3;
+  const auto plan = ranks.plan(1, shape);
+  EXPECT_EQ(plan->reduction.type, DataType::BF16);
+  EXPECT_EQ(plan->reduction.op, ReduceOp::Max);
+  EXPECT_EQ(plan->reduction.scaling, shape.scaling);
+  EXPECT_EQ(plan->elementBytes, 2U);
+  EXPECT_EQ(plan->rank, Rank(1));
+  EXPECT_EQ(plan->ranks, 2);
+}
+
+TEST(Planner, WhatTheUserExcludedIsAnError) {
+  Ranks ranks(2, only("oneshot"));
+  const auto plan = ranks.planners[0]->makePlan(shapeOf(Collective::Broadcast, 10));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code(), Code::InvalidUsage);
+  EXPECT_FALSE(ranks.planners[0]->summarize(shapeOf(Collective::Broadcast, 10)));
+}
+
+TEST(Planner, MoreSlicesThanCanBeCountedAreAnError) {
+  Settings settings = only("ring");
+  settings.sliceBytes = 64;
+  Ranks ranks(2, settings);
+  const auto plan = ranks.planners[0]->makePlan(shapeOf(Collective::Broadcast, uint64_t{1} << 40));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code(), Code::InvalidUsage);
+}
+
+TEST(Planner, SummarizesWhatItWouldPlan) {
+  for (const char* algorithm : {"ring", "tree", "oneshot"}) {
+    SCOPED_TRACE(algorithm);
+    Settings settings = only(algorithm);
+    settings.sliceBytes = 512;
+    Ranks ranks(4, settings);
+    const Shape shape = shapeOf(Collective::AllReduce, 5000);
+    const auto summary = ranks.planners[1]->summarize(shape);
+    ASSERT_TRUE(summary);
+    const auto plan = ranks.plan(1, shape);
+    EXPECT_EQ(summary->algorithm, plan->algorithm);
+    EXPECT_EQ(summary->channels, static_cast<int32_t>(plan->channels.size()));
+    EXPECT_EQ(summary->lanes, static_cast<int32_t>(plan->channels[0].size()));
+    EXPECT_EQ(summary->slices, plan->geometry.slices);
+    EXPECT_EQ(summary->traffic.steps, countSteps(*plan) * static_cast<size_t>(plan->geometry.slices));
+    EXPECT_GE(summary->sliceBytes, plan->geometry.range(0, 0, 0).elems * 4);
+  }
+}
+
+TEST(Planner, SummarizingOpensNothing) {
+  Ranks ranks(2, only("ring"));
+  ASSERT_TRUE(ranks.planners[0]->summarize(shapeOf(Collective::AllReduce, 100000)));
+  // Had it opened the pipe, its size would be fixed by now.
+  const auto pipe = ranks.hub.pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 3, 64);
+  ASSERT_TRUE(pipe);
+  EXPECT_EQ(pipe->slots, 3U);
+}
+
+}  // namespace
+}  // namespace tutti::plan

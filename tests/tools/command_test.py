@@ -1,0 +1,198 @@
+"""Runs the tutti command as a user does: command_test.py PATH-OF-TUTTI."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+TUTTI = sys.argv.pop()
+KEYS = ["op", "type", "redop", "root", "ranks", "count", "bytes", "inPlace", "timeUs", "p99Us", "algbwGBps", "busbwGBps", "wrong"]
+REDUCING = ["all_reduce", "reduce_scatter", "reduce"]
+ROOTED = ["broadcast", "reduce", "gather", "scatter"]
+BLOCKS = ["all_gather", "reduce_scatter", "alltoall", "gather", "scatter"]
+OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter", "sendrecv"]
+SIZES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8, "bfloat16": 2,
+         "f8e4m3": 1, "f8e5m2": 1}
+
+
+def run(*arguments, environment=None):
+    """Exit code, stdout, stderr."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "TUTTI_"))}
+    clean.update(environment or {})
+    done = subprocess.run([TUTTI, *arguments], capture_output=True, text=True, timeout=100, env=clean, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def bus_factor(op, ranks):
+    if op == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if op in BLOCKS else 1
+
+
+class Temporary(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def bench(self, *arguments):
+        """The rows of a run that must succeed."""
+        code, out, err = run("bench", *arguments, "--json", self.path("rows.json"))
+        self.assertEqual(code, 0, out + err)
+        with open(self.path("rows.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+
+class Bench(Temporary):
+    def check_row(self, row):
+        self.assertEqual(list(row), KEYS)
+        self.assertEqual(row["wrong"], 0, row)
+        self.assertGreater(row["timeUs"], 0)
+        self.assertGreaterEqual(row["p99Us"], row["timeUs"])
+        blocks = row["ranks"] if row["op"] in BLOCKS else 1
+        self.assertEqual(row["bytes"], row["count"] * blocks * SIZES[row["type"]])
+        self.assertAlmostEqual(row["algbwGBps"], row["bytes"] / row["timeUs"] / 1e3, delta=row["algbwGBps"] * 1e-6)
+        self.assertAlmostEqual(row["busbwGBps"], row["algbwGBps"] * bus_factor(row["op"], row["ranks"]), delta=1e-9 + row["busbwGBps"] * 1e-6)
+        self.assertEqual(row["root"] >= 0, row["op"] in ROOTED)
+        self.assertEqual(row["redop"] != "none", row["op"] in REDUCING)
+
+    def test_every_operation_is_right(self):
+        for op in OPS:
+            for ranks in (2, 3, 5):
+                rows = self.bench(op, "--ranks", str(ranks), "-b", "8", "-e", "40K", "-f", "71", "-n", "2", "-w", "0", "-d", "float")
+                self.assertEqual({row["inPlace"] for row in rows}, {False} if op in ("alltoall", "sendrecv") else {False, True})
+                for row in rows:
+                    self.assertEqual((row["op"], row["ranks"], row["type"]), (op, ranks, "float"))
+                    self.check_row(row)
+
+    def test_every_type_and_reduction_is_right(self):
+        for op, ranks in (("all_reduce", 3), ("reduce_scatter", 2)):
+            rows = self.bench(op, "--ranks", str(ranks), "-b", "5K", "-e", "5K", "-n", "1", "-d", "all", "-o", "all", "--inplace", "0")
+            self.assertEqual(len({(row["type"], row["redop"]) for row in rows}), 12 * 6)
+            for row in rows:
+                self.check_row(row)
+
+    def test_every_root(self):
+        rows = self.bench("reduce", "--ranks", "3", "-r", "all", "-b", "1K", "-e", "1K", "-n", "1")
+        self.assertEqual([row["root"] for row in rows], [0, 0, 1, 1, 2, 2])
+
+    def test_one_rank_and_no_elements(self):
+        for op in OPS:
+            for row in self.bench(op, "--ranks", "1", "-b", "0", "-e", "0", "-n", "1"):
+                self.assertEqual((row["count"], row["bytes"], row["wrong"]), (0, 0, 0))
+
+    def test_without_check_nothing_is_claimed(self):
+        rows = self.bench("broadcast", "-c", "0", "-b", "64", "-e", "64", "-n", "1")
+        self.assertEqual([row["wrong"] for row in rows], [None, None])
+
+    def test_table_and_memcpy_ratio(self):
+        code, out, err = run("bench", "all_reduce", "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "3", "--memcpy", "1")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(err, "")
+        self.assertRegex(out, r"# library /\S*libnccl\.so")
+        self.assertRegex(out, r"\n +1024 +256 +float +sum +-1 \| +[\d.]+ +[\d.]+ +[\d.]+ +0 \| +[\d.]+ +[\d.]+ +[\d.]+ +0\n")
+        self.assertRegex(out, r"memcpy on \d+ threads: [\d.]+ GB/s; ratio [\d.]+\n")
+        self.assertRegex(out, r"average bus bandwidth [\d.]+ GB/s over 2 rows; wrong elements: 0")
+
+    def test_plot_is_well_formed(self):
+        code, _, err = run("bench", "all_gather", "-b", "1K", "-e", "4K", "-n", "1", "--plot", self.path("plot.svg"))
+        self.assertEqual(code, 0, err)
+        root = ElementTree.parse(self.path("plot.svg")).getroot()
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(len(root.findall("{http://www.w3.org/2000/svg}polyline")), 4)
+
+    def test_an_error_of_the_library_is_told(self):
+        code, _, err = run("bench", "all_reduce", "-e", "8", environment={"NCCL_ALGO": "nonsense"})
+        self.assertEqual(code, 3, err)
+        self.assertIn("nonsense", err)
+
+
+class Arguments(Temporary):
+    def refused(self, *arguments, says):
+        code, out, err = run(*arguments)
+        self.assertEqual(code, 2, out + err)
+        for text in says:
+            self.assertIn(text, err)
+
+    def test_bad_arguments(self):
+        self.refused(says=["--help"])
+        self.refused("dance", says=["tutti --help"])
+        self.refused("bench", says=["OP"])
+        self.refused("bench", "all_redcue", says=["all_redcue", *OPS])
+        self.refused("bench", "all_reduce", "-b", "12Q", says=["--minbytes", "12Q"])
+        self.refused("bench", "all_reduce", "-b", "2M", "-e", "1M", says=["--maxbytes"])
+        self.refused("bench", "all_reduce", "-f", "1", says=["stepfactor"])
+        self.refused("bench", "all_reduce", "-i", "0", says=["--stepbytes"])
+        self.refused("bench", "all_reduce", "-d", "fp64", says=["fp64", "double"])
+        self.refused("bench", "all_reduce", "-o", "xor", says=["xor", "mulsum"])
+        self.refused("bench", "broadcast", "-r", "4", says=["--root", "0 to 3"])
+        self.refused("bench", "all_reduce", "--ranks", "0", says=["ranks"])
+        self.refused("bench", "all_reduce", "-n", "many", says=["iters"])
+        self.refused("bench", "all_reduce", "-g", "2", says=["-g"])
+        self.refused("bench", "alltoall", "--inplace", "1", says=["in-place"])
+        self.refused("bench", "all_reduce", "--plot", "plot.png", says=["plot.png", ".svg"])
+        self.refused("prove", "--ranks", "3-x", says=["--ranks", "3-x"])
+        self.refused("prove", "--algorithm", "hypercube", says=["hypercube", "AllReduce:ring"])
+        self.refused("env", "NCCL_ALGORITHM", says=["NCCL_ALGORITHM"])
+
+    def test_files_that_cannot_be_written_are_told_at_once(self):
+        code, out, err = run("bench", "all_reduce", "--json", self.path("no/such/folder.json"))
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("folder.json", err)
+
+    def test_help_and_version(self):
+        for command in ([], ["bench"], ["prove"], ["env"]):
+            code, out, err = run(*command, "--help")
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn("--help", out)
+        self.assertIn("Examples:", run("bench", "--help")[1])
+        code, out, _ = run("--version")
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"^tutti \d+\.\d+\.\d+ \(NCCL interface 2\.\d+\.\d+\)\n$")
+
+
+class Prove(Temporary):
+    def test_a_few_cases(self):
+        code, out, err = run("prove", "--algorithm", "ring", "--ranks", "2-4", "--markdown", self.path("proofs.md"))
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertRegex(out, r"AllReduce +ring .* proved")
+        self.assertRegex(out, r"\d+ cases, all proved")
+        with open(self.path("proofs.md"), encoding="utf-8") as file:
+            self.assertTrue(file.read().startswith("| collective |"))
+
+    def test_list(self):
+        code, out, _ = run("prove", "--list")
+        self.assertEqual(code, 0)
+        self.assertIn("AllReduce:tree", out)
+
+
+class Env(Temporary):
+    def test_value_and_source(self):
+        with open(self.path("tutti.conf"), "w", encoding="utf-8") as file:
+            file.write("NCCL_ALGO=Ring\nTUTTI_SLOTS=9\n")
+        code, out, err = run("env", "NCCL_ALGO", "tutti_slots", "TUTTI_SPIN",
+                             environment={"NCCL_CONF_FILE": self.path("tutti.conf"), "TUTTI_SLOTS": "3"})
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn(f"now: Ring (from {self.path('tutti.conf')})", out)
+        self.assertIn("now: 3 (from environment)", out)
+        self.assertIn("now: -1 (default)", out)
+
+    def test_all_set_and_markdown(self):
+        code, out, _ = run("env")
+        self.assertEqual(code, 0)
+        self.assertGreater(len(re.findall(r"^(?:NCCL|TUTTI)_\w+$", out, re.M)), 100)
+        code, out, err = run("env", "--set", environment={"TUTTI_SLOTS": "3", "NCCL_ALGOS": "Ring"})
+        self.assertEqual(re.findall(r"^(?:NCCL|TUTTI)_\w+$", out, re.M), ["TUTTI_SLOTS"])
+        self.assertIn("NCCL_ALGOS", err)
+        code, out, _ = run("env", "--markdown")
+        self.assertEqual(code, 0)
+        self.assertTrue(out.startswith("# Environment variables"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,188 @@
+#include "transport/local/pipe.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace tutti::transport::local {
+namespace {
+
+struct Ends {
+  Pipe pipe;
+  SendEnd send;
+  RecvEnd recv;
+
+  static Ends make(uint32_t slots, uint64_t slotBytes) {
+    auto pipe = Pipe::create(slots, slotBytes);
+    if (!pipe) ADD_FAILURE() << pipe.error().text();
+    const PipeView view = pipe->view();
+    return {std::move(*pipe), SendEnd(view), RecvEnd(view)};
+  }
+};
+
+void pushInline(SendEnd& end, uint64_t value) {
+  end.head().data = nullptr;
+  end.head().bytes = sizeof value;
+  end.head().signature = value;
+  std::memcpy(end.head().inlineData, &value, sizeof value);
+  end.push(false);
+}
+
+uint64_t readValue(const SlotHead& head) {
+  uint64_t value = 0;
+  std::memcpy(&value, head.payload(), sizeof value);
+  return value;
+}
+
+TEST(Pipe, HoldsAsManyMessagesAsItHasSlots) {
+  for (const uint32_t slots : {1U, 2U, 3U, 8U}) {
+    Ends ends = Ends::make(slots, 64);
+    for (uint32_t i = 0; i < slots; ++i) {
+      ASSERT_TRUE(ends.send.ready()) << i;
+      pushInline(ends.send, i);
+    }
+    EXPECT_FALSE(ends.send.ready()) << slots;
+    ASSERT_TRUE(ends.recv.ready());
+    ends.recv.release();
+    EXPECT_TRUE(ends.send.ready());
+    pushInline(ends.send, slots);
+    EXPECT_FALSE(ends.send.ready());
+  }
+}
+
+TEST(Pipe, IsEmptyUntilSomethingIsPushed) {
+  Ends ends = Ends::make(2, 64);
+  EXPECT_FALSE(ends.recv.ready());
+  pushInline(ends.send, 7);
+  EXPECT_TRUE(ends.recv.ready());
+  EXPECT_TRUE(ends.recv.ready()) << "looking changes nothing";
+  EXPECT_EQ(ends.recv.head().signature, 7U);
+  ends.recv.release();
+  EXPECT_FALSE(ends.recv.ready());
+  EXPECT_EQ(ends.send.sent(), 1U);
+  EXPECT_EQ(ends.recv.received(), 1U);
+}
+
+TEST(Pipe, KeepsTheOrderRoundManyLaps) {
+  Ends ends = Ends::make(3, 64);
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  while (received < 1000) {
+    while (sent < 1000 && ends.send.ready()) pushInline(ends.send, sent++);
+    ASSERT_TRUE(ends.recv.ready());
+    EXPECT_EQ(readValue(ends.recv.head()), received++);
+    ends.recv.release();
+  }
+}
+
+TEST(Pipe, StagingSpacesDoNotOverlapAndHoldAWholeSlice) {
+  constexpr uint64_t kBytes = 100;  // rounded up to cache lines
+  Ends ends = Ends::make(4, kBytes);
+  EXPECT_GE(ends.send.slotBytes(), kBytes);
+  for (int i = 0; i < 4; ++i) {
+    SlotHead& head = ends.send.head();
+    head.data = ends.send.staging();
+    head.bytes = kBytes;
+    std::memset(ends.send.staging(), 'a' + i, ends.send.slotBytes());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(ends.send.staging()) % kCacheLine, 0U);
+    ends.send.push(false);
+  }
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(ends.recv.ready());
+    for (uint64_t k = 0; k < kBytes; ++k) ASSERT_EQ(static_cast<char>(ends.recv.head().payload()[k]), 'a' + i);
+    ends.recv.release();
+  }
+}
+
+TEST(Pipe, WithoutStagingStillCarriesInlineDataAndReferences) {
+  Ends ends = Ends::make(2, 0);
+  pushInline(ends.send, 11);
+  const uint64_t own = 12;
+  ends.send.head().data = reinterpret_cast<const std::byte*>(&own);
+  ends.send.head().bytes = sizeof own;
+  ends.send.push(true);
+  EXPECT_EQ(readValue(ends.recv.head()), 11U);
+  ends.recv.release();
+  EXPECT_EQ(ends.recv.head().payload(), reinterpret_cast<const std::byte*>(&own)) << "no copy on the way";
+}
+
+TEST(Pipe, IsDrainedWhenTheLastReferenceHasBeenRead) {
+  Ends ends = Ends::make(4, 64);
+  EXPECT_TRUE(ends.send.drained());
+  pushInline(ends.send, 1);
+  EXPECT_TRUE(ends.send.drained()) << "what was copied may stay unread";
+  uint64_t own = 2;
+  ends.send.head().data = reinterpret_cast<const std::byte*>(&own);
+  ends.send.push(true);
+  pushInline(ends.send, 3);
+  EXPECT_FALSE(ends.send.drained());
+  ends.recv.release();
+  EXPECT_FALSE(ends.send.drained());
+  ends.recv.release();
+  EXPECT_TRUE(ends.send.drained()) << "the message behind it does not count";
+  EXPECT_TRUE(ends.recv.ready());
+}
+
+TEST(Pipe, FailsForMoreMemoryThanThereIs) {
+  const auto pipe = Pipe::create(8, uint64_t{1} << 59);
+  ASSERT_FALSE(pipe);
+  EXPECT_EQ(pipe.error().code(), Code::SystemError);
+  EXPECT_NE(pipe.error().text().find("create pipe"), std::string::npos) << pipe.error().text();
+}
+
+TEST(Pipe, ManyPipesTakeNoMemoryUntilTheyAreUsed) {
+  std::vector<Pipe> pipes;
+  for (int i = 0; i < 200; ++i) {
+    auto pipe = Pipe::create(8, 1 << 20);  // 1.6 GiB of address space
+    ASSERT_TRUE(pipe);
+    pipes.push_back(std::move(*pipe));
+  }
+}
+
+/// One thread writes, one reads: inline, staged and by reference in turns, with 2 slots so that both sides wait often.
+TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
+  constexpr uint64_t kMessages = 5000;
+  constexpr uint64_t kWords = 16;
+  Ends ends = Ends::make(2, kWords * sizeof(uint64_t));
+  std::vector<uint64_t> buffer(kWords);  // what is sent by reference; changed again once it is drained
+
+  std::thread sender([&] {
+    for (uint64_t i = 0; i < kMessages; ++i) {
+      while (!ends.send.ready()) std::this_thread::yield();
+      SlotHead& head = ends.send.head();
+      head.signature = i;
+      if (i % 3 == 0) {
+        pushInline(ends.send, i);
+        continue;
+      }
+      const bool byReference = i % 3 == 1;
+      while (byReference && !ends.send.drained()) std::this_thread::yield();
+      auto* words = byReference ? buffer.data() : reinterpret_cast<uint64_t*>(ends.send.staging());
+      for (uint64_t k = 0; k < kWords; ++k) words[k] = i + k;
+      head.data = reinterpret_cast<const std::byte*>(words);
+      head.bytes = kWords * sizeof(uint64_t);
+      ends.send.push(byReference);
+    }
+    while (!ends.send.drained()) std::this_thread::yield();
+    buffer.assign(kWords, 0);
+  });
+
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    while (!ends.recv.ready()) std::this_thread::yield();
+    const SlotHead& head = ends.recv.head();
+    ASSERT_EQ(head.signature, i);
+    ASSERT_EQ(readValue(head), i);
+    if (i % 3 != 0) {
+      uint64_t words[kWords];
+      std::memcpy(words, head.payload(), sizeof words);
+      for (uint64_t k = 0; k < kWords; ++k) ASSERT_EQ(words[k], i + k);
+    }
+    ends.recv.release();
+  }
+  sender.join();
+}
+
+}  // namespace
+}  // namespace tutti::transport::local

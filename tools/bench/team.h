@@ -1,0 +1,87 @@
+// The ranks of a benchmark: one thread and one communicator each, given one job after the other.
+//
+// Owner: the thread that runs the benchmark; run() and the destructor belong to it. A job runs on all rank threads at once.
+// 1. The first rank that fails, or the deadline, ends the team: the barrier is given up, all communicators are aborted, and every
+//    later run() returns the same error. Nobody is left waiting.
+// 2. What a job writes is seen by the caller after run(), and by the next job.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "bench/barrier.h"
+#include "core/status.h"
+#include "nccl.h"
+
+namespace tutti::bench {
+
+/// One rank, as its job sees it.
+class Member {
+ public:
+  Member(int rank, Barrier& barrier) : rank_(rank), barrier_(&barrier) {}
+
+  int rank() const { return rank_; }
+  ncclComm_t comm() const { return comm_.load(std::memory_order_relaxed); }
+
+  /// Waits for all other ranks. An error when the team has ended.
+  Status meet();
+
+  /// An nccl result as a Status: OK, or which rank failed in what, with both texts of the library.
+  Status check(ncclResult_t result, std::string_view what) const;
+
+ private:
+  friend class Team;
+  int rank_;
+  Barrier* barrier_;
+  /// Set by the rank's first job, taken away by run()'s thread when the team ends; only the pointer itself is exchanged.
+  std::atomic<ncclComm_t> comm_{nullptr};
+};
+
+class Team {
+ public:
+  using Job = std::function<Status(Member&)>;
+
+  /// Starts the threads and joins them into one communicator. `timeout` bounds each run(); zero means none.
+  static Result<std::unique_ptr<Team>> start(int ranks, std::chrono::milliseconds timeout);
+
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int ranks() const { return static_cast<int>(members_.size()); }
+
+  /// Runs `job` on every rank and returns when all have ended: the first error, or OK. `what` names the job in messages.
+  Status run(std::string_view what, const Job& job);
+
+ private:
+  Team(int ranks, std::chrono::milliseconds timeout);
+  void serve(Member& member);
+  void end(std::unique_lock<std::mutex>& lock, std::string_view what);
+
+  Barrier barrier_;
+  const std::chrono::milliseconds timeout_;
+  std::deque<Member> members_;
+
+  std::mutex mutex_;
+  std::condition_variable hasJob_;
+  std::condition_variable hasNews_;
+  // Under mutex_:
+  const Job* job_ = nullptr;
+  uint64_t jobs_ = 0;    ///< given out so far
+  int working_ = 0;      ///< ranks that still run the current one
+  bool isClosing_ = false;
+  Status failure_;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tutti::bench
