@@ -121,10 +121,15 @@ void addBenchWork(CLI::App& command, BenchText& text, bench::Options& options) {
 }
 
 void addBenchMeasuring(CLI::App& command, BenchText& text, bench::Options& options) {
-  command.add_option("-n,--iters", text.iterations, "timed samples of each row [as many as fit 0.1 s]; a sample is one call, or as many as take 20 us")
-      ->check(CLI::Range(1, 10000000))->group("Measuring");
-  command.add_option("-w,--warmup_iters", text.warmups, "calls before the timed ones, besides those that find out how long a call takes [0]")
-      ->check(CLI::Range(0, 10000000))->group("Measuring");
+  command
+      .add_option("-n,--iters", text.iterations,
+                  "timed samples of each row [as many as fit 0.1 s]; a sample is one call, or as many as take 20 us")
+      ->check(CLI::Range(1, 10000000))
+      ->group("Measuring");
+  command
+      .add_option("-w,--warmup_iters", text.warmups, "calls before the timed ones, besides those that find out how long a call takes [0]")
+      ->check(CLI::Range(0, 10000000))
+      ->group("Measuring");
   command.add_option("-c,--check", text.check, "1: check every element of every result before and after timing")
       ->capture_default_str()->check(CLI::Range(0, 1))->group("Measuring");
   command.add_option("--memcpy", text.memcpy, "1: compare the memory traffic of the largest size with memcpy's [1 from 1M on]")

@@ -97,7 +97,8 @@ Result<comm::Config> readConfig(const ncclConfig_t* config) {
   own.minCTAs = override(config::get<Param::MinCtas>(), 1, kMostCtas, own.minCTAs);
   own.maxCTAs = override(config::get<Param::MaxCtas>(), 1, kMostCtas, own.maxCTAs);
   if (own.blocking == 0)
-    return tl::unexpected(notBuilt("a non-blocking communicator (config field blocking = 0, or NCCL_COMM_BLOCKING=0)", "leave blocking at 1"));
+    return tl::unexpected(
+        notBuilt("a non-blocking communicator (config field blocking = 0, or NCCL_COMM_BLOCKING=0)", "leave blocking at 1"));
 
   comm::Config result;
   if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);

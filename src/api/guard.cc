@@ -15,7 +15,8 @@ Status deadHandle(ncclComm_t comm) {
   if (comm == nullptr) return error(Code::InvalidArgument, "comm is NULL: expected a communicator made by ncclCommInit*");
   if (comm::process().handles.isRetired(comm))
     return error(Code::InvalidArgument, "comm {} has been destroyed or aborted", static_cast<void*>(comm));
-  return error(Code::InvalidArgument, "comm {} is no communicator: it was not made by ncclCommInit* of this library", static_cast<void*>(comm));
+  return error(Code::InvalidArgument, "comm {} is no communicator: it was not made by ncclCommInit* of this library",
+               static_cast<void*>(comm));
 }
 
 Status notBuilt(const char* what, const char* instead) {

@@ -16,7 +16,8 @@ using comm::CallRequest;
 std::shared_ptr<exec::host::Stream> findStream(cudaStream_t stream) { return comm::process().streams.find(stream); }
 
 Status noStream(cudaStream_t stream) {
-  return error(Code::InvalidArgument, "stream {} is no live host stream: expected one made by tuttiStreamCreate", static_cast<void*>(stream));
+  return error(Code::InvalidArgument, "stream {} is no live host stream: expected one made by tuttiStreamCreate",
+               static_cast<void*>(stream));
 }
 
 /// Copies what fits, always terminated; `needed` counts the terminating zero.

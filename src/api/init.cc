@@ -115,7 +115,8 @@ extern "C" ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nrank
                                                   ncclConfig_t* config) {
   return guard("ncclCommInitRankScalable", [&]() -> Status {
     TUTTI_TRY(tutti::api::checkRanks(newcomm, nranks, myrank));
-    if (nId < 1 || nId > nranks) return tutti::error(Code::InvalidArgument, "nId {} is out of range: 1 to nranks, which is {}", nId, nranks);
+    if (nId < 1 || nId > nranks)
+      return tutti::error(Code::InvalidArgument, "nId {} is out of range: 1 to nranks, which is {}", nId, nranks);
     if (commIds == nullptr) return tutti::error(Code::InvalidArgument, "commIds is NULL: expected {} unique ids", nId);
     // Several roots spread the load of a network. Within a process there is none: everybody meets at the first.
     return tutti::api::initRank("ncclCommInitRankScalable", newcomm, nranks, commIds[0], myrank, config);

@@ -14,8 +14,8 @@ extern "C" ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
     if (op == nullptr) return tutti::error(Code::InvalidArgument, "op is NULL: expected where to write the operator");
     if (scalar == nullptr) return tutti::error(Code::InvalidArgument, "scalar is NULL: expected one element of the datatype");
     if (datatype < 0 || datatype >= ncclNumTypes)  // InternalError: the code that callers of NCCL know
-      return tutti::error(Code::InternalError, "datatype {} is out of range: 0 (ncclInt8) to {} (ncclFloat8e5m2)", static_cast<int>(datatype),
-                          ncclNumTypes - 1);
+      return tutti::error(Code::InternalError, "datatype {} is out of range: 0 (ncclInt8) to {} (ncclFloat8e5m2)",
+                          static_cast<int>(datatype), ncclNumTypes - 1);
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
       return tutti::error(Code::InvalidArgument, "residence {} is out of range: ncclScalarDevice (0) or ncclScalarHostImmediate (1)",
                           static_cast<int>(residence));

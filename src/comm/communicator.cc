@@ -40,7 +40,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
 Status Communicator::usable() const {
   const ErrorLatch& latch = hub().latch(rank());
   if (latch.tripped()) return latch.status();
-  if (finalized_) return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
+  if (finalized_)
+    return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
   return {};
 }
 
@@ -144,7 +145,8 @@ Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
   for (PendingCall& c : calls)
     if (isToSelf(c)) (c.receives ? receives : sends).push_back(&c);
   if (sends.size() != receives.size())
-    return error(Code::InvalidUsage, "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
+    return error(Code::InvalidUsage,
+                 "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
                  rank().value, sends.size(), receives.size());
   for (size_t i = 0; i < sends.size(); ++i) {
     if (sends[i]->call.count != receives[i]->call.count)

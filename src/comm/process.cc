@@ -8,7 +8,8 @@ namespace tutti::comm {
 
 Result<void*> StreamTable::create() {
   auto stream = std::make_shared<exec::host::Stream>();
-  if (Status status = stream->start(config::get<config::Param::SetThreadName>() ? "tutti stream" : nullptr); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = stream->start(config::get<config::Param::SetThreadName>() ? "tutti stream" : nullptr); !status.ok())
+    return tl::unexpected(std::move(status));
   void* handle = stream.get();
   const std::lock_guard lock(mutex_);
   live_.emplace(handle, std::move(stream));

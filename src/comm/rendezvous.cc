@@ -52,8 +52,8 @@ Result<Meeting::Outcome> Meeting::wait() {
 Status Meeting::join(int32_t ranks, Rank rank, int32_t minCtas, int32_t maxCtas) {
   const std::lock_guard lock(mutex_);
   if (ranks != ranks_)
-    return error(Code::InvalidArgument, "rank {} says that the communicator has {} ranks, others with the same unique id say {}", rank.value,
-                 ranks, ranks_);
+    return error(Code::InvalidArgument, "rank {} says that the communicator has {} ranks, others with the same unique id say {}",
+                 rank.value, ranks, ranks_);
   if (present_[static_cast<size_t>(rank.value)])
     return error(Code::InvalidUsage, "rank {} has joined already: two callers with the same unique id claim the same rank", rank.value);
   present_[static_cast<size_t>(rank.value)] = true;
@@ -89,12 +89,15 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
   const IdContent content = contentOf(id);
   if (content.magic != kMagic) return fail(Code::InvalidArgument, "the unique id was not made by ncclGetUniqueId of this library");
   if (content.process != processToken() || content.processId != static_cast<uint64_t>(getpid()))
-    return fail(Code::InvalidUsage,
-                "the unique id was made by another process (pid {}): ranks in several processes are not built yet; run the ranks as threads "
-                "of one process",
-                content.processId);
+    return fail(
+        Code::InvalidUsage,
+        "the unique id was made by another process (pid {}): ranks in several processes are not built yet; run the ranks as threads "
+        "of one process",
+        content.processId);
 
   const std::lock_guard lock(mutex_);
+  if (ended_.count(id) != 0)
+    return fail(Code::InvalidUsage, "the unique id has served its communicator, or its ranks failed to agree: each communicator needs a new one");
   std::shared_ptr<Meeting>& meeting = meetings_[id];
   if (!meeting) meeting = std::make_shared<Meeting>(ranks);
   std::shared_ptr<Meeting> mine = meeting;
@@ -102,18 +105,28 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
   if (!status.ok()) {
     // Ranks that cannot agree would wait for ever: they all get to know.
     mine->end(error(Code::InvalidUsage, "another rank failed to join: {}", status.text()));
-    meetings_.erase(id);
+    remember(id);
     return tl::unexpected(std::move(status));
   }
   const std::lock_guard inner(mine->mutex_);
-  if (mine->outcome_.hub != nullptr) meetings_.erase(id);
+  if (mine->outcome_.hub != nullptr) remember(id);
   return mine;
 }
 
 void Rendezvous::forget(const UniqueIdBytes& id, const std::shared_ptr<Meeting>& meeting) {
   const std::lock_guard lock(mutex_);
   const auto it = meetings_.find(id);
-  if (it != meetings_.end() && it->second == meeting) meetings_.erase(it);
+  if (it != meetings_.end() && it->second == meeting) remember(id);
+}
+
+/// Moves an id from those that wait to those that have ended.
+void Rendezvous::remember(const UniqueIdBytes& id) {
+  meetings_.erase(id);
+  if (ended_.insert(id).second) endedOrder_.push_back(id);
+  if (endedOrder_.size() > kRemembered) {
+    ended_.erase(endedOrder_.front());
+    endedOrder_.pop_front();
+  }
 }
 
 uint64_t Rendezvous::hashOf(const UniqueIdBytes& id) { return contentOf(id).hash; }

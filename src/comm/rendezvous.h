@@ -1,16 +1,19 @@
 // Where ranks of one process that were given the same unique id find each other.
 //
 // Owner: the process (table); the meeting itself is shared by the ranks that wait in it. Any thread may call.
-// 1. An id that nobody uses costs nothing. A meeting ends when all ranks are there, or with the first error, for all of them.
+// 1. An id that nobody uses costs nothing. A meeting ends when all ranks are there, or with the first error, for all of them; who
+//    comes with the same id afterwards is refused, as long as it is among the kRemembered latest.
 // 2. Arriving never blocks; waiting does. A thread that brings several ranks arrives with all before it waits.
 #pragma once
 
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "transport/local/hub.h"
@@ -66,7 +69,12 @@ class Rendezvous {
 
  private:
   std::mutex mutex_;
+  static constexpr size_t kRemembered = 4096;
+  void remember(const UniqueIdBytes& id);
+
   std::map<UniqueIdBytes, std::shared_ptr<Meeting>> meetings_;  // those that still wait for somebody
+  std::set<UniqueIdBytes> ended_;
+  std::deque<UniqueIdBytes> endedOrder_;  // oldest first
 };
 
 }  // namespace tutti::comm

@@ -89,7 +89,8 @@ Status checkArguments(const CallRequest& request, Rank, int32_t ranks) {
     return error(Code::InvalidArgument, "{} {} is out of range: the communicator has ranks 0 to {}",
                  request.collective == Collective::SendRecv ? "peer" : "root", request.root, ranks - 1);
   if (request.type < 0 || request.type >= kNumDataTypes)
-    return error(Code::InvalidArgument, "datatype {} is out of range: 0 (ncclInt8) to {} (ncclFloat8e5m2)", request.type, kNumDataTypes - 1);
+    return error(Code::InvalidArgument, "datatype {} is out of range: 0 (ncclInt8) to {} (ncclFloat8e5m2)", request.type,
+                 kNumDataTypes - 1);
   const uint64_t largest = (uint64_t{1} << 62) / sizeOf(static_cast<DataType>(request.type)) / static_cast<uint64_t>(ranks);
   if (request.count > largest)
     return error(Code::InvalidArgument, "count {} is out of range: at most {} elements of {} on {} ranks", request.count, largest,

@@ -53,7 +53,8 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) const {
   const int32_t channels = window || messages ? 1 : settings_.channels;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, draft.algorithm->chunks(ranks), shape.type, channels, draft.sliceBytes);
   if (!draft.geometry.isComplete())
-    return fail(Code::InvalidUsage, "{} elements in slices of {} bytes are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
+    return fail(Code::InvalidUsage,
+                "{} elements in slices of {} bytes are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
                 shape.count, draft.sliceBytes);
   // A message of no bytes still meets its partner.
   if (shape.collective == Collective::SendRecv) draft.geometry.slices = std::max(draft.geometry.slices, 1);
@@ -92,7 +93,8 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
         if (!bound) return bound.error();
         lane.steps.push_back(*bound);
         for (int i = 0; i < bound->numTo; ++i)
-          if (std::find(lane.sendEnds.begin(), lane.sendEnds.end(), bound->to[i]) == lane.sendEnds.end()) lane.sendEnds.push_back(bound->to[i]);
+          if (std::find(lane.sendEnds.begin(), lane.sendEnds.end(), bound->to[i]) == lane.sendEnds.end())
+            lane.sendEnds.push_back(bound->to[i]);
       }
     }
   }

@@ -42,7 +42,8 @@ class Pair : public testing::Test {
   void expectUsable() {
     int values[2] = {1, 2};
     ASSERT_EQ(ncclGroupStart(), ok);
-    for (int r = 0; r < 2; ++r) ASSERT_EQ(ncclAllReduce(&values[r], &values[r], 1, ncclInt, ncclSum, comms[r], nullptr), ok) << ncclGetLastError(nullptr);
+    for (int r = 0; r < 2; ++r)
+      ASSERT_EQ(ncclAllReduce(&values[r], &values[r], 1, ncclInt, ncclSum, comms[r], nullptr), ok) << ncclGetLastError(nullptr);
     ASSERT_EQ(ncclGroupEnd(), ok) << ncclGetLastError(nullptr);
     EXPECT_EQ(values[0], 3);
     EXPECT_EQ(values[1], 3);

@@ -32,17 +32,28 @@ struct Function {
 
 const std::vector<Function>& functions() {
   static const std::vector<Function> all = {
-      {"ncclAllReduce", true, false, true, true, [](const Arguments& a) { return ncclAllReduce(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream); }},
-      {"ncclReduce", true, true, true, true, [](const Arguments& a) { return ncclReduce(a.send, a.recv, a.count, a.type, a.op, a.root, a.comm, a.stream); }},
-      {"ncclReduceScatter", true, false, true, true, [](const Arguments& a) { return ncclReduceScatter(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream); }},
-      {"ncclBroadcast", false, true, true, true, [](const Arguments& a) { return ncclBroadcast(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
-      {"ncclBcast", false, true, false, true, [](const Arguments& a) { return ncclBcast(a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
-      {"ncclAllGather", false, false, true, true, [](const Arguments& a) { return ncclAllGather(a.send, a.recv, a.count, a.type, a.comm, a.stream); }},
-      {"ncclAlltoAll", false, false, true, true, [](const Arguments& a) { return ncclAlltoAll(a.send, a.recv, a.count, a.type, a.comm, a.stream); }},
-      {"ncclGather", false, true, true, true, [](const Arguments& a) { return ncclGather(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
-      {"ncclScatter", false, true, true, true, [](const Arguments& a) { return ncclScatter(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
-      {"ncclSend", false, true, true, false, [](const Arguments& a) { return ncclSend(a.send, a.count, a.type, a.root, a.comm, a.stream); }},
-      {"ncclRecv", false, true, false, true, [](const Arguments& a) { return ncclRecv(a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
+      {"ncclAllReduce", true, false, true, true,
+       [](const Arguments& a) { return ncclAllReduce(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream); }},
+      {"ncclReduce", true, true, true, true,
+       [](const Arguments& a) { return ncclReduce(a.send, a.recv, a.count, a.type, a.op, a.root, a.comm, a.stream); }},
+      {"ncclReduceScatter", true, false, true, true,
+       [](const Arguments& a) { return ncclReduceScatter(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream); }},
+      {"ncclBroadcast", false, true, true, true,
+       [](const Arguments& a) { return ncclBroadcast(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
+      {"ncclBcast", false, true, false, true,
+       [](const Arguments& a) { return ncclBcast(a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
+      {"ncclAllGather", false, false, true, true,
+       [](const Arguments& a) { return ncclAllGather(a.send, a.recv, a.count, a.type, a.comm, a.stream); }},
+      {"ncclAlltoAll", false, false, true, true,
+       [](const Arguments& a) { return ncclAlltoAll(a.send, a.recv, a.count, a.type, a.comm, a.stream); }},
+      {"ncclGather", false, true, true, true,
+       [](const Arguments& a) { return ncclGather(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
+      {"ncclScatter", false, true, true, true,
+       [](const Arguments& a) { return ncclScatter(a.send, a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
+      {"ncclSend", false, true, true, false,
+       [](const Arguments& a) { return ncclSend(a.send, a.count, a.type, a.root, a.comm, a.stream); }},
+      {"ncclRecv", false, true, false, true,
+       [](const Arguments& a) { return ncclRecv(a.recv, a.count, a.type, a.root, a.comm, a.stream); }},
   };
   return all;
 }
@@ -83,8 +94,8 @@ TEST_F(Calls, NullCommunicator) {
 TEST_F(Calls, PointersThatAreNoCommunicator) {
   char garbage[256] = "this is not a communicator";
   for (const Function& f : functions()) {
-    for (void* pointer : {static_cast<void*>(garbage), static_cast<void*>(garbage + 3), reinterpret_cast<void*>(0x10), reinterpret_cast<void*>(~uintptr_t{0}),
-                          reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(comms[0]) + 1)}) {
+    for (void* pointer : {static_cast<void*>(garbage), static_cast<void*>(garbage + 3), reinterpret_cast<void*>(0x10),
+                          reinterpret_cast<void*>(~uintptr_t{0}), reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(comms[0]) + 1)}) {
       Arguments a = valid();
       a.comm = static_cast<ncclComm_t>(pointer);
       expectRefused(f, a, ncclInvalidArgument, {"comm"});

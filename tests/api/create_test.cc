@@ -40,7 +40,8 @@ TEST(Create, UniqueIds) {
 TEST(Create, RankAndSizeOutOfRange) {
   ncclComm_t comm = kUntouched;
   EXPECT_TRUE(refused(ncclCommInitRank(nullptr, 1, newId(), 0), ncclInvalidArgument, {"comm", "NULL"}));
-  for (const int ranks : {0, -1, INT_MIN}) EXPECT_TRUE(refused(ncclCommInitRank(&comm, ranks, newId(), 0), ncclInvalidArgument, {"nranks", std::to_string(ranks)}));
+  for (const int ranks : {0, -1, INT_MIN})
+    EXPECT_TRUE(refused(ncclCommInitRank(&comm, ranks, newId(), 0), ncclInvalidArgument, {"nranks", std::to_string(ranks)}));
   for (const int rank : {-1, 2, INT_MAX, INT_MIN})
     EXPECT_TRUE(refused(ncclCommInitRank(&comm, 2, newId(), rank), ncclInvalidArgument, {"rank", std::to_string(rank), "0 to 1"}));
   EXPECT_EQ(comm, kUntouched);
@@ -75,7 +76,8 @@ TEST(Create, ScalableIds) {
 TEST(Create, InitAllArguments) {
   ncclComm_t comms[4] = {};
   EXPECT_TRUE(refused(ncclCommInitAll(nullptr, 2, nullptr), ncclInvalidArgument, {"NULL"}));
-  for (const int ranks : {0, -1}) EXPECT_TRUE(refused(ncclCommInitAll(comms, ranks, nullptr), ncclInvalidArgument, {"ndev", std::to_string(ranks)}));
+  for (const int ranks : {0, -1})
+    EXPECT_TRUE(refused(ncclCommInitAll(comms, ranks, nullptr), ncclInvalidArgument, {"ndev", std::to_string(ranks)}));
   const int twice[] = {3, 1, 3};
   EXPECT_TRUE(refused(ncclCommInitAll(comms, 3, twice), ncclInvalidUsage, {"device 3", "twice"}));
   const int outside[] = {0, 1 << 30};
@@ -176,7 +178,8 @@ TEST(Config, EveryFieldIsCheckedAndGatedByTheCallersVersion) {
     EXPECT_TRUE(refused(initWith(&config), ncclInvalidArgument, {field.name}));
     if (field.since == 0) continue;
     config.version = field.since - 1;
-    EXPECT_EQ(initWith(&config), ok) << "bytes of a field that version " << config.version << " did not have: " << ncclGetLastError(nullptr);
+    EXPECT_EQ(initWith(&config), ok) << "bytes of a field that version " << config.version
+                                     << " did not have: " << ncclGetLastError(nullptr);
   }
 }
 

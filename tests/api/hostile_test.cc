@@ -55,7 +55,8 @@ std::set<std::string> exportedNames() {
 
 /// All arguments of the x86-64 and AArch64 calling conventions that go into integer registers or onto the stack. A function reads
 /// as many as it has; results are ignored.
-using AnyFunction = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+using AnyFunction = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+                                  uintptr_t);
 
 AnyFunction find(const std::string& name) {
   void* address = dlsym(RTLD_DEFAULT, name.c_str());
@@ -126,7 +127,8 @@ TEST(Hostile, EveryFailureLeavesAText) {
   int checked = 0;
   for (const std::string& name : exportedNames()) {
     const bool returnsResult = name != "ncclGetErrorString" && name != "ncclGetLastError" && name.rfind("tuttiVersion", 0) != 0 &&
-                               name.rfind("ncclResetDebug", 0) != 0 && name.find("Team") == std::string::npos && name.find("CalcSlots") == std::string::npos;
+                               name.rfind("ncclResetDebug", 0) != 0 && name.find("Team") == std::string::npos &&
+                               name.find("CalcSlots") == std::string::npos;
     if (name[0] == 'p' || !returnsResult) continue;
     const auto result = static_cast<int>(find(name)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
     const std::string text = ncclGetLastError(nullptr);

@@ -58,9 +58,12 @@ class Operators : public Pair {
 
 TEST_F(Operators, CreateArguments) {
   ncclRedOp_t op;
-  EXPECT_TRUE(refused(ncclRedOpCreatePreMulSum(&op, &scalar_, ncclFloat, ncclScalarHostImmediate, nullptr), ncclInvalidArgument, {"comm", "NULL"}));
-  EXPECT_TRUE(refused(ncclRedOpCreatePreMulSum(nullptr, &scalar_, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, {"op", "NULL"}));
-  EXPECT_TRUE(refused(ncclRedOpCreatePreMulSum(&op, nullptr, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, {"scalar", "NULL"}));
+  EXPECT_TRUE(
+      refused(ncclRedOpCreatePreMulSum(&op, &scalar_, ncclFloat, ncclScalarHostImmediate, nullptr), ncclInvalidArgument, {"comm", "NULL"}));
+  EXPECT_TRUE(refused(ncclRedOpCreatePreMulSum(nullptr, &scalar_, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+                      {"op", "NULL"}));
+  EXPECT_TRUE(refused(ncclRedOpCreatePreMulSum(&op, nullptr, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+                      {"scalar", "NULL"}));
   for (const int type : {-1, 12, 99})
     EXPECT_TRUE(refused(ncclRedOpCreatePreMulSum(&op, &scalar_, enumOf<ncclDataType_t>(type), ncclScalarHostImmediate, comms[0]),
                         ncclInternalError, {"datatype", std::to_string(type)}));
@@ -202,7 +205,8 @@ TEST(HostDevices, ChoiceOfTheThread) {
     EXPECT_EQ(tuttiGetHostDevice(&device), ok);
     EXPECT_EQ(device, -1) << "a thread that never chose";
     EXPECT_EQ(tuttiSetHostDevice(count - 1), ok);
-    for (const int bad : {-1, count, INT_MAX, INT_MIN}) EXPECT_TRUE(refused(tuttiSetHostDevice(bad), ncclInvalidArgument, {"device", std::to_string(bad)}));
+    for (const int bad : {-1, count, INT_MAX, INT_MIN})
+      EXPECT_TRUE(refused(tuttiSetHostDevice(bad), ncclInvalidArgument, {"device", std::to_string(bad)}));
     EXPECT_EQ(tuttiGetHostDevice(&device), ok);
     EXPECT_EQ(device, count - 1);
     ncclUniqueId id;
@@ -232,15 +236,21 @@ TEST_F(Texts, ExplainArgumentsAndCapacity) {
   EXPECT_EQ(again, needed);
   EXPECT_EQ(std::string(cut), std::string(text, 4));
   EXPECT_EQ(cut[5], 'z');
-  EXPECT_TRUE(refused(tuttiExplain(comms[0], "all_reduce", 1, ncclFloat, ncclSum, 0, nullptr, 7, nullptr), ncclInvalidArgument, {"text", "NULL"}));
-  EXPECT_TRUE(refused(tuttiExplain(comms[0], nullptr, 1, ncclFloat, ncclSum, 0, text, 9, nullptr), ncclInvalidArgument, {"collective", "NULL"}));
-  EXPECT_TRUE(refused(tuttiExplain(comms[0], "allreduce", 1, ncclFloat, ncclSum, 0, text, 9, nullptr), ncclInvalidArgument, {"allreduce", "all_reduce"}));
+  EXPECT_TRUE(
+      refused(tuttiExplain(comms[0], "all_reduce", 1, ncclFloat, ncclSum, 0, nullptr, 7, nullptr), ncclInvalidArgument, {"text", "NULL"}));
+  EXPECT_TRUE(
+      refused(tuttiExplain(comms[0], nullptr, 1, ncclFloat, ncclSum, 0, text, 9, nullptr), ncclInvalidArgument, {"collective", "NULL"}));
+  EXPECT_TRUE(refused(tuttiExplain(comms[0], "allreduce", 1, ncclFloat, ncclSum, 0, text, 9, nullptr), ncclInvalidArgument,
+                      {"allreduce", "all_reduce"}));
   EXPECT_TRUE(refused(tuttiExplain(comms[0], "broadcast", 1, ncclFloat, ncclSum, 2, text, 9, nullptr), ncclInvalidArgument, {"root", "2"}));
   EXPECT_TRUE(refused(tuttiExplain(comms[0], "send", 1, ncclFloat, ncclSum, 2, text, 9, nullptr), ncclInvalidArgument, {"peer", "2"}));
   EXPECT_TRUE(refused(tuttiExplain(nullptr, "send", 1, ncclFloat, ncclSum, 1, text, 9, nullptr), ncclInvalidArgument, {"comm", "NULL"}));
-  for (const char* name : {"all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "send", "recv"}) {
-    ASSERT_EQ(tuttiExplain(comms[0], name, 12, ncclInt, ncclSum, 1, text, sizeof text, nullptr), ok) << name << ": " << ncclGetLastError(nullptr);
-    for (const char* key : {"collective", "algorithm", "channels", "lanes", "slices", "slots", "sliceBytes", "bytesRead", "bytesWritten", "steps", "simd"})
+  for (const char* name :
+       {"all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "send", "recv"}) {
+    ASSERT_EQ(tuttiExplain(comms[0], name, 12, ncclInt, ncclSum, 1, text, sizeof text, nullptr), ok)
+        << name << ": " << ncclGetLastError(nullptr);
+    for (const char* key :
+         {"collective", "algorithm", "channels", "lanes", "slices", "slots", "sliceBytes", "bytesRead", "bytesWritten", "steps", "simd"})
       EXPECT_NE(std::string_view(text).find('"' + std::string(key) + "\":"), std::string_view::npos) << key << " in " << text;
   }
   expectUsable();

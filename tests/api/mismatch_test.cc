@@ -41,7 +41,8 @@ void expectTold(const Outcome& outcome, std::initializer_list<std::string_view> 
     }
     EXPECT_EQ(outcome.states[rank], ncclInvalidUsage) << "state of rank " << rank;
   }
-  for (const std::string_view word : words) EXPECT_NE(outcome.text.find(word), std::string::npos) << "no '" << word << "' in: " << outcome.text;
+  for (const std::string_view word : words)
+    EXPECT_NE(outcome.text.find(word), std::string::npos) << "no '" << word << "' in: " << outcome.text;
 }
 
 /// Memory that is large enough for every call below. One per thread; pages that no call touches cost nothing.
@@ -90,7 +91,8 @@ TEST_P(Mismatch, HugeCountsThatShareTheirLowBits) {
   expectTold(run(allReduce(64, ncclInt8), allReduce(base + 64, ncclInt8), force()), {});
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, Mismatch, testing::Values("ring", "tree", "oneshot"), [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(Algorithms, Mismatch, testing::Values("ring", "tree", "oneshot"),
+                         [](const auto& p) { return std::string(p.param); });
 
 TEST(MismatchOf, AlgorithmsThatNeverMeet) {
   // By default a small all-reduce is one-shot and a large one a ring: they use neither the same pipes nor the same windows.
@@ -130,8 +132,12 @@ TEST(MismatchOf, RootsAreToldByTheNextCallAtTheLatest) {
 }
 
 TEST(MismatchOf, Messages) {
-  const auto send = [](size_t count) { return Call([=](ncclComm_t comm) { return ncclSend(input(), count, ncclInt8, 1, comm, nullptr); }); };
-  const auto recv = [](size_t count) { return Call([=](ncclComm_t comm) { return ncclRecv(output(), count, ncclInt8, 0, comm, nullptr); }); };
+  const auto send = [](size_t count) {
+    return Call([=](ncclComm_t comm) { return ncclSend(input(), count, ncclInt8, 1, comm, nullptr); });
+  };
+  const auto recv = [](size_t count) {
+    return Call([=](ncclComm_t comm) { return ncclRecv(output(), count, ncclInt8, 0, comm, nullptr); });
+  };
   expectTold(run(send(64), recv(32)), {"64", "32"}, true);
   expectTold(run(send(0), recv(1)), {"0", "1"}, true);
   expectTold(run(send(9000000), recv(9000001)), {"9000000", "9000001"}, true);

@@ -195,9 +195,9 @@ TEST(Group, MessagesOfAllPairsInAnyOrder) {
       ASSERT_TRUE(call(group, ranks[static_cast<size_t>(r)], message(out, peer, false)).ok());
     }
     for (int32_t peer = 2; peer >= 0; --peer)
-      ASSERT_TRUE(call(group, ranks[static_cast<size_t>(r)],
-                       message(received[static_cast<size_t>(r)][static_cast<size_t>(peer)], peer, true))
-                      .ok());
+      ASSERT_TRUE(
+          call(group, ranks[static_cast<size_t>(r)], message(received[static_cast<size_t>(r)][static_cast<size_t>(peer)], peer, true))
+              .ok());
   }
   EXPECT_TRUE(group.end().ok());
   for (size_t r = 0; r < 3; ++r)

@@ -1,7 +1,6 @@
 #include "comm/rendezvous.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -114,9 +114,11 @@ TEST(CheckBuffers, AsksForWhatThisRankTouches) {
 TEST(Settings, KnowWhatReducesAndWhatHasARoot) {
   for (int c = 0; c < kNumCollectives; ++c) {
     const auto collective = static_cast<Collective>(c);
-    EXPECT_EQ(reduces(collective), collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter);
-    EXPECT_EQ(hasRootOrPeer(collective), collective == Collective::Broadcast || collective == Collective::Reduce || collective == Collective::Gather ||
-                                       collective == Collective::Scatter || collective == Collective::SendRecv);
+    EXPECT_EQ(reduces(collective),
+              collective == Collective::AllReduce || collective == Collective::Reduce || collective == Collective::ReduceScatter);
+    EXPECT_EQ(hasRootOrPeer(collective), collective == Collective::Broadcast || collective == Collective::Reduce ||
+                                             collective == Collective::Gather || collective == Collective::Scatter ||
+                                             collective == Collective::SendRecv);
   }
 }
 

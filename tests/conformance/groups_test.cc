@@ -151,8 +151,8 @@ TEST(Group, LoneSendAndRecvMeet) {
   threads.run([&](int rank, ncclComm_t comm) {
     for (const size_t count : {0ul, 1ul, 1000ul, 3000000ul}) {
       std::vector<char> data(count, rank == 0 ? 'x' : '.');
-      const ncclResult_t result = rank == 0 ? ncclSend(data.data(), count, ncclChar, 1, comm, nullptr)
-                                            : ncclRecv(data.data(), count, ncclChar, 0, comm, nullptr);
+      const ncclResult_t result =
+          rank == 0 ? ncclSend(data.data(), count, ncclChar, 1, comm, nullptr) : ncclRecv(data.data(), count, ncclChar, 0, comm, nullptr);
       ASSERT_EQ(result, ok) << ncclGetLastError(comm);
       EXPECT_EQ(data, std::vector<char>(count, 'x'));
     }

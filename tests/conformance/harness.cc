@@ -26,9 +26,7 @@ uint64_t Random::next() {
   return z ^ (z >> 31);
 }
 
-double Random::between(double low, double high) {
-  return low + (high - low) * (static_cast<double>(next() >> 11) * 0x1p-53);
-}
+double Random::between(double low, double high) { return low + (high - low) * (static_cast<double>(next() >> 11) * 0x1p-53); }
 
 uint64_t mix(uint64_t a, uint64_t b) { return Random(a * 0x9e3779b97f4a7c15ull + b).next(); }
 

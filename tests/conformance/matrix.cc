@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/format.h"
 #include "conformance/harness.h"
+#include "core/format.h"
 
 namespace tutti::conformance {
 namespace {
@@ -15,7 +15,8 @@ constexpr std::array<std::string_view, kNumKinds> kKindNames = {"AllReduce", "Re
                                                                 "AllGather", "AlltoAll", "Gather",    "Scatter", "Exchange"};
 constexpr std::array<const char*, kNumKinds> kExplainNames = {"all_reduce", "reduce",     "broadcast", "broadcast", "reduce_scatter",
                                                               "all_gather", "all_to_all", "gather",    "scatter",   "send"};
-constexpr std::array<std::string_view, kNumOperations> kOperationNames = {"sum", "prod", "max", "min", "avg", "premul(host)", "premul(device)"};
+constexpr std::array<std::string_view, kNumOperations> kOperationNames = {"sum", "prod",         "max",           "min",
+                                                                          "avg", "premul(host)", "premul(device)"};
 
 /// Elements after a 64-byte boundary, send and receive side.
 constexpr std::array<std::pair<int, int>, 4> kOffsets = {{{0, 0}, {1, 0}, {3, 7}, {0, 1}}};
@@ -120,7 +121,8 @@ Case caseAt(const Column& column, int ranks, uint64_t index) {
 }
 
 std::vector<Case> sampleCases(const Column& column, int ranks, int size, uint64_t seed) {
-  Random random(mix(seed, mix(hashBytes(column.algorithm.data(), column.algorithm.size()), mix(static_cast<uint64_t>(column.kind), static_cast<uint64_t>(ranks)))));
+  Random random(mix(seed, mix(hashBytes(column.algorithm.data(), column.algorithm.size()),
+                              mix(static_cast<uint64_t>(column.kind), static_cast<uint64_t>(ranks)))));
   const auto sizes = axesOf(column, ranks);
   std::array<std::vector<int>, kNumAxes> picks;
   for (size_t a = 0; a < picks.size(); ++a) {
@@ -141,9 +143,9 @@ std::vector<Case> sampleCases(const Column& column, int ranks, int size, uint64_
 }
 
 std::string describe(const Case& c) {
-  return format("{} {} ranks {} {}{}{} count {} root {} {} offsets {},{} {} {} seed {}", kindName(c.kind), c.algorithm, c.ranks, name(c.type),
-                reduces(c.kind) ? " " : "", reduces(c.kind) ? kOperationNames[static_cast<size_t>(c.operation)] : "", c.count, c.root,
-                c.inPlace ? "in place" : "out of place", c.sendOffset, c.recvOffset, c.data == Data::Wild ? "wild" : "ordinary",
+  return format("{} {} ranks {} {}{}{} count {} root {} {} offsets {},{} {} {} seed {}", kindName(c.kind), c.algorithm, c.ranks,
+                name(c.type), reduces(c.kind) ? " " : "", reduces(c.kind) ? kOperationNames[static_cast<size_t>(c.operation)] : "", c.count,
+                c.root, c.inPlace ? "in place" : "out of place", c.sendOffset, c.recvOffset, c.data == Data::Wild ? "wild" : "ordinary",
                 c.nullUnused ? "null unused" : "", c.seed);
 }
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/format.h"
 #include "conformance/reference.h"
+#include "core/format.h"
 
 namespace tutti::conformance {
 namespace {
@@ -61,9 +61,7 @@ uint64_t integerResult(const Case& c, const std::vector<uint64_t>& xs) {
   const size_t size = sizeOf(c.type);
   uint64_t acc = 0;
   if (c.operation == 2 || c.operation == 3) {  // max, min
-    const auto less = [&](uint64_t a, uint64_t b) {
-      return isSigned(c.type) ? signExtend(a, size) < signExtend(b, size) : a < b;
-    };
+    const auto less = [&](uint64_t a, uint64_t b) { return isSigned(c.type) ? signExtend(a, size) < signExtend(b, size) : a < b; };
     return c.operation == 2 ? *std::max_element(xs.begin(), xs.end(), less) : *std::min_element(xs.begin(), xs.end(), less);
   }
   if (c.operation == 1) acc = 1;

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "algo/geometry.h"
+#include "conformance/harness.h"
 #include "connect/layout.h"
 #include "core/element.h"
 #include "core/format.h"
-#include "conformance/harness.h"
 
 namespace tutti::conformance {
 namespace {
@@ -45,9 +45,7 @@ ElementOf<type> elementOf(double value) {
   }
 }
 
-ReduceOp coreOp(int operation) {
-  return operation < kAvg ? static_cast<ReduceOp>(operation) : ReduceOp::Sum;
-}
+ReduceOp coreOp(int operation) { return operation < kAvg ? static_cast<ReduceOp>(operation) : ReduceOp::Sum; }
 
 /// One rank's contribution, range by range, and the folding of several, as element.h states.
 template <DataType type>
@@ -75,7 +73,8 @@ class Fold {
 
   Values contribution(int rank, uint64_t begin, uint64_t end) const {
     Values values(end - begin);
-    if (!values.empty()) std::memcpy(values.data(), inputs_[static_cast<size_t>(rank)].data() + begin * sizeof(Element), values.size() * sizeof(Element));
+    if (!values.empty())
+      std::memcpy(values.data(), inputs_[static_cast<size_t>(rank)].data() + begin * sizeof(Element), values.size() * sizeof(Element));
     const Scaling& scaling = scalings_[static_cast<size_t>(rank)];
     if (!scaling.hasFactor) return values;
     const auto factor = widen<type>(factorOf<type>(scaling));
@@ -265,7 +264,8 @@ std::string firstDifference(const Case& c, const std::byte* got, const Bytes& wa
   uint64_t should = 0;
   std::memcpy(&is, got + first, size);
   std::memcpy(&should, wanted.data() + first, size);
-  return format("{} of {} elements differ; element {} is {:#x}, should be {:#x}", differing, wanted.size() / size, first / size, is, should);
+  return format("{} of {} elements differ; element {} is {:#x}, should be {:#x}", differing, wanted.size() / size, first / size, is,
+                should);
 }
 
 }  // namespace tutti::conformance

@@ -147,7 +147,8 @@ void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
   std::string algorithm;
   {
     const Operator op(c, rank, comm);
-    if (rank == c.root) algorithm = explainAlgorithm(comm, explainName(c.kind), c.count, static_cast<ncclDataType_t>(c.type), op.value(), c.root);
+    if (rank == c.root)
+      algorithm = explainAlgorithm(comm, explainName(c.kind), c.count, static_cast<ncclDataType_t>(c.type), op.value(), c.root);
     result = call(c, rank, buffers.sendPointer, buffers.recvPointer, op.value(), comm);
   }
   threads_.meet();

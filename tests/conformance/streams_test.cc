@@ -119,8 +119,9 @@ TEST(Streams, CommunicatorsOnTheirOwnStreamsAreIndependent) {
         std::vector<int> x(100000, 1), y(100000, 2);
         for (const int which : {rank, 1 - rank}) {
           std::vector<int>& data = which == 0 ? x : y;
-          ASSERT_EQ(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt, ncclSum, which == 0 ? first : second,
-                                  which == 0 ? a : b), ok) << ncclGetLastError(nullptr);
+          ASSERT_EQ(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt, ncclSum, which == 0 ? first : second, which == 0 ? a : b),
+                    ok)
+              << ncclGetLastError(nullptr);
         }
         ASSERT_EQ(a.wait(), ok);
         ASSERT_EQ(b.wait(), ok);

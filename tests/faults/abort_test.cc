@@ -32,7 +32,8 @@ std::vector<char>& memory() {
 const std::vector<Stuck>& stuckCalls() {
   static const std::vector<Stuck> calls = {
       {"small all-reduce", [](ncclComm_t c) { return ncclAllReduce(memory().data(), memory().data(), 1, ncclInt, ncclSum, c, nullptr); }},
-      {"large all-reduce", [](ncclComm_t c) { return ncclAllReduce(memory().data(), memory().data(), 4 << 20, ncclInt, ncclSum, c, nullptr); }},
+      {"large all-reduce",
+       [](ncclComm_t c) { return ncclAllReduce(memory().data(), memory().data(), 4 << 20, ncclInt, ncclSum, c, nullptr); }},
       {"large send", [](ncclComm_t c) { return ncclSend(memory().data(), 16 << 20, ncclInt8, 1, c, nullptr); }},
       {"recv", [](ncclComm_t c) { return ncclRecv(memory().data(), 16, ncclInt8, 1, c, nullptr); }},
       {"group of many",

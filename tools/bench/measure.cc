@@ -32,8 +32,9 @@ Result<std::unique_ptr<Bench>> Bench::create(Team& team, const Options& options,
   const uint64_t needed = (sendBytes + receiveBytes) * static_cast<uint64_t>(team.ranks());
   const uint64_t available = availableMemory();
   if (available != 0 && needed > available) {
-    return fail(Code::SystemError, "{} ranks with buffers of {} and {} need {}, but only {} of memory are available; use a smaller --maxbytes",
-                team.ranks(), formatBytes(sendBytes), formatBytes(receiveBytes), formatBytes(needed), formatBytes(available));
+    return fail(Code::SystemError,
+                "{} ranks with buffers of {} and {} need {}, but only {} of memory are available; use a smaller --maxbytes", team.ranks(),
+                formatBytes(sendBytes), formatBytes(receiveBytes), formatBytes(needed), formatBytes(available));
   }
   std::unique_ptr<Bench> bench(new Bench(team, options));
   Status status = team.run("mapping memory", [&](Member& member) -> Status {

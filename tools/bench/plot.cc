@@ -21,7 +21,8 @@ constexpr double kLegendLine = 18;
 constexpr double kLegendColumn = 250;
 
 // Distinguishable for most colour-blind readers; the dash tells in-place from out-of-place.
-constexpr std::array<std::string_view, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8a6d3b"};
+constexpr std::array<std::string_view, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                      "#56b4e9", "#e69f00", "#000000", "#8a6d3b"};
 
 struct Point {
   double x;
@@ -63,7 +64,8 @@ std::string escapeXml(std::string_view text) {
 }
 
 std::string text(double x, double y, std::string_view anchor, int size, std::string_view words, std::string_view extra = "") {
-  return format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\"{}>{}</text>\n", x, y, anchor, size, extra, escapeXml(words));
+  return format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\"{}>{}</text>\n", x, y, anchor, size, extra,
+                escapeXml(words));
 }
 
 std::string line(double x1, double y1, double x2, double y2, std::string_view colour) {
@@ -162,14 +164,14 @@ std::string drawSeries(const Series& series, const Axis& x, const Axis& y, Value
                 series.isDashed ? " stroke-dasharray=\"6 4\"" : "") + dots;
 }
 
-std::string drawPanel(const std::vector<Row>& rows, const std::vector<Series>& all, double left, std::string_view title, std::string_view yTitle,
-                      ValueOf valueOf) {
+std::string drawPanel(const std::vector<Row>& rows, const std::vector<Series>& all, double left, std::string_view title,
+                      std::string_view yTitle, ValueOf valueOf) {
   const Axis x = spanAxis(rows, bytesOf, 2, left, left + kPanelWidth);
   const Axis y = spanAxis(rows, valueOf, 10, kTop + kPanelHeight, kTop);
   std::string svg = text((x.start + x.end) / 2, kTop - 12, "middle", 13, title);
   svg += drawXAxis(x, y) + drawYAxis(x, y, yTitle);
-  svg += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" stroke=\"#444\"/>\n", left, kTop, kPanelWidth,
-                kPanelHeight);
+  svg += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" stroke=\"#444\"/>\n", left, kTop,
+                kPanelWidth, kPanelHeight);
   for (const Series& series : all) svg += drawSeries(series, x, y, valueOf);
   return svg;
 }
@@ -179,8 +181,8 @@ std::string drawLegend(const std::vector<Series>& all, double top, size_t column
   for (size_t i = 0; i < all.size(); ++i) {
     const double x = kLeft + static_cast<double>(i % columns) * kLegendColumn;
     const double y = top + static_cast<double>(i / columns) * kLegendLine;
-    svg += format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", x, y - 4, x + 28, y - 4,
-                  all[i].colour, all[i].isDashed ? " stroke-dasharray=\"6 4\"" : "");
+    svg += format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", x, y - 4, x + 28,
+                  y - 4, all[i].colour, all[i].isDashed ? " stroke-dasharray=\"6 4\"" : "");
     svg += text(x + 36, y, "start", 12, all[i].label);
   }
   return svg;
@@ -194,7 +196,8 @@ std::string drawSvg(const std::vector<Row>& rows) {
   const auto columns = static_cast<size_t>((width - kLeft) / kLegendColumn);
   const double legendTop = kTop + kPanelHeight + kBelow + 12;
   const double height = legendTop + kLegendLine * std::ceil(static_cast<double>(all.size()) / static_cast<double>(columns)) + 8;
-  const std::string title = rows.empty() ? "nothing was measured" : format("{}, {} ranks on host devices", rows.front().op, rows.front().ranks);
+  const std::string title =
+      rows.empty() ? "nothing was measured" : format("{}, {} ranks on host devices", rows.front().op, rows.front().ranks);
 
   std::string svg = format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "

@@ -55,7 +55,8 @@ void TableWriter::writeHeader(const Options& options, const std::string& simd) {
   text += format("# {}; a row's time is the median of its samples, a sample that of the slowest rank; results {}\n", repetitions,
                  options.isChecked ? "checked" : "not checked");
   text += "#\n";
-  text += format("# {:>12} {:>12} {:>8} {:>6} {:>4} |{:^36} |{:^36}\n", "size", "count", "type", "redop", "root", "out-of-place", "in-place");
+  text +=
+      format("# {:>12} {:>12} {:>8} {:>6} {:>4} |{:^36} |{:^36}\n", "size", "count", "type", "redop", "root", "out-of-place", "in-place");
   const std::string form = format(" {:>10} {:>8} {:>8} {:>7}", "time", "algbw", "busbw", "#wrong");
   text += format("# {:>12} {:>12} {:>8} {:>6} {:>4} |{} |{}\n", "(B)", "(elements)", "", "", "", form, form);
   const std::string unit = format(" {:>10} {:>8} {:>8} {:>7}", "(us)", "(GB/s)", "(GB/s)", "");

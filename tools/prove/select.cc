@@ -69,7 +69,8 @@ Result<std::vector<Case>> selectCases(const ProveOptions& options) {
     cases = filter(Extent::Full, options);
   }
   for (const int ranks : missing(options.ranks, cases, ranksOf)) {
-    return fail(Code::InvalidArgument, "no standard case of these algorithms has {} ranks{}", ranks, options.slots.empty() ? "" : " and these slots");
+    return fail(Code::InvalidArgument, "no standard case of these algorithms has {} ranks{}", ranks,
+                options.slots.empty() ? "" : " and these slots");
   }
   for (const int slots : missing(options.slots, cases, slotsOf)) {
     return fail(Code::InvalidArgument, "no standard case of these algorithms has {} slots", slots);

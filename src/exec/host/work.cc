@@ -114,7 +114,8 @@ Poll Work::giveUp() {
   for (size_t i = 0; i < used_; ++i) {
     const Chain& chain = chains_[i];
     if (chain.running && chain.calls[chain.next].plan != nullptr)
-      cause = std::move(cause).at(format("rank {} in {}: {}", turn_->rank.value, describeSignature(chain.calls[chain.next].signature), chain.operation.describeWait()));
+      cause = std::move(cause).at(format("rank {} in {}: {}", turn_->rank.value, describeSignature(chain.calls[chain.next].signature),
+                                         chain.operation.describeWait()));
   }
   return fail(std::move(cause));
 }

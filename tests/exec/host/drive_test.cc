@@ -78,7 +78,7 @@ TEST(Drive, ReturnsTheFirstErrorInTheOrderGivenAndFinishesTheRest) {
   std::vector<int32_t> data = numbers(0, 8);
   std::vector<int32_t> out(8);
   std::vector<std::unique_ptr<Work>> works;
-  works.push_back(broken.work(0, 0, messageShape(4, 1, true), nullptr, out.data()));   // never sent to
+  works.push_back(broken.work(0, 0, messageShape(4, 1, true), nullptr, out.data()));  // never sent to
   works.push_back(broken.work(1, 0, messageShape(0, 0, false), nullptr, nullptr));
   works.push_back(sound.work(0, 0, shapeOf(Collective::AllReduce, DataType::I32, 8), data.data(), out.data()));
   broken.planned.hub().failAll(error(Code::RemoteError, "the first"));

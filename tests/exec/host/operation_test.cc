@@ -16,7 +16,8 @@ namespace {
 std::atomic<uint64_t> allocations{0};
 }  // namespace
 
-// Counted, so that a test can tell whether something allocates. Not inlined: a compiler that sees through one of a pair warns of a mismatch.
+// Counted, so that a test can tell whether something allocates. Not inlined: a compiler that sees through one of a pair warns of a
+// mismatch.
 [[gnu::noinline]] void* operator new(size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
@@ -121,7 +122,8 @@ TEST_P(AllReduceByHand, WorksInPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operation, AllReduceByHand,
-                         testing::Combine(testing::Values("ring", "tree", "oneshot"), testing::Values(1, 2, 3, 4, 7), testing::Values(1, 2)));
+                         testing::Combine(testing::Values("ring", "tree", "oneshot"), testing::Values(1, 2, 3, 4, 7),
+                                          testing::Values(1, 2)));
 
 TEST(Operation, RunsEveryOtherCollective) {
   constexpr int32_t kRanks = 3;
@@ -150,12 +152,20 @@ TEST(Operation, RunsEveryOtherCollective) {
       };
       switch (collective) {
         case Collective::Broadcast: put(0, small[kRoot], 0); break;
-        case Collective::Reduce: if (r == kRoot) put(0, sum, 0); break;
+        case Collective::Reduce:
+          if (r == kRoot) put(0, sum, 0);
+          break;
         case Collective::ReduceScatter: put(0, largeSum, r); break;
         case Collective::Scatter: put(0, large[kRoot], r); break;
-        case Collective::AllGather: for (size_t s = 0; s < kRanks; ++s) put(s, small[s], 0); break;
-        case Collective::AllToAll: for (size_t s = 0; s < kRanks; ++s) put(s, large[s], r); break;
-        case Collective::Gather: for (size_t s = 0; s < kRanks && r == kRoot; ++s) put(s, small[s], 0); break;
+        case Collective::AllGather:
+          for (size_t s = 0; s < kRanks; ++s) put(s, small[s], 0);
+          break;
+        case Collective::AllToAll:
+          for (size_t s = 0; s < kRanks; ++s) put(s, large[s], r);
+          break;
+        case Collective::Gather:
+          for (size_t s = 0; s < kRanks && r == kRoot; ++s) put(s, small[s], 0);
+          break;
         default: break;
       }
       EXPECT_EQ(out[r], expected) << "rank " << r;
@@ -237,10 +247,18 @@ TEST(Operation, CallsThatDoNotMatchAreNamedOnBothSides) {
   const Mismatch cases[] = {
       {reduce(100), reduce(101), "ring", {"AllReduce #0 of 100 int32, sum", "AllReduce #0 of 101 int32, sum"}},
       {reduce(100), reduce(100, DataType::F32), "ring", {"AllReduce #0 of 100 int32, sum", "AllReduce #0 of 100 float, sum"}},
-      {reduce(100), reduce(100, DataType::I32, ReduceOp::Max), "tree", {"AllReduce #0 of 100 int32, sum", "AllReduce #0 of 100 int32, max"}},
+      {reduce(100),
+       reduce(100, DataType::I32, ReduceOp::Max),
+       "tree",
+       {"AllReduce #0 of 100 int32, sum", "AllReduce #0 of 100 int32, max"}},
       {reduce(4), reduce(5), "oneshot", {"AllReduce #0 of 4 int32, sum", "AllReduce #0 of 5 int32, sum"}},
-      {shapeOf(Collective::Broadcast, DataType::I32, 50, 0), reduce(50), "ring", {"Broadcast #0 of 50 int32, root 0", "AllReduce #0 of 50"}},
-      {shapeOf(Collective::AllGather, DataType::I32, 50), shapeOf(Collective::ReduceScatter, DataType::I32, 50), "",
+      {shapeOf(Collective::Broadcast, DataType::I32, 50, 0),
+       reduce(50),
+       "ring",
+       {"Broadcast #0 of 50 int32, root 0", "AllReduce #0 of 50"}},
+      {shapeOf(Collective::AllGather, DataType::I32, 50),
+       shapeOf(Collective::ReduceScatter, DataType::I32, 50),
+       "",
        {"AllGather #0 of 50 int32", "ReduceScatter #0 of 50 int32, sum"}},
       {messageShape(10, 1, false), messageShape(12, 0, true), "", {"a message of 10 bytes", "a message of 12 bytes"}},
   };
@@ -407,7 +425,7 @@ TEST(Operation, IsUsedAgainWithoutAllocating) {
   Buffers out = empty(2, 600);
   const plan::Shape shape = shapeOf(Collective::AllReduce, DataType::I32, 600);
   Operation operations[2];
-  const auto runOnce = [&](const PlannedCall (&calls)[2]) {
+  const auto runOnce = [&](const PlannedCall(&calls)[2]) {
     for (size_t i = 0; i < 2; ++i) operations[i].start(calls[i]);
     Poll polls[2] = {Poll::Pending, Poll::Pending};
     while (polls[0] == Poll::Pending || polls[1] == Poll::Pending)

@@ -48,9 +48,10 @@ TEST(Signature, MessagesMatchBySizeWhateverTheTypePeerAndNumber) {
 
 TEST(Signature, EveryFieldMakesADifference) {
   std::vector<Call> calls(1, Call{Collective::Reduce, DataType::F32, 0, 0, 100, 0});
-  for (const auto& change : {Call{Collective::AllReduce, DataType::F32, 0, 0, 100, 0}, Call{Collective::Reduce, DataType::I32, 0, 0, 100, 0},
-                             Call{Collective::Reduce, DataType::F32, 1, 0, 100, 0}, Call{Collective::Reduce, DataType::F32, 0, 1, 100, 0},
-                             Call{Collective::Reduce, DataType::F32, 0, 0, 101, 0}, Call{Collective::Reduce, DataType::F32, 0, 0, 100, 1}})
+  for (const auto& change :
+       {Call{Collective::AllReduce, DataType::F32, 0, 0, 100, 0}, Call{Collective::Reduce, DataType::I32, 0, 0, 100, 0},
+        Call{Collective::Reduce, DataType::F32, 1, 0, 100, 0}, Call{Collective::Reduce, DataType::F32, 0, 1, 100, 0},
+        Call{Collective::Reduce, DataType::F32, 0, 0, 101, 0}, Call{Collective::Reduce, DataType::F32, 0, 0, 100, 1}})
     calls.push_back(change);
   std::set<uint64_t> packed;
   for (const Call& call : calls) EXPECT_TRUE(packed.insert(packSignature(call)).second) << describeSignature(packSignature(call));
@@ -72,9 +73,12 @@ TEST(Signature, EveryCollectiveTypeAndOperationIsDistinct) {
 }
 
 TEST(Signature, WhatACollectiveDoesNotHaveDoesNotCount) {
-  EXPECT_EQ(packSignature({Collective::AllGather, DataType::F32, 3, 5, 8, 2}), packSignature({Collective::AllGather, DataType::F32, 0, 0, 8, 2}));
-  EXPECT_EQ(packSignature({Collective::AllReduce, DataType::F32, 3, 5, 8, 2}), packSignature({Collective::AllReduce, DataType::F32, 3, 0, 8, 2}));
-  EXPECT_EQ(packSignature({Collective::Broadcast, DataType::F32, 3, 5, 8, 2}), packSignature({Collective::Broadcast, DataType::F32, 0, 5, 8, 2}));
+  EXPECT_EQ(packSignature({Collective::AllGather, DataType::F32, 3, 5, 8, 2}),
+            packSignature({Collective::AllGather, DataType::F32, 0, 0, 8, 2}));
+  EXPECT_EQ(packSignature({Collective::AllReduce, DataType::F32, 3, 5, 8, 2}),
+            packSignature({Collective::AllReduce, DataType::F32, 3, 0, 8, 2}));
+  EXPECT_EQ(packSignature({Collective::Broadcast, DataType::F32, 3, 5, 8, 2}),
+            packSignature({Collective::Broadcast, DataType::F32, 0, 5, 8, 2}));
 }
 
 TEST(Signature, KeepsTheLowBitsOfWhatIsTooLong) {

@@ -1,7 +1,6 @@
 #include "exec/host/wait.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/resource.h>
 
 #include <chrono>

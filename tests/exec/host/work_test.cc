@@ -226,8 +226,9 @@ TEST(Work, RootedCallsCompareWithTheirPeersWhenTheyEnd) {
   EXPECT_EQ(works[0].advance(), Poll::Ready);
   EXPECT_EQ(works[1].advance(), Poll::Failed) << "the later one notices";
   EXPECT_EQ(works[1].status().code(), Code::InvalidUsage);
-  EXPECT_NE(works[1].status().text().find("rank 1 called Broadcast #0 of 4 int32, root 1, but rank 0 called Broadcast #0 of 4 int32, root 0"),
-            std::string::npos)
+  EXPECT_NE(
+      works[1].status().text().find("rank 1 called Broadcast #0 of 4 int32, root 1, but rank 0 called Broadcast #0 of 4 int32, root 0"),
+      std::string::npos)
       << works[1].status().text();
   EXPECT_EQ(comm.planned.hub().latch(Rank(0)).code(), Code::InvalidUsage);
 }

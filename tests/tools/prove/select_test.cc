@@ -10,7 +10,8 @@ namespace {
 TEST(Select, NamesOfAlgorithms) {
   const auto* ring = exec::prove::findSubject(Collective::AllReduce, "ring");
   ASSERT_NE(ring, nullptr);
-  for (const char* wanted : {"", "ring", "Ring", "AllReduce:ring", "all_reduce:ring", "all-reduce"}) EXPECT_TRUE(isNamed(*ring, wanted)) << wanted;
+  for (const char* wanted : {"", "ring", "Ring", "AllReduce:ring", "all_reduce:ring", "all-reduce"})
+    EXPECT_TRUE(isNamed(*ring, wanted)) << wanted;
   for (const char* wanted : {"tree", "Reduce:ring", "rings"}) EXPECT_FALSE(isNamed(*ring, wanted)) << wanted;
 }
 

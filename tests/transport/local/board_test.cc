@@ -51,12 +51,10 @@ TEST(Board, AReaderFindsTheRightCallOrNone) {
       const auto signature = board.find(now - back);
       if (!signature) continue;
       ASSERT_EQ(*signature, (now - back) * 7919);
-
     }
   }
   writer.join();
   EXPECT_EQ(board.find(kCalls), kCalls * 7919);
-
 }
 
 }  // namespace

@@ -72,7 +72,10 @@ double measure(const Bench& bench, const Shape& shape, const Operands& buffers) 
   const ReduceFn reduce = selectReduce(bench.type, bench.op, bench.level, shape.nonTemporal);
   const void* sources[16];
   for (int k = 0; k < bench.numSources; ++k) sources[k] = buffers[k + 1];
-  Reduction reduction{.type = bench.type, .op = bench.op, .scaling = {.factor = bench.scaled ? oneOf(bench.type) : 0, .hasFactor = bench.scaled != 0, .divisor = bench.divisor}};
+  Reduction reduction{
+      .type = bench.type,
+      .op = bench.op,
+      .scaling = {.factor = bench.scaled ? oneOf(bench.type) : 0, .hasFactor = bench.scaled != 0, .divisor = bench.divisor}};
   const size_t elems = shape.bytes / sizeOf(bench.type);
   double best = 0;
   const auto begin = Clock::now();
