@@ -29,7 +29,7 @@ struct Shape {
 
 struct Settings {
   int32_t channels = 1;
-  uint32_t slots = 8;              ///< of a pipe, at least 2
+  uint32_t slots = 4;              ///< of a pipe, at least 2: few enough that what travels stays in the cache
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
   exec::host::SimdLevel simd{};

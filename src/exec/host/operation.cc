@@ -126,7 +126,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     if (step.reduce) {
       combine(dst, sources, numSources, range.elems, ownFirst, true);
     } else if (bytes > 0 && dst != sources[0]) {
-      copyBytes(dst, sources[0], bytes, false);
+      copyBytes(dst, sources[0], bytes, plan_->pastCache && step.numTo == 0);
     }
     stable = dst;
   } else if (step.numFrom == 0 && !(step.reduce && reduction_.scaling.hasFactor)) {

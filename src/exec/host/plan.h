@@ -46,6 +46,7 @@ struct HostPlan {
   Rank rank;
   int32_t ranks = 1;
   bool usesWindow = false;
+  bool pastCache = false;  ///< too large to stay in the cache: what nobody reads soon is stored past it
   ReduceFn reduceFn = nullptr;            ///< null: the collective does not reduce
   std::vector<std::vector<BoundLane>> channels;  ///< [channel][lane]
 };
