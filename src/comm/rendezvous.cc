@@ -97,7 +97,8 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
 
   const std::lock_guard lock(mutex_);
   if (ended_.count(id) != 0)
-    return fail(Code::InvalidUsage, "the unique id has served its communicator, or its ranks failed to agree: each communicator needs a new one");
+    return fail(Code::InvalidUsage,
+                "the unique id has served its communicator, or its ranks failed to agree: each communicator needs a new one");
   std::shared_ptr<Meeting>& meeting = meetings_[id];
   if (!meeting) meeting = std::make_shared<Meeting>(ranks);
   std::shared_ptr<Meeting> mine = meeting;

@@ -200,7 +200,7 @@ TEST(Meeting, EndAfterAllHaveComeFailsTheirCalls) {
   for (int32_t r = 0; r < 2; ++r) EXPECT_EQ(hub->latch(Rank(r)).status().text(), "rank 1 found no memory");
 }
 
-TEST(Rendezvous, AForgottenMeetingMakesRoomForAnother) {
+TEST(Rendezvous, AnIdIsGoodOnce) {
   Rendezvous rendezvous;
   const UniqueIdBytes id = newId(rendezvous);
   const auto ended = arrive(rendezvous, id, 2, 0);
@@ -208,13 +208,23 @@ TEST(Rendezvous, AForgottenMeetingMakesRoomForAnother) {
   (*ended)->end(error(Code::SystemError, "over"));
   rendezvous.forget(id, *ended);
   rendezvous.forget(id, *ended);  // twice is no harm
-  const auto a = arrive(rendezvous, id, 2, 0);
-  ASSERT_TRUE(a);
-  rendezvous.forget(id, *ended);  // nor is one that is long gone
-  const auto b = arrive(rendezvous, id, 2, 1);
-  ASSERT_TRUE(b);
-  EXPECT_EQ(*a, *b);
-  EXPECT_TRUE((*a)->wait());
+  const auto late = arrive(rendezvous, id, 2, 1);
+  ASSERT_FALSE(late);  // not a meeting that waits for ever
+  EXPECT_EQ(late.error().code(), Code::InvalidUsage);
+
+  const UniqueIdBytes served = newId(rendezvous);
+  ASSERT_TRUE(arrive(rendezvous, served, 1, 0));
+  ASSERT_FALSE(arrive(rendezvous, served, 1, 0));
+}
+
+TEST(Rendezvous, RanksThatComeAfterADisagreementAreTold) {
+  Rendezvous rendezvous;
+  const UniqueIdBytes id = newId(rendezvous);
+  ASSERT_TRUE(arrive(rendezvous, id, 3, 0));
+  ASSERT_FALSE(arrive(rendezvous, id, 2, 1));
+  const auto third = arrive(rendezvous, id, 3, 2);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code(), Code::InvalidUsage);
 }
 
 }  // namespace
