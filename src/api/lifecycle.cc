@@ -21,11 +21,13 @@ Status endComm(ncclComm_t handle, bool abort) {
   HandleTable& handles = comm::process().handles;
   HandleTable::Use use = handles.use(handle);
   if (!use) return deadHandle(handle);
+  // While this waits for its work the handle stays live, so that an abort can still cut the wait short.
+  if (!abort && !use->isFinalized()) (void)use->finalize();
   std::unique_ptr<Communicator> comm(handles.retire(use));
-  if (comm == nullptr) return deadHandle(handle);
+  if (comm == nullptr) return {};  // an abort was faster: the communicator is gone, as asked
   if (abort) comm->abort();  // what is queued on streams fails by itself later, without touching anything of the caller's
-  if (!abort && !comm->isFinalized()) (void)comm->finalize();
   handles.waitUnused(use);
+  comm->depart();
   observe::info(observe::Subsys::Init, "comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - {} COMPLETE", static_cast<void*>(handle),
                 comm->rank().value, comm->ranks(), comm->device(), comm->hash(), abort ? "Abort" : "Destroy");
   return {};

@@ -204,8 +204,7 @@ void Communicator::drain() {
 }
 
 Status Communicator::finalize() {
-  if (finalized_) return error(Code::InvalidArgument, "the communicator has been finalized already");
-  finalized_ = true;
+  if (finalized_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been finalized already");
   drain();
   return {};
 }

@@ -7,6 +7,7 @@
 // 3. Nothing of this rank's is touched by a peer after finalize() or abort() has returned.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -91,6 +92,8 @@ class Communicator {
   /// Waits until the turn of the last issued work is over. After a failure, works on streams may still be queued; they end without
   /// touching anything of the caller's.
   void drain();
+  /// Tells the peers that this rank will make no further call.
+  void depart() { hub().depart(rank(), issuedCollectives_); }
   /// Makes all ranks of this process give up; bounded.
   void abort();
   Code asyncError() const { return hub().latch(rank()).code(); }
@@ -131,7 +134,7 @@ class Communicator {
   uint64_t issuedWorks_ = 0;
   uint64_t issuedCollectives_ = 0;
   uint64_t nextEpoch_ = 1;  // of the window; 0 is what fresh cells hold
-  bool finalized_ = false;
+  std::atomic<bool> finalized_ = false;  // exchanged by finalize(), which a second thread may call too
 
   std::unique_ptr<exec::host::Work> alone_[1];  // reused by runAlone; used on the calling thread only
 };

@@ -196,7 +196,7 @@ Status Group::join(std::vector<JoinRequest> requests) {
   std::vector<std::shared_ptr<Meeting>> meetings;
   for (const JoinRequest& r : requests) {
     auto meeting = process().rendezvous.arrive(r.id, r.ranks, r.rank, r.config.minCtas, r.config.maxCtas);
-    if (!meeting) return giveUp(meetings, requests, std::move(meeting).error().at(r.function));
+    if (!meeting) return giveUp(meetings, requests, std::move(meeting).error());
     meetings.push_back(std::move(*meeting));
   }
   std::vector<ncclComm*> handles;
@@ -207,7 +207,7 @@ Status Group::join(std::vector<JoinRequest> requests) {
       continue;
     }
     for (ncclComm* made : handles) discardComm(made);
-    return giveUp(meetings, requests, std::move(handle).error().at(requests[i].function));
+    return giveUp(meetings, requests, std::move(handle).error());
   }
   for (size_t i = 0; i < requests.size(); ++i) *requests[i].result = handles[i];
   return {};

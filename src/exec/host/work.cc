@@ -4,6 +4,7 @@
 
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "observe/log.h"
 
 namespace tutti::exec::host {
 
@@ -81,6 +82,7 @@ Poll Work::advanceChain(Chain& chain) {
 void Work::begin(Chain& chain) {
   const PlannedCall& call = chain.calls[chain.next];
   chain.running = true;
+  chain.peerGone = false;
   if (call.event.collective != Collective::SendRecv) turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
   if (call.plan != nullptr) chain.operation.start(call);
   turn_->record(call.event, observe::FlightKind::Started);
@@ -89,12 +91,23 @@ void Work::begin(Chain& chain) {
 void Work::inspect() {
   if (finished_) return;
   for (size_t i = 0; i < used_; ++i) {
-    const Chain& chain = chains_[i];
+    Chain& chain = chains_[i];
     if (!chain.running) continue;
-    if (Status status = compareWithPeers(chain.calls[chain.next]); !status.ok()) {
+    Status status = compareWithPeers(chain.calls[chain.next]);
+    if (status.ok()) status = lookForDeparted(chain);
+    if (!status.ok()) {
       (void)fail(std::move(status));
       return;
     }
+  }
+}
+
+void Work::warnOfWait(int64_t seconds) const {
+  for (size_t i = 0; i < used_ && !finished_; ++i) {
+    const Chain& chain = chains_[i];
+    if (chain.running && chain.calls[chain.next].plan != nullptr)
+      observe::warn("rank {} has waited for {} s in {}: it {}", turn_->rank.value, seconds, describeSignature(chain.calls[chain.next].signature),
+                    chain.operation.describeWait());
   }
 }
 
@@ -104,6 +117,22 @@ Status Work::compareWithPeers(const PlannedCall& call) const {
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
     const auto theirs = turn_->hub->board(Rank(r)).find(call.event.sequence);
     if (theirs && *theirs != call.signature) return mismatch(turn_->rank, call.signature, Rank(r), *theirs);
+  }
+  return {};
+}
+
+/// A collective waits in vain for a rank that ended before it. So does a message; but what its peer had sent before it ended may have
+/// come in just now, so that only a later inspection is sure.
+Status Work::lookForDeparted(Chain& chain) const {
+  const PlannedCall& call = chain.calls[chain.next];
+  const bool isMessage = call.event.collective == Collective::SendRecv;
+  for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
+    const auto calls = turn_->hub->departed(Rank(r));
+    if (!calls || (isMessage ? call.event.peer != r : call.event.sequence < *calls)) continue;
+    if (!isMessage || chain.peerGone)
+      return error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,
+                   describeSignature(call.signature));
+    chain.peerGone = true;
   }
   return {};
 }

@@ -49,8 +49,11 @@ class Work {
   void add(PlannedCall call) { chains_[used_ - 1].calls.push_back(std::move(call)); }
 
   Poll advance();
-  /// For waits that last: compares the call that is under way with what the peers have come to. Fails the work when they disagree.
+  /// For waits that last: compares the call that is under way with what the peers have come to. Fails the work when they disagree, or
+  /// when it waits for a rank that has destroyed its communicator.
   void inspect();
+  /// One warning that names the call under way and whom it waits for.
+  void warnOfWait(int64_t seconds) const;
   bool moved() const { return moved_; }
   const Status& status() const { return status_; }
 
@@ -59,6 +62,7 @@ class Work {
     std::vector<PlannedCall> calls;
     size_t next = 0;  // the call that runs or runs next
     bool running = false;
+    bool peerGone = false;  // an earlier inspection saw that the peer of this message had departed
     Operation operation;
   };
   Poll advanceChain(Chain& chain);
@@ -66,6 +70,7 @@ class Work {
   Poll fail(Status cause);
   Poll giveUp();
   Status compareWithPeers(const PlannedCall& call) const;
+  Status lookForDeparted(Chain& chain) const;
   void markFinished();
 
   std::shared_ptr<Turn> turn_;

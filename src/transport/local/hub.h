@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -44,6 +45,14 @@ class Hub {
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
   Board& board(Rank rank) { return members_[index(rank)].board; }
 
+  /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
+  void depart(Rank rank, uint64_t calls) { members_[index(rank)].departed.store(calls, std::memory_order_release); }  // pairs with departed()
+  /// How many collectives the rank took part in before it departed; nothing while it is there.
+  std::optional<uint64_t> departed(Rank rank) const {
+    const uint64_t calls = members_[index(rank)].departed.load(std::memory_order_acquire);  // pairs with depart()
+    return calls == kPresent ? std::nullopt : std::optional(calls);
+  }
+
   /// Trips every rank's latch with `cause`.
   void failAll(const Status& cause);
 
@@ -64,9 +73,11 @@ class Hub {
   void waitQuiet();
 
  private:
+  static constexpr uint64_t kPresent = UINT64_MAX;
   struct alignas(kCacheLine) Member {
     ErrorLatch latch;
     Board board;
+    std::atomic<uint64_t> departed{kPresent};  ///< written once, by the rank that ends
     std::atomic<bool> inside{false};  ///< written by the thread that drives the rank; read by waitQuiet
   };
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
