@@ -106,8 +106,8 @@ void Work::warnOfWait(int64_t seconds) const {
   for (size_t i = 0; i < used_ && !finished_; ++i) {
     const Chain& chain = chains_[i];
     if (chain.running && chain.calls[chain.next].plan != nullptr)
-      observe::warn("rank {} has waited for {} s in {}: it {}", turn_->rank.value, seconds, describeSignature(chain.calls[chain.next].signature),
-                    chain.operation.describeWait());
+      observe::warn("rank {} has waited for {} s in {}: it {}", turn_->rank.value, seconds,
+                    describeSignature(chain.calls[chain.next].signature), chain.operation.describeWait());
   }
 }
 

@@ -46,7 +46,9 @@ class Hub {
   Board& board(Rank rank) { return members_[index(rank)].board; }
 
   /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
-  void depart(Rank rank, uint64_t calls) { members_[index(rank)].departed.store(calls, std::memory_order_release); }  // pairs with departed()
+  void depart(Rank rank, uint64_t calls) {
+    members_[index(rank)].departed.store(calls, std::memory_order_release);
+  }  // pairs with departed()
   /// How many collectives the rank took part in before it departed; nothing while it is there.
   std::optional<uint64_t> departed(Rank rank) const {
     const uint64_t calls = members_[index(rank)].departed.load(std::memory_order_acquire);  // pairs with depart()
