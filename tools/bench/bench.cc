@@ -122,10 +122,11 @@ class Run {
       const Result<Measurement> measurement = bench_->measure(call);
       if (!measurement) return measurement.error();
       if (measurement->wrong != 0) table_.complain("wrong: " + measurement->firstWrong);
-      forms[isInPlace ? 1 : 0] = makeRow(call, *measurement, options_.isChecked);
-      rows_.push_back(*forms[isInPlace ? 1 : 0]);
+      const Row row = makeRow(call, *measurement, options_.isChecked);
+      forms[isInPlace ? 1 : 0] = row;
+      rows_.push_back(row);
       // The plan that tuttiExplain describes is out of place: take that time where there is one.
-      if (!isInPlace || !options_.isOutOfPlace) last_ = {call, forms[isInPlace ? 1 : 0]->timeUs};
+      if (!isInPlace || !options_.isOutOfPlace) last_ = {call, row.timeUs};
     }
     ++sizesDone_;
     table_.writeRow(forms[0], forms[1]);

@@ -18,7 +18,7 @@ uint64_t usedBytes(const Call& call, bool isSend) {
 }
 
 uint64_t countUnpoisoned(const std::byte* data, uint64_t bytes, std::byte poison) {
-  return static_cast<uint64_t>(bytes) - static_cast<uint64_t>(std::count(data, data + bytes, poison));
+  return bytes - static_cast<uint64_t>(std::count(data, data + bytes, poison));
 }
 
 /// The receive buffer of an operation that moves blocks: who sent block `block`, and from where in the sender's sequence.

@@ -19,7 +19,8 @@ Result<std::string> explainText(Member& member, const Call& call, const char* co
   std::string text(needed, '\0');
   if (status.ok()) status = ask(text.data(), text.size(), &needed);
   if (!status.ok()) return tl::unexpected(std::move(status));
-  return std::string(text.c_str());  // without its NUL
+  if (!text.empty()) text.pop_back();  // the NUL
+  return text;
 }
 
 /// The name that tuttiExplain knows, where it differs from ours.
