@@ -34,7 +34,7 @@ struct ElementSum {
     ((first = reduce<ReduceOp::Sum>(first, more)), ...);
     return widenBits(type, narrowBits(type, first));
   }
-  float addAll(int32_t ranks) const {
+  float addRanks(int32_t ranks) const {
     float sum = leaf(Rank(0));
     for (int32_t r = 1; r < ranks; ++r) sum = reduce<ReduceOp::Sum>(sum, leaf(Rank(r)));
     return widenBits(type, narrowBits(type, sum));

@@ -1,10 +1,16 @@
 // Every algorithm there is. A new one is added here and in its own header, nowhere else.
 #pragma once
 
+#include "algo/chain.h"
+#include "algo/direct.h"
+#include "algo/hierarchical.h"
 #include "algo/oneshot.h"
+#include "algo/pat.h"
 #include "algo/ring.h"
 #include "algo/sendrecv.h"
+#include "algo/star.h"
 #include "algo/tree.h"
+#include "algo/twoshot.h"
 
 namespace tutti::algo {
 
@@ -17,7 +23,10 @@ struct TypeList {
   }
 };
 
-using AllAlgorithms = TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce,
-                               OneShotAllReduce, MessageAllToAll, MessageGather, MessageScatter, Message>;
+using AllAlgorithms =
+    TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce, ChainReduce,
+             ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduceScatter, DirectAllGather, DirectAllToAll, PatReduceScatter,
+             PatAllGather, HierarchicalAllReduce, HierarchicalReduceScatter, HierarchicalAllGather, MessageAllToAll, StarGather,
+             StarScatter, Message>;
 
 }  // namespace tutti::algo

@@ -4,34 +4,25 @@
 // and rounded once, and does not depend on anything but the rank order.
 #pragma once
 
-#include "algo/lane.h"
-#include "algo/layout.h"
-#include "algo/traits.h"
+#include "algo/direct.h"
 
 namespace tutti::algo {
 
 struct OneShotAllReduce {
-  static constexpr Traits kTraits{"oneshot", Collective::AllReduce, Needs::PeerMemory, Division::Shares};
+  static constexpr Traits kTraits{"oneshot", Collective::AllReduce, Needs::PeerMemory, Division::Shares, Order::RankAtOnce};
   static TUTTI_HD int32_t chunks(int32_t) { return 1; }
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 
   template <class Lane>
     requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
-    // Start with the rank after this one, so that no two ranks store to the same peer at the same time; itself last.
-    const auto peer = [&](int32_t step) { return Rank((view.rank.value + step) % view.ranks); };
-    for (int32_t step = 1; step < view.ranks; ++step) {
-      lane.store(in(0), peer(step));
-      lane.arrive(peer(step));
-    }
-    lane.store(in(0), view.rank);
-    for (int32_t step = 1; step < view.ranks; ++step) lane.await(peer(step));
+    gatherContributions(lane, view, [](Rank) { return in(0); });
     lane.loadReduce(out(0));
   }
 
   template <class Sum>
   static auto order(Sum& sum, int32_t, const LayoutView* ranks) {
-    return sum.addAll(ranks[0].ranks);
+    return sum.addRanks(ranks[0].ranks);
   }
 };
 

@@ -20,6 +20,21 @@ auto ringOrder(Sum& sum, const Ring& last) {
   return value;
 }
 
+/// Sends partial sums once round a ring of at least two: what comes from ring.prev() next is the sum of all others for the own chunk.
+/// `chunk(k)` names the chunk that ends k positions further.
+template <class Lane, class Chunk>
+TUTTI_HD void ringReduce(Lane& lane, const Ring& ring, Chunk&& chunk) {
+  lane.contribute(in(chunk(-1)), ring.next());
+  for (int32_t step = 2; step < ring.size; ++step) lane.recvReduceSend(ring.prev(), in(chunk(-step)), ring.next());
+}
+
+/// The rest of an all-gather round a ring of at least two, after the own chunk has been sent.
+template <class Lane, class Chunk>
+TUTTI_HD void ringGather(Lane& lane, const Ring& ring, Chunk&& chunk) {
+  for (int32_t step = 1; step < ring.size - 1; ++step) lane.recvCopySend(ring.prev(), out(chunk(-step)), ring.next());
+  lane.recvCopy(ring.prev(), out(chunk(1 - ring.size)));
+}
+
 struct RingAllReduce {
   static constexpr Traits kTraits{"ring", Collective::AllReduce, Needs::Pipe, Division::Shares};
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
@@ -29,16 +44,12 @@ struct RingAllReduce {
     requires Pipe<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const Ring& ring = view.ring;
-    const int32_t last = ring.size - 1;
-    if (last == 0) return lane.reduceCopy(in(0), out(0));
-    const auto chunk = [&](int32_t step) { return ring.at(-1 - step).value; };
-
-    lane.contribute(in(chunk(0)), ring.next());
-    for (int32_t step = 1; step < last; ++step) lane.recvReduceSend(ring.prev(), in(chunk(step)), ring.next());
-    lane.recvReduceCopySend(ring.prev(), in(chunk(last)), out(chunk(last)), ring.next());
-
-    for (int32_t step = 0; step < last - 1; ++step) lane.recvCopySend(ring.prev(), out(chunk(step)), ring.next());
-    lane.recvCopy(ring.prev(), out(chunk(last - 1)));
+    const int32_t own = ring.self().value;
+    if (ring.size == 1) return lane.reduceCopy(in(0), out(0));
+    const auto chunk = [&](int32_t offset) { return ring.at(offset).value; };
+    ringReduce(lane, ring, chunk);
+    lane.recvReduceCopySend(ring.prev(), in(own), out(own), ring.next());
+    ringGather(lane, ring, chunk);
   }
 
   template <class Sum>
@@ -56,13 +67,9 @@ struct RingReduceScatter {
     requires Pipe<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const Ring& ring = view.ring;
-    const int32_t last = ring.size - 1;
     const int32_t own = ring.self().value;
-    if (last == 0) return lane.reduceCopy(in(own), out(0));
-    const auto chunk = [&](int32_t step) { return ring.at(-1 - step).value; };
-
-    lane.contribute(in(chunk(0)), ring.next());
-    for (int32_t step = 1; step < last; ++step) lane.recvReduceSend(ring.prev(), in(chunk(step)), ring.next());
+    if (ring.size == 1) return lane.reduceCopy(in(own), out(0));
+    ringReduce(lane, ring, [&](int32_t offset) { return ring.at(offset).value; });
     lane.recvReduceCopy(ring.prev(), in(own), out(0));
   }
 
@@ -81,13 +88,10 @@ struct RingAllGather {
     requires Pipe<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const Ring& ring = view.ring;
-    const int32_t last = ring.size - 1;
     const int32_t own = ring.self().value;
-    if (last == 0) return lane.copy(in(0), out(own));
-
+    if (ring.size == 1) return lane.copy(in(0), out(own));
     lane.copySend(in(0), out(own), ring.next());
-    for (int32_t step = 1; step < last; ++step) lane.recvCopySend(ring.prev(), out(ring.at(-step).value), ring.next());
-    lane.recvCopy(ring.prev(), out(ring.at(-last).value));
+    ringGather(lane, ring, [&](int32_t offset) { return ring.at(offset).value; });
   }
 };
 

@@ -1,4 +1,4 @@
-// Messages between pairs, and the collectives that are made of them: all-to-all, gather, scatter.
+// Messages between pairs, and the all-to-all that is made of them.
 //
 // Every message is a lane of its own, so none waits for another: any set of matching messages completes.
 // Lane 2d sends to the rank d places after this one; lane 2d+1 receives from the rank d places before it; d = 0 is the
@@ -45,48 +45,6 @@ struct MessageAllToAll {
       lane.send(in(exchange.peer.value), exchange.peer);
     } else {
       lane.recvCopy(exchange.peer, out(exchange.peer.value));
-    }
-  }
-};
-
-struct MessageGather {
-  static constexpr Traits kTraits{"p2p", Collective::Gather, Needs::Pipe, Division::Blocks};
-  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
-  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks; }
-
-  template <class Lane>
-    requires Pipe<Lane>
-  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
-    const Exchange exchange = exchangeOf(view, laneIndex);
-    const bool isRoot = view.rank == view.root;
-    lane.usePort(kMessagePort);
-    if (exchange.local) {
-      if (isRoot && exchange.sends) lane.copy(in(0), out(view.rank.value));
-    } else if (exchange.sends) {
-      if (exchange.peer == view.root) lane.send(in(0), view.root);
-    } else if (isRoot) {
-      lane.recvCopy(exchange.peer, out(exchange.peer.value));
-    }
-  }
-};
-
-struct MessageScatter {
-  static constexpr Traits kTraits{"p2p", Collective::Scatter, Needs::Pipe, Division::Blocks};
-  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
-  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks; }
-
-  template <class Lane>
-    requires Pipe<Lane>
-  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
-    const Exchange exchange = exchangeOf(view, laneIndex);
-    const bool isRoot = view.rank == view.root;
-    lane.usePort(kMessagePort);
-    if (exchange.local) {
-      if (isRoot && exchange.sends) lane.copy(in(view.rank.value), out(0));
-    } else if (exchange.sends) {
-      if (isRoot) lane.send(in(exchange.peer.value), exchange.peer);
-    } else if (exchange.peer == view.root) {
-      lane.recvCopy(view.root, out(0));
     }
   }
 };

@@ -27,23 +27,38 @@ struct ChunkRef {
 TUTTI_HD constexpr ChunkRef in(int32_t chunk) { return {chunk, Buffer::In}; }
 TUTTI_HD constexpr ChunkRef out(int32_t chunk) { return {chunk, Buffer::Out}; }
 
-/// The neighbours that a step receives from or sends to, in the order in which their values are combined.
-inline constexpr int kMaxFan = 3;
+/// The neighbours that a step receives from or sends to, in the order in which their values are combined: a short list, or ranks
+/// at doubling distances, of which there may be many.
+inline constexpr int kMaxListed = 3;
 struct Peers {
   int32_t count = 0;
-  Rank rank[kMaxFan];
+  int32_t modulus = 0;  ///< 0: a list; else peer i is 2^i places after rank[0], modulo this
+  Rank rank[kMaxListed];
 
   Peers() = default;
   TUTTI_HD constexpr Peers(Rank only) : count(1), rank{only, Rank{}, Rank{}} {}  // NOLINT: one peer is a list of one
+  TUTTI_HD constexpr Peers(Rank first, Rank second) : count(2), rank{first, second, Rank{}} {}
   TUTTI_HD constexpr void add(Rank peer) { rank[count++] = peer; }
+
+  /// The ranks 1, 2, 4 … 2^(count-1) places after `self`, modulo `ranks`.
+  static TUTTI_HD constexpr Peers doubling(Rank self, int32_t ranks, int32_t count) {
+    Peers peers(self);
+    peers.count = count;
+    peers.modulus = ranks;
+    return peers;
+  }
+  TUTTI_HD constexpr Rank at(int32_t i) const {
+    return modulus == 0 ? rank[i] : Rank(static_cast<int32_t>((rank[0].value + (int64_t{1} << i)) % modulus));
+  }
 };
 
 enum class Kind : uint8_t {
   Pipe,        ///< receive from `from`, combine or copy, store to `dst`, send to `to`; each part may be absent
-  Store,       ///< put chunk `src` into this rank's cell of the window of `to`
+  Store,       ///< put chunk `src` into this rank's cell of the window of `to`; with `reduce` as a scaled contribution
   Arrive,      ///< tell `to` that the cell is complete
   Await,       ///< wait for the arrival of `from`
   LoadReduce,  ///< combine all cells of the own window in rank order into `dst`
+  Load,        ///< move the cell of `from` of the own window into `dst`, bit for bit
   Give,        ///< hand this slice over to lane `lane` of the same rank
   Take,        ///< wait until lane `lane` of the same rank has handed this slice over
 };
@@ -52,6 +67,7 @@ struct Step {
   Kind kind = Kind::Pipe;
   bool reduce = false;  ///< Pipe: received values are combined with `src`; otherwise they are moved bit for bit
   uint8_t port = 0;     ///< tells parallel pipes between the same two ranks apart
+  uint8_t round = 0;    ///< windows: which of a slice's rounds; each has a bank of its own
   int8_t lane = -1;     ///< Give, Take: the other lane
   ChunkRef src;
   ChunkRef dst;

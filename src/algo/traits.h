@@ -5,8 +5,9 @@
 //   template <class Lane> static void run(Lane&, const LayoutView&, int lane);      the program of one slice of one lane
 //   template <class Sum> static auto order(Sum&, int chunk, const LayoutView* ranks);       reductions: the order it promises
 //
-// `order` builds the promised expression from sum.leaf(rank) and sum.add(a, b …): "own first, then the received ones". The
-// prover compares it with what the program does. Adding an algorithm: write its header, add it to list.h.
+// `order` builds the promised expression from sum.leaf(rank), sum.add(a, b …) and sum.addEach(n, operand): "own first, then the
+// received ones". The prover compares it with what the program does, the conformance tests with the bits of every executor. Adding an
+// algorithm: write its header, add it to list.h.
 #pragma once
 
 #include <string_view>
@@ -18,11 +19,23 @@ namespace tutti::algo {
 
 enum class Needs : uint8_t { Pipe, PeerMemory };
 
+/// In which order a reduction combines, from the least to the most reproducible.
+enum class Order : uint8_t {
+  Layout,      ///< along rings or trees: the result depends on them, and on which chunk an element belongs to
+  RankHops,    ///< rank 0 first, rounded after every contribution
+  RankAtOnce,  ///< rank 0 first, accumulated in the accumulation type and rounded once
+};
+
 struct Traits {
   std::string_view name;
   Collective collective;
   Needs needs;
   Division division;
+  Order order = Order::Layout;
+  int32_t minSlots = 2;    ///< Pipe: with fewer slots it may wait for ever
+  int32_t rounds = 1;      ///< PeerMemory: of every slice
+  bool usesNodes = false;  ///< it follows the division into nodes
+  bool lends = false;      ///< PeerMemory: what a rank stores, it leaves as it is until the call ends, so that peers may read it in place
 };
 
 }  // namespace tutti::algo

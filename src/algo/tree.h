@@ -18,8 +18,8 @@ auto treeOrder(Sum& sum, int32_t tree, Rank rank, const LayoutView* ranks) {
   const Peers& children = ranks[rank.value].tree[tree].children;
   const auto own = sum.leaf(rank);
   if (children.count == 0) return own;
-  if (children.count == 1) return sum.add(own, treeOrder(sum, tree, children.rank[0], ranks));
-  return sum.add(own, treeOrder(sum, tree, children.rank[0], ranks), treeOrder(sum, tree, children.rank[1], ranks));
+  if (children.count == 1) return sum.add(own, treeOrder(sum, tree, children.at(0), ranks));
+  return sum.add(own, treeOrder(sum, tree, children.at(0), ranks), treeOrder(sum, tree, children.at(1), ranks));
 }
 
 struct TreeAllReduce {

@@ -28,6 +28,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
   auto settings = readSettings(config);
   if (!settings) return tl::unexpected(std::move(settings).error());
   comm->settings_ = std::move(*settings);
+  comm->layout_ = connect::Layout::natural(ranks, comm->settings_.nodeRanks);
   comm->name_ = config.name;
   comm->spins_ = readSpins(ranks);
   comm->shared_->flight = observe::FlightMemory(readFlightEvents(), rank, hash);
@@ -128,7 +129,8 @@ void Communicator::assign(PendingCall& pending) {
   pending.planned.signature = exec::host::packSignature(pending.call);
   if (pending.planned.plan != nullptr && pending.planned.plan->usesWindow) {
     pending.planned.windowEpoch = nextEpoch_;
-    nextEpoch_ += static_cast<uint64_t>(pending.planned.plan->geometry.slices);
+    const exec::host::HostPlan& plan = *pending.planned.plan;
+    nextEpoch_ += static_cast<uint64_t>(plan.geometry.slices) * static_cast<uint64_t>(plan.rounds);
   }
   turn_->record(pending.planned.event, observe::FlightKind::Enqueued);
 }

@@ -37,6 +37,23 @@ Status checkDevice() {
   return error(Code::InvalidUsage, "TUTTI_DEVICE={}: known are auto, cuda, host", device);
 }
 
+int32_t availableCores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
+}
+
+tune::Machine readMachine() {
+  tune::Machine machine;
+  machine.cores = availableCores();
+  const auto replace = [](double& value, int64_t given) {
+    if (given > 0) value = static_cast<double>(given);
+  };
+  replace(machine.hopNs, config::get<Param::TuttiHopNs>());
+  replace(machine.switchNs, config::get<Param::TuttiSwitchNs>());
+  replace(machine.bytesPerNs, config::get<Param::TuttiCoreGbps>());
+  return machine;
+}
+
 int32_t readChannels(const Config& config) {
   int64_t least = config.minCtas;
   int64_t most = config.maxCtas;
@@ -63,21 +80,26 @@ Result<plan::Settings> readSettings(const Config& config) {
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) {
     settings.sliceBytes = static_cast<uint64_t>(std::clamp<int64_t>(bytes, 64, int64_t{1} << 30));
     settings.messageBytes = settings.sliceBytes;
+    settings.lentBytes = settings.sliceBytes;
   }
   auto nccl = tune::Filter::parse("NCCL_ALGO", config::get<Param::Algo>(), tune::ncclAlgorithmNames());
   if (!nccl) return tl::unexpected(std::move(nccl).error());
   auto tutti = tune::Filter::parse("TUTTI_ALGO", config::get<Param::TuttiAlgo>(), tune::tuttiAlgorithmNames());
   if (!tutti) return tl::unexpected(std::move(tutti).error());
   settings.restrictions = {std::move(*nccl), std::move(*tutti)};
+  // Protocols belong to GPU links: on host devices there is one, so only the names are checked.
+  auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
+  if (!protocols) return tl::unexpected(std::move(protocols).error());
+  settings.deterministic = config::get<Param::TuttiDeterministic>() != 0;
+  settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
+  settings.machine = readMachine();
   return settings;
 }
 
 int32_t readSpins(int32_t ranks) {
   if (const int64_t spins = config::get<Param::TuttiSpin>(); spins >= 0) return static_cast<int32_t>(std::min<int64_t>(spins, 1 << 20));
-  cpu_set_t cores;
-  const int32_t available = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
   // Where every rank has a core, answers come within microseconds; a peer that takes longer may be waiting for this very core.
-  return ranks > available ? 20 : 300;
+  return ranks > availableCores() ? 20 : 300;
 }
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }

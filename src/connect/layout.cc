@@ -53,14 +53,16 @@ algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size) {
   return view;
 }
 
-Layout::Layout(std::vector<int32_t> order) : order_(std::move(order)), position_(order_.size()) {
+Layout::Layout(std::vector<int32_t> order, int32_t localRanks)
+    : order_(std::move(order)), position_(order_.size()), localRanks_(localRanks) {
+  if (localRanks <= 0 || ranks() % localRanks != 0) localRanks_ = ranks();
   for (size_t i = 0; i < order_.size(); ++i) position_[static_cast<size_t>(order_[i])] = static_cast<int32_t>(i);
 }
 
-Layout Layout::natural(int32_t ranks) {
+Layout Layout::natural(int32_t ranks, int32_t localRanks) {
   std::vector<int32_t> order(static_cast<size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);
-  return Layout(std::move(order));
+  return Layout(std::move(order), localRanks);
 }
 
 algo::LayoutView Layout::view(Rank rank, Rank root) const {
@@ -73,10 +75,11 @@ algo::LayoutView Layout::view(Rank rank, Rank root) const {
   view.ranks = size;
   view.root = root;
   view.ring = {order_.data(), size, position};
+  view.grid = {order_.data(), nodes(), localRanks_, position / localRanks_, position % localRanks_};
   for (int32_t t = 0; t < algo::kTrees; ++t) {
     algo::Tree tree = doubleBinaryTree(t, position, size);
     tree.parent = rankAt(tree.parent);
-    for (int32_t i = 0; i < tree.children.count; ++i) tree.children.rank[i] = rankAt(tree.children.rank[i]);
+    for (int32_t i = 0; i < tree.children.count; ++i) tree.children.rank[i] = rankAt(tree.children.at(i));
     view.tree[t] = tree;
   }
   return view;

@@ -14,11 +14,13 @@ namespace tutti::connect {
 class Layout {
  public:
   /// `order` is the ring order of all ranks, a permutation of 0 … n-1; the trees are built over positions of the same order.
-  explicit Layout(std::vector<int32_t> order);
+  /// Every `localRanks` ranks of the order are a node. 0, or what does not divide the number of ranks: all are on one node.
+  explicit Layout(std::vector<int32_t> order, int32_t localRanks = 0);
   /// Ranks in their natural order.
-  static Layout natural(int32_t ranks);
+  static Layout natural(int32_t ranks, int32_t localRanks = 0);
 
   int32_t ranks() const { return static_cast<int32_t>(order_.size()); }
+  int32_t nodes() const { return ranks() / localRanks_; }
 
   /// What `rank` sees; `root` is passed through to the algorithms that have one.
   algo::LayoutView view(Rank rank, Rank root = Rank(0)) const;
@@ -26,6 +28,7 @@ class Layout {
  private:
   std::vector<int32_t> order_;     // position -> rank
   std::vector<int32_t> position_;  // rank -> position
+  int32_t localRanks_;             // of every node
 };
 
 /// The place of node `index` in the tree number `tree` (0 or 1) of a double binary tree over `size` nodes.

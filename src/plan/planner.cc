@@ -38,35 +38,51 @@ struct Planner::Draft {
   Program program;  // every channel runs the same steps on its own pipes
   connect::PipeSize pipes;
   uint64_t sliceBytes = 0;
+  bool lends = false;  // peers read what they are given where it lies
+  double estimatedUs = 0;
 };
 
-Result<Planner::Draft> Planner::draft(const Shape& shape) const {
+/// How the call would be cut for the algorithm.
+Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) const {
   const int32_t ranks = layout_.ranks();
-  const bool blocks = shape.collective == Collective::AllGather || shape.collective == Collective::ReduceScatter;
-  const uint64_t bytes = shape.count * sizeOf(shape.type) * (blocks ? static_cast<uint64_t>(ranks) : 1);
-  const auto chosen = tune::choose(shape.collective, bytes, ranks, settings_.restrictions);
-  if (!chosen) return tl::unexpected(chosen.error());
-
-  Draft draft;
-  draft.algorithm = *chosen;
-  const algo::Traits& traits = draft.algorithm->traits;
-  const bool messages = movesMessages(shape.collective);
+  const algo::Traits& traits = algorithm.traits;
   const bool window = traits.needs == algo::Needs::PeerMemory;
-  draft.sliceBytes = window ? cellBytes(ranks) : messages ? settings_.messageBytes : settings_.sliceBytes;
-  draft.pipes = {settings_.slots, messages ? 4096 : settings_.sliceBytes};
+  const bool messages = !window && movesMessages(shape.collective);
+  Draft draft;
+  draft.algorithm = &algorithm;
+  // A contribution that is scaled has to be written down; any other can be read where it lies.
+  draft.lends = window && traits.lends && !shape.scaling.hasFactor;
+  // What is lent is in the caches of its readers' core while all ranks are at it; never less than a slot carries.
+  const uint64_t lentSlice =
+      std::max(settings_.lentBytes / static_cast<uint64_t>(ranks), std::min(settings_.lentBytes, settings_.sliceBytes));
+  draft.sliceBytes = draft.lends ? lentSlice : window ? cellBytes(ranks) : messages ? settings_.messageBytes : settings_.sliceBytes;
+  draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages ? 4096 : settings_.sliceBytes};
   const int32_t channels = window || messages ? 1 : settings_.channels;
-  draft.geometry = algo::makeGeometry(traits.division, shape.count, draft.algorithm->chunks(ranks), shape.type, channels, draft.sliceBytes);
-  if (!draft.geometry.isComplete())
-    return fail(Code::InvalidUsage,
-                "{} elements in slices of {} bytes are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
-                shape.count, draft.sliceBytes);
-  // A message of no bytes still meets its partner.
-  if (shape.collective == Collective::SendRecv) draft.geometry.slices = std::max(draft.geometry.slices, 1);
-  draft.view = layout_.view(rank_, shape.root);
-  draft.program = draft.algorithm->record(draft.view);
-  // Of a message's two lanes, each side runs one; a message to itself is a copy, in the sending lane.
-  if (shape.collective == Collective::SendRecv) draft.program.lanes[shape.receives ? 0 : 1].clear();
+  draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
   return draft;
+}
+
+/// The algorithm that the model holds to be the fastest of those that are allowed; of equals the first.
+Result<Planner::Draft> Planner::draft(const Shape& shape) {
+  const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
+  if (!allowed) return tl::unexpected(allowed.error());
+  Draft best;
+  for (const Algorithm* algorithm : *allowed) {
+    Draft draft = divide(*algorithm, shape);
+    if (!draft.geometry.isComplete()) continue;
+    draft.estimatedUs = model_.estimateUs(*algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
+    if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = std::move(draft);
+  }
+  if (best.algorithm == nullptr)
+    return fail(Code::InvalidUsage, "{} elements are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
+                shape.count);
+  // A message of no bytes still meets its partner.
+  if (shape.collective == Collective::SendRecv) best.geometry.slices = std::max(best.geometry.slices, 1);
+  best.view = layout_.view(rank_, shape.root);
+  best.program = best.algorithm->record(best.view);
+  // Of a message's two lanes, each side runs one; a message to itself is a copy, in the sending lane.
+  if (shape.collective == Collective::SendRecv) best.program.lanes[shape.receives ? 0 : 1].clear();
+  return best;
 }
 
 Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
@@ -83,6 +99,8 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->ranks = layout_.ranks();
   plan->pastCache = drafted->geometry.totalElems * plan->elementBytes >= kPastCacheBytes;
   plan->usesWindow = drafted->algorithm->traits.needs == algo::Needs::PeerMemory;
+  plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
+  plan->lends = drafted->lends;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));
@@ -94,52 +112,60 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
     for (const auto& steps : draft.program.lanes) {
       BoundLane& lane = lanes.emplace_back();
       for (const Step& step : steps) {
-        const auto bound = bindStep(step, ChannelId(channel), draft);
+        const auto bound = bindStep(step, ChannelId(channel), draft, lane);
         if (!bound) return bound.error();
         lane.steps.push_back(*bound);
-        for (int i = 0; i < bound->numTo; ++i)
-          if (std::find(lane.sendEnds.begin(), lane.sendEnds.end(), bound->to[i]) == lane.sendEnds.end())
-            lane.sendEnds.push_back(bound->to[i]);
       }
+      lane.sendEnds = lane.targets;
+      std::sort(lane.sendEnds.begin(), lane.sendEnds.end());
+      lane.sendEnds.erase(std::unique(lane.sendEnds.begin(), lane.sendEnds.end()), lane.sendEnds.end());
     }
+  }
+  for (int32_t r = 0; plan.lends && r < plan.ranks; ++r) {
+    const auto window = connections_.window(Rank(r), cellBytes(plan.ranks));
+    if (!window) return window.error();
+    plan.windows.push_back(*window);
   }
   return {};
 }
 
-Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const Draft& draft) {
+/// The step with its pipes' ends, which are added to the lane's.
+Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const Draft& draft, BoundLane& lane) {
   BoundStep bound;
   bound.kind = step.kind;
   bound.reduce = step.reduce;
   bound.lane = step.lane;
+  bound.round = step.round;
   bound.src = step.src;
   bound.dst = step.dst;
+  if (step.kind == Kind::Give || step.kind == Kind::Take) return bound;
   if (step.kind != Kind::Pipe) {
-    // Store and Arrive work on the peer's window, Await and LoadReduce on the own one.
+    // Store and Arrive work on the peer's window, the others on the own one.
     const bool remote = step.kind == Kind::Store || step.kind == Kind::Arrive;
-    if (step.kind == Kind::Give || step.kind == Kind::Take) return bound;
-    bound.peer = step.kind == Kind::Await ? step.from.rank[0] : rank_;
-    const auto window = connections_.window(remote ? step.to.rank[0] : rank_, cellBytes(layout_.ranks()));
+    bound.peer = remote ? step.to.at(0) : step.from.count > 0 ? step.from.at(0) : rank_;
+    const auto window = connections_.window(remote ? bound.peer : rank_, cellBytes(layout_.ranks()));
     if (!window) return tl::unexpected(window.error());
     bound.window = *window;
     return bound;
   }
   bound.numFrom = static_cast<int8_t>(step.from.count);
   bound.numTo = static_cast<int8_t>(step.to.count);
-  for (int i = 0; i < step.from.count; ++i) {
-    const auto end = connections_.recvEnd(channel, step.port, step.from.rank[i], draft.pipes);
+  bound.firstFrom = static_cast<uint32_t>(lane.sources.size());
+  bound.firstTo = static_cast<uint32_t>(lane.targets.size());
+  for (int32_t i = 0; i < step.from.count; ++i) {
+    const auto end = connections_.recvEnd(channel, step.port, step.from.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
-    bound.from[i] = *end;
-    bound.fromRank[i] = step.from.rank[i];
+    lane.sources.push_back({*end, step.from.at(i)});
   }
-  for (int i = 0; i < step.to.count; ++i) {
-    const auto end = connections_.sendEnd(channel, step.port, step.to.rank[i], draft.pipes);
+  for (int32_t i = 0; i < step.to.count; ++i) {
+    const auto end = connections_.sendEnd(channel, step.port, step.to.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
-    bound.to[i] = *end;
+    lane.targets.push_back(*end);
   }
   return bound;
 }
 
-Result<Summary> Planner::summarize(const Shape& shape) const {
+Result<Summary> Planner::summarize(const Shape& shape) {
   const auto drafted = draft(shape);
   if (!drafted) return tl::unexpected(drafted.error());
   Summary summary;
@@ -149,8 +175,10 @@ Result<Summary> Planner::summarize(const Shape& shape) const {
   summary.slices = drafted->geometry.slices;
   summary.slots = drafted->algorithm->traits.needs == algo::Needs::PeerMemory ? 2 : settings_.slots;
   summary.sliceBytes = drafted->sliceBytes;
+  summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
-    summary.traffic += exec::record::countTraffic(drafted->program, drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), true);
+    summary.traffic +=
+        exec::record::countTraffic(drafted->program, drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), true, drafted->lends);
   return summary;
 }
 

@@ -11,6 +11,7 @@
 #include "exec/host/plan.h"
 #include "exec/record/cost.h"
 #include "tune/choose.h"
+#include "tune/model.h"
 
 namespace tutti::plan {
 
@@ -32,8 +33,12 @@ struct Settings {
   uint32_t slots = 4;              ///< of a pipe, at least 2: few enough that what travels stays in the cache
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
+  uint64_t lentBytes = 1 << 20;    ///< slices of windows whose contents stay where they lie
+  int32_t nodeRanks = 0;           ///< ranks of a node; 0: all are on one
+  bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
   tune::Restrictions restrictions;
+  tune::Machine machine;
 };
 
 /// A plan in numbers, for `explain` and the benchmark's yardstick. Bytes and steps are this rank's.
@@ -45,27 +50,31 @@ struct Summary {
   uint32_t slots = 0;
   uint64_t sliceBytes = 0;
   exec::record::Traffic traffic;
+  double estimatedUs = 0;
 };
 
 class Planner {
  public:
   Planner(const connect::Layout& layout, connect::Connections& connections, Rank rank, const Settings& settings)
-      : layout_(layout), connections_(connections), rank_(rank), settings_(settings) {}
+      : layout_(layout), connections_(connections), rank_(rank), settings_(settings), model_(layout, settings.machine) {}
 
   Result<std::shared_ptr<const exec::host::HostPlan>> makePlan(const Shape& shape);
   /// What makePlan() would choose, without opening anything.
-  Result<Summary> summarize(const Shape& shape) const;
+  Result<Summary> summarize(const Shape& shape);
 
  private:
   struct Draft;
-  Result<Draft> draft(const Shape& shape) const;
+  Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape) const;
+  Result<Draft> draft(const Shape& shape);
   Status bind(const Draft& draft, exec::host::HostPlan& plan);
-  Result<exec::host::BoundStep> bindStep(const exec::record::Step& step, ChannelId channel, const Draft& draft);
+  Result<exec::host::BoundStep> bindStep(const exec::record::Step& step, ChannelId channel, const Draft& draft,
+                                         exec::host::BoundLane& lane);
 
   const connect::Layout& layout_;
   connect::Connections& connections_;
   Rank rank_;
   Settings settings_;
+  tune::Model model_;
 };
 
 }  // namespace tutti::plan

@@ -1,11 +1,13 @@
 #include "tune/choose.h"
 
+#include <algorithm>
+
 namespace tutti::tune {
 namespace {
 
 using exec::record::Algorithm;
 
-/// NCCL_ALGO speaks of these collectives only; the others are always made of messages.
+/// NCCL_ALGO speaks of these collectives only.
 bool isGoverned(Collective collective) {
   switch (collective) {
     case Collective::Broadcast:
@@ -24,25 +26,16 @@ const Filter& filterFor(const Restrictions& restrictions, Collective collective)
 }
 
 bool isAllowed(const Restrictions& restrictions, Collective collective, std::string_view algorithm) {
-  return !isGoverned(collective) || filterFor(restrictions, collective).allows(collective, algorithm);
-}
-
-/// Up to here every rank gives its contribution to every other; beyond, the (ranks - 1)-fold bytes cost more than hops. Where the
-/// curves of ring, tree and one-shot cross between threads: `tutti bench all_reduce` with TUTTI_ALGO set to each.
-uint64_t oneShotLimit(int32_t ranks) { return ranks <= 2 ? 16384 : ranks <= 8 ? 8192 : 4096; }
-
-/// A tree has log2(ranks) hops each way against 2 (ranks - 1) of a ring, but moves every byte through fewer ranks at a time.
-uint64_t treeLimit(int32_t ranks) { return ranks <= 4 ? 0 : 16384 * static_cast<uint64_t>(ranks); }
-
-std::string_view preferred(Collective collective, uint64_t bytes, int32_t ranks) {
-  if (collective != Collective::AllReduce || ranks == 1) return "ring";
-  if (bytes <= oneShotLimit(ranks)) return "oneshot";
-  return bytes <= treeLimit(ranks) ? "tree" : "ring";
+  const Filter& filter = filterFor(restrictions, collective);
+  if (!isGoverned(collective) && &filter == &restrictions.nccl) return true;
+  return filter.allows(collective, algorithm);
 }
 
 }  // namespace
 
 std::vector<std::string_view> ncclAlgorithmNames() { return {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"}; }
+
+std::vector<std::string_view> ncclProtocolNames() { return {"LL", "LL128", "Simple"}; }
 
 std::vector<std::string_view> tuttiAlgorithmNames() {
   std::vector<std::string_view> names;
@@ -54,20 +47,30 @@ std::vector<std::string_view> tuttiAlgorithmNames() {
   return names;
 }
 
-Result<const Algorithm*> choose(Collective collective, uint64_t bytes, int32_t ranks, const Restrictions& restrictions) {
-  const Algorithm* first = nullptr;
-  const std::string_view wanted = preferred(collective, bytes, ranks);
+Result<std::vector<const Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic) {
+  std::vector<const Algorithm*> allowed;
+  std::vector<const Algorithm*> all;
   std::string available;
   for (const Algorithm& a : exec::record::algorithms()) {
     if (a.traits.collective != collective) continue;
     available += (available.empty() ? "" : ", ") + std::string(a.traits.name);
-    if (!isAllowed(restrictions, collective, a.traits.name)) continue;
-    if (a.traits.name == wanted) return &a;
-    if (first == nullptr) first = &a;
+    all.push_back(&a);
+    if (isAllowed(restrictions, collective, a.traits.name)) allowed.push_back(&a);
   }
-  if (first != nullptr) return first;
-  return fail(Code::InvalidUsage, "{} leaves no algorithm for {}: there are {}", filterFor(restrictions, collective).source(),
-              name(collective), available);
+  const Filter& filter = filterFor(restrictions, collective);
+  // A default for everything may name nothing that a collective has which few algorithms know; one that names the collective is meant.
+  if (allowed.empty() && !isGoverned(collective) && !filter.names(collective)) allowed = all;
+  if (allowed.empty())
+    return fail(Code::InvalidUsage, "{} leaves no algorithm for {}: there are {}", filter.source(), name(collective), available);
+  if (!deterministic || !reduces(collective)) return allowed;
+
+  algo::Order best = algo::Order::Layout;
+  for (const Algorithm* a : allowed) best = std::max(best, a->traits.order);
+  if (best == algo::Order::Layout)
+    return fail(Code::InvalidUsage, "TUTTI_DETERMINISTIC wants {} in rank order, but {} leaves only {}", name(collective), filter.source(),
+                allowed.front()->traits.name);
+  std::erase_if(allowed, [&](const Algorithm* a) { return a->traits.order != best; });
+  return allowed;
 }
 
 }  // namespace tutti::tune

@@ -1,4 +1,4 @@
-// Which algorithm a call gets. Pure functions of the call, the rank count and the filters: the same on every rank.
+// Which algorithms a call may get. Pure functions of the call and the filters: the same on every rank.
 #pragma once
 
 #include "exec/record/catalog.h"
@@ -15,9 +15,12 @@ struct Restrictions {
 /// The names that NCCL_ALGO may hold, and those of this library's algorithms, for TUTTI_ALGO.
 std::vector<std::string_view> ncclAlgorithmNames();
 std::vector<std::string_view> tuttiAlgorithmNames();
+/// The names that NCCL_PROTO may hold.
+std::vector<std::string_view> ncclProtocolNames();
 
-/// The algorithm for a collective that moves `bytes` per rank (the larger buffer). InvalidUsage when the user's restrictions leave
-/// none that tutti has for it; the text names them.
-Result<const exec::record::Algorithm*> choose(Collective collective, uint64_t bytes, int32_t ranks, const Restrictions& restrictions);
+/// The algorithms that a collective may run with, in the order of algo/list.h. `deterministic`: of those that reduce only the ones in rank
+/// order, all of one kind, so that the bits of a result depend on inputs, type and rank count alone. InvalidUsage when nothing is left; the
+/// text names what there is.
+Result<std::vector<const exec::record::Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic);
 
 }  // namespace tutti::tune

@@ -54,6 +54,7 @@ Result<Filter> Filter::parse(std::string_view variable, std::string_view text, c
     std::string_view list = forOne ? clause.substr(colon + 1) : clause;
     Rule rule;
     rule.given = true;
+    rule.named = forOne;
     rule.inverted = !list.empty() && list.front() == '^';
     if (rule.inverted) list.remove_prefix(1);
     for (const std::string_view item : split(list, ',')) {
@@ -63,7 +64,7 @@ Result<Filter> Filter::parse(std::string_view variable, std::string_view text, c
       rule.names.push_back(wanted);
     }
     for (size_t c = 0; c < filter.rules_.size(); ++c)
-      if (forOne ? static_cast<int>(c) == only : !filter.rules_[c].given) filter.rules_[c] = rule;
+      if (forOne ? static_cast<int>(c) == only : !filter.rules_[c].named) filter.rules_[c] = rule;
   }
   return filter;
 }

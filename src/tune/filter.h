@@ -26,12 +26,15 @@ class Filter {
   bool allows(Collective collective, std::string_view name) const;
   /// Whether the text restricts this collective at all.
   bool restricts(Collective collective) const { return rules_[static_cast<size_t>(collective)].given; }
+  /// Whether a clause names this collective.
+  bool names(Collective collective) const { return rules_[static_cast<size_t>(collective)].named; }
   /// "NCCL_ALGO=ring"; empty when nothing was set.
   const std::string& source() const { return source_; }
 
  private:
   struct Rule {
     bool given = false;
+    bool named = false;
     bool inverted = false;
     std::vector<std::string> names;  // lower case
   };

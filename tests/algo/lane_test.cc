@@ -7,11 +7,11 @@
 namespace tutti::algo {
 namespace {
 
-struct PipesOnly : PipeVerbs<PipesOnly> {
+struct PipesOnly : LocalVerbs<PipesOnly>, PipeVerbs<PipesOnly> {
   std::vector<Step> steps;
   void run(const Step& step) { steps.push_back(step); }
 };
-struct Everything : PipeVerbs<Everything>, HandOverVerbs<Everything>, PeerMemoryVerbs<Everything> {
+struct Everything : LocalVerbs<Everything>, PipeVerbs<Everything>, HandOverVerbs<Everything>, PeerMemoryVerbs<Everything> {
   std::vector<Step> steps;
   void run(const Step& step) { steps.push_back(step); }
 };

@@ -7,6 +7,7 @@
 
 #include "conformance/harness.h"
 #include "core/format.h"
+#include "exec/record/catalog.h"
 
 namespace tutti::conformance {
 namespace {
@@ -85,22 +86,29 @@ uint64_t envOr(const char* name, uint64_t otherwise) {
 
 }  // namespace
 
+/// One column for every algorithm in algo/list.h, and one for each other way to call it.
 const std::vector<Column>& columns() {
-  static const std::vector<Column> all = {
-      {Kind::AllReduce, "ring", "allreduce:ring"},
-      {Kind::AllReduce, "tree", "allreduce:tree"},
-      {Kind::AllReduce, "oneshot", "allreduce:oneshot"},
-      {Kind::Reduce, "ring", "ring"},
-      {Kind::Broadcast, "ring", "ring"},
-      {Kind::Bcast, "ring", "ring"},
-      {Kind::ReduceScatter, "ring", "ring"},
-      {Kind::AllGather, "ring", "ring"},
-      {Kind::AlltoAll, "p2p", "ring"},
-      {Kind::Gather, "p2p", "ring"},
-      {Kind::Scatter, "p2p", "ring"},
-      {Kind::Exchange, "p2p", "ring"},
-  };
+  static const std::vector<Column> all = [] {
+    std::vector<Column> columns;
+    for (const exec::record::Algorithm& a : exec::record::algorithms())
+      for (int k = 0; k < kNumKinds; ++k)
+        if (const Kind kind = static_cast<Kind>(k); collectiveOf(kind) == a.traits.collective)
+          columns.push_back({kind, a.traits.name, format("{}:{}", name(a.traits.collective), a.traits.name)});
+    return columns;
+  }();
   return all;
+}
+
+Collective collectiveOf(Kind kind) {
+  constexpr std::array<Collective, kNumKinds> kCollectives = {
+      Collective::AllReduce, Collective::Reduce,   Collective::Broadcast, Collective::Broadcast, Collective::ReduceScatter,
+      Collective::AllGather, Collective::AllToAll, Collective::Gather,    Collective::Scatter,   Collective::SendRecv};
+  return kCollectives[static_cast<size_t>(kind)];
+}
+
+int32_t nodeRanks() {
+  static const auto ranks = static_cast<int32_t>(envOr("TUTTI_NODE_RANKS", 0));
+  return ranks;
 }
 
 uint64_t caseCount(const Column& column, int ranks) {

@@ -50,9 +50,14 @@ struct Case {
 struct Column {
   Kind kind;
   std::string_view algorithm;
-  std::string_view force;  ///< TUTTI_ALGO
+  std::string force;  ///< TUTTI_ALGO
 };
 const std::vector<Column>& columns();
+
+/// What the library calls the kind.
+Collective collectiveOf(Kind kind);
+/// TUTTI_NODE_RANKS of this process.
+int32_t nodeRanks();
 
 uint64_t caseCount(const Column& column, int ranks);
 Case caseAt(const Column& column, int ranks, uint64_t index);

@@ -9,6 +9,7 @@
 #include "connect/layout.h"
 #include "core/element.h"
 #include "core/format.h"
+#include "exec/prove/subject.h"
 
 namespace tutti::conformance {
 namespace {
@@ -97,23 +98,12 @@ class Fold {
     for (Element& v : values) v = divide<type>(v, scalings_[0].divisor);
   }
 
-  /// A ring that ends at `last`: from the next rank on, once round, own first at every hop.
-  Values ring(int last, uint64_t begin, uint64_t end) const {
-    Values sum = contribution((last + 1) % case_.ranks, begin, end);
-    for (int k = 2; k <= case_.ranks; ++k) sum = combine({contribution((last + k) % case_.ranks, begin, end), sum});
-    return sum;
-  }
-
-  Values tree(const connect::Layout& layout, int which, int rank, uint64_t begin, uint64_t end) const {
-    const algo::Tree place = layout.view(Rank(rank)).tree[which];
-    std::vector<Values> sources = {contribution(rank, begin, end)};
-    for (int i = 0; i < place.children.count; ++i) sources.push_back(tree(layout, which, place.children.rank[i].value, begin, end));
-    return combine(sources);
-  }
-
-  Values all(uint64_t begin, uint64_t end) const {
+  /// The value of an expression over elements [begin, end): every node folds its operands in their order and rounds once.
+  Values evaluate(const exec::prove::Expressions& all, exec::prove::Expr expr, uint64_t begin, uint64_t end) const {
+    const auto operands = all.operandsOf(expr);
+    if (operands.empty()) return contribution(static_cast<int>(expr), begin, end);
     std::vector<Values> sources;
-    for (int r = 0; r < case_.ranks; ++r) sources.push_back(contribution(r, begin, end));
+    for (const exec::prove::Expr operand : operands) sources.push_back(evaluate(all, operand, begin, end));
     return combine(sources);
   }
 
@@ -135,35 +125,27 @@ class Fold {
   std::vector<Scaling> scalings_;
 };
 
-/// The whole reduction: `elems` elements, chunk by chunk in the order stated for the chunk.
+/// The whole reduction, chunk by chunk in the order that the algorithm states for the chunk, which the prover has compared with its steps.
 template <DataType type>
 Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs) {
   const Fold<type> fold(c, inputs);
-  const auto n = static_cast<uint64_t>(c.ranks);
-  const bool blocks = c.kind == Kind::ReduceScatter;
-  const uint64_t total = blocks ? c.count * n : c.count;
-  int chunks = 1;
-  if (blocks || (c.kind == Kind::AllReduce && c.algorithm == "ring")) chunks = c.ranks;
-  if (c.algorithm == "tree") chunks = algo::kTrees;
-  const auto division = blocks ? algo::Division::Blocks : algo::Division::Shares;
-  const uint64_t chunkElems = algo::makeGeometry(division, c.count, chunks, type, 1, 4096).chunkElems;
-  const connect::Layout layout = connect::Layout::natural(c.ranks);
+  const exec::prove::Subject* algorithm = exec::prove::findSubject(collectiveOf(c.kind), c.algorithm);
+  const int32_t chunks = algorithm->chunks(c.ranks);
+  const uint64_t total = algorithm->traits.division == algo::Division::Blocks ? c.count * static_cast<uint64_t>(c.ranks) : c.count;
+  const uint64_t chunkElems = algo::makeGeometry(algorithm->traits.division, c.count, chunks, type, 1, 4096).chunkElems;
+  const connect::Layout layout = connect::Layout::natural(c.ranks, nodeRanks());
+  std::vector<algo::LayoutView> views;
+  for (int r = 0; r < c.ranks; ++r) views.push_back(layout.view(Rank(r), Rank(c.root)));
+  exec::prove::Expressions expressions;
+  expressions.reset(c.ranks);
+  exec::prove::OrderBuilder builder(expressions);
 
   Bytes result(total * sizeof(ElementOf<type>));
-  for (int chunk = 0; chunk < chunks; ++chunk) {
+  for (int32_t chunk = 0; chunk < chunks; ++chunk) {
     const uint64_t begin = std::min(chunkElems * static_cast<uint64_t>(chunk), total);
     const uint64_t end = std::min(begin + chunkElems, total);
     if (begin == end) continue;
-    typename Fold<type>::Values sum;
-    if (c.algorithm == "oneshot") {
-      sum = fold.all(begin, end);
-    } else if (c.algorithm == "tree") {
-      int root = 0;
-      while (!layout.view(Rank(root)).tree[chunk].isRoot()) ++root;
-      sum = fold.tree(layout, chunk, root, begin, end);
-    } else {
-      sum = fold.ring(c.kind == Kind::Reduce ? c.root : chunk, begin, end);
-    }
+    typename Fold<type>::Values sum = fold.evaluate(expressions, algorithm->order(builder, chunk, views.data()), begin, end);
     fold.finish(sum);
     std::memcpy(result.data() + begin * sizeof(sum[0]), sum.data(), sum.size() * sizeof(sum[0]));
   }

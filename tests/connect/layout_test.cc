@@ -104,5 +104,30 @@ TEST(Layout, TreesAreBuiltOverTheSameOrder) {
   }
 }
 
+TEST(Layout, NodesAreConsecutivePlacesOfTheOrder) {
+  const std::vector<int32_t> order = shuffled(12, 3);
+  const Layout layout(order, 4);
+  EXPECT_EQ(layout.nodes(), 3);
+  for (int32_t place = 0; place < 12; ++place) {
+    const algo::LayoutView view = layout.view(Rank(order[static_cast<size_t>(place)]));
+    EXPECT_EQ(view.grid.node, place / 4);
+    EXPECT_EQ(view.grid.local, place % 4);
+    EXPECT_EQ(view.grid.at(0, 0), view.rank);
+    EXPECT_EQ(view.grid.inside().self(), view.rank);
+    EXPECT_EQ(view.grid.across().self(), view.rank);
+    EXPECT_EQ(view.grid.inside().next().value, order[static_cast<size_t>(place / 4 * 4 + (place + 1) % 4)]);
+    EXPECT_EQ(view.grid.across().next().value, order[static_cast<size_t>((place + 4) % 12)]);
+    EXPECT_EQ(view.grid.at(-1, 1).value, order[static_cast<size_t>((place / 4 + 2) % 3 * 4 + (place + 1) % 4)]);
+  }
+}
+
+TEST(Layout, WhatDoesNotDivideIsOneNode) {
+  for (const int32_t nodeRanks : {-1, 0, 4, 5, 7}) {
+    const Layout layout = Layout::natural(6, nodeRanks);
+    EXPECT_EQ(layout.nodes(), 1) << nodeRanks;
+    EXPECT_EQ(layout.view(Rank(3)).grid.locals, 6) << nodeRanks;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::connect

@@ -150,7 +150,7 @@ TEST(Planner, OneShotPlansUseTheWindowOnly) {
 TEST(Planner, AllToAllGathersAndScattersHaveALaneForEachMessage) {
   for (const int32_t n : kRankCounts) {
     SCOPED_TRACE(n);
-    Ranks ranks(n);
+    Ranks ranks(n, only("alltoall:p2p"));
     const auto others = static_cast<size_t>(n - 1);
     for (int32_t r = 0; r < n; ++r) {
       const auto all = ranks.plan(r, shapeOf(Collective::AllToAll, 10));
@@ -179,7 +179,7 @@ TEST(Planner, AMessageHasOneLaneAtEachSide) {
   const auto receives = ranks.plan(2, receive);
   EXPECT_TRUE(receives->channels[0][0].steps.empty());
   ASSERT_EQ(receives->channels[0][1].steps.size(), 1U);
-  EXPECT_EQ(receives->channels[0][1].steps[0].fromRank[0], Rank(0));
+  EXPECT_EQ(receives->channels[0][1].sources[0].rank, Rank(0));
 
   const auto self = ranks.plan(1, shapeOf(Collective::SendRecv, 100, DataType::I8, 1));
   EXPECT_EQ(countSteps(*self), 1U);

@@ -18,96 +18,91 @@ Restrictions restrict(std::string_view nccl, std::string_view tutti = "") {
   return restrictions;
 }
 
-std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, const Restrictions& restrictions = {}) {
-  const auto algorithm = choose(collective, bytes, ranks, restrictions);
-  return algorithm ? (*algorithm)->traits.name : "none";
+/// The names that are left, in order, separated by blanks; "none" where that is an error.
+std::string left(Collective collective, const Restrictions& restrictions = {}, bool deterministic = false) {
+  const auto found = candidates(collective, restrictions, deterministic);
+  if (!found) return "none";
+  std::string names;
+  for (const auto* algorithm : *found) names += (names.empty() ? "" : " ") + std::string(algorithm->traits.name);
+  return names;
 }
 
-Status refusal(Collective collective, const Restrictions& restrictions) {
-  const auto algorithm = choose(collective, 1000, 4, restrictions);
-  return algorithm ? Status() : algorithm.error();
+Status refusal(Collective collective, const Restrictions& restrictions, bool deterministic = false) {
+  const auto found = candidates(collective, restrictions, deterministic);
+  return found ? Status() : found.error();
 }
 
-constexpr uint64_t kLarge = uint64_t{1} << 30;
-
-TEST(Choose, EveryCollectiveHasAnAlgorithmAtAnySizeAndRankCount) {
-  for (int c = 0; c < kNumCollectives; ++c)
-    for (const int32_t ranks : {1, 2, 3, 8, 64, 1000})
-      for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{1} << 20, kLarge}) {
-        const auto algorithm = choose(static_cast<Collective>(c), bytes, ranks, {});
-        ASSERT_TRUE(algorithm) << name(static_cast<Collective>(c));
-        EXPECT_EQ((*algorithm)->traits.collective, static_cast<Collective>(c));
-      }
+TEST(Candidates, AreAllThatTheCollectiveHas) {
+  for (const exec::record::Algorithm& a : exec::record::algorithms())
+    EXPECT_NE((" " + left(a.traits.collective) + " ").find(" " + std::string(a.traits.name) + " "), std::string::npos) << a.traits.name;
+  EXPECT_EQ(left(Collective::SendRecv), "p2p");
 }
 
-TEST(Choose, SmallAllReducesGoInOneFlightAndLargeOnesRound) {
-  for (const int32_t ranks : {2, 4, 8, 32}) {
-    EXPECT_EQ(chosen(Collective::AllReduce, 8, ranks), "oneshot") << ranks;
-    EXPECT_EQ(chosen(Collective::AllReduce, kLarge, ranks), "ring") << ranks;
-  }
-  EXPECT_EQ(chosen(Collective::AllReduce, 65536, 32), "tree") << "many ranks, middling size";
-  EXPECT_EQ(chosen(Collective::AllReduce, 8, 1), "ring");
+TEST(Candidates, NcclAlgoNamesRingTreeAndPat) {
+  EXPECT_EQ(left(Collective::AllReduce, restrict("Ring")), "ring");
+  EXPECT_EQ(left(Collective::AllReduce, restrict("allreduce:tree")), "tree");
+  EXPECT_EQ(left(Collective::AllGather, restrict("PAT")), "pat");
+  EXPECT_EQ(left(Collective::Broadcast, restrict("allreduce:tree")), left(Collective::Broadcast));
 }
 
-TEST(Choose, NcclAlgoNamesRingAndTree) {
-  EXPECT_EQ(chosen(Collective::AllReduce, 8, 4, restrict("Ring")), "ring");
-  EXPECT_EQ(chosen(Collective::AllReduce, kLarge, 4, restrict("tree")), "tree");
-  EXPECT_EQ(chosen(Collective::AllReduce, 8, 4, restrict("allreduce:tree")), "tree");
-  EXPECT_EQ(chosen(Collective::Broadcast, kLarge, 4, restrict("allreduce:tree")), "ring");
+TEST(Candidates, OnlyNotTheseKeepsWhatNcclHasNoNameFor) {
+  EXPECT_EQ(left(Collective::AllReduce, restrict("^NVLS")), left(Collective::AllReduce));
+  EXPECT_EQ(left(Collective::Broadcast, restrict("^Ring")), "chain");
 }
 
-TEST(Choose, OnlyNotTheseKeepsOneShotAllowed) {
-  EXPECT_EQ(chosen(Collective::AllReduce, 8, 4, restrict("^NVLS")), "oneshot");
-  EXPECT_EQ(chosen(Collective::AllReduce, 8, 4, restrict("^Tree")), "oneshot");
-  EXPECT_EQ(chosen(Collective::AllReduce, kLarge, 4, restrict("^Ring")), "tree");
+TEST(Candidates, TuttiAlgoNamesThemAllAndWinsWhereItSpeaks) {
+  EXPECT_EQ(left(Collective::AllReduce, restrict("", "oneshot,twoshot")), "oneshot twoshot");
+  EXPECT_EQ(left(Collective::AllReduce, restrict("Ring", "oneshot")), "oneshot");
+  EXPECT_EQ(left(Collective::AllReduce, restrict("Tree", "broadcast:ring")), "tree");
 }
 
-TEST(Choose, TuttiAlgoNamesOneShotToo) {
-  EXPECT_EQ(chosen(Collective::AllReduce, kLarge, 4, restrict("", "oneshot")), "oneshot");
-  EXPECT_EQ(chosen(Collective::AllReduce, 8, 4, restrict("", "allreduce:^oneshot")), "ring");
-  EXPECT_EQ(chosen(Collective::AllReduce, 65536, 32, restrict("", "^tree")), "ring");
-}
-
-TEST(Choose, TuttiAlgoWinsOverNcclAlgoWhereItSpeaks) {
-  EXPECT_EQ(chosen(Collective::AllReduce, kLarge, 4, restrict("Ring", "oneshot")), "oneshot");
-  EXPECT_EQ(chosen(Collective::AllReduce, kLarge, 4, restrict("Tree", "broadcast:ring")), "tree");
-}
-
-TEST(Choose, MessagesAreNotGoverned) {
+TEST(Candidates, DefaultsLeaveMessagesAlone) {
   for (const Collective collective : {Collective::SendRecv, Collective::AllToAll, Collective::Gather, Collective::Scatter}) {
-    EXPECT_EQ(chosen(collective, 100, 4, restrict("Tree")), "p2p");
-    EXPECT_EQ(chosen(collective, 100, 4, restrict("", "oneshot")), "p2p");
+    EXPECT_EQ(left(collective, restrict("Tree")), left(collective));
+    EXPECT_EQ(left(collective, restrict("", "oneshot")), left(collective));
   }
+  EXPECT_EQ(left(Collective::AllToAll, restrict("", "alltoall:direct")), "direct");
+  EXPECT_EQ(left(Collective::AllToAll, restrict("", "p2p")), "p2p") << "a default that names what there is";
+  EXPECT_EQ(left(Collective::Gather, restrict("", "gather:ring")), "none") << "meant, and there is none";
 }
 
-TEST(Choose, WhenNothingIsLeftTheTextNamesTheVariableAndWhatThereIs) {
+TEST(Candidates, DeterministicIsRankOrderOfOneKind) {
+  EXPECT_EQ(left(Collective::AllReduce, {}, true), "oneshot twoshot");
+  EXPECT_EQ(left(Collective::ReduceScatter, {}, true), "direct");
+  EXPECT_EQ(left(Collective::Reduce, {}, true), "chain");
+  EXPECT_EQ(left(Collective::AllReduce, restrict("", "ring,chain"), true), "chain");
+  EXPECT_EQ(left(Collective::AllReduce, restrict("", "chain,twoshot"), true), "twoshot") << "never two kinds of rounding";
+  EXPECT_EQ(left(Collective::AllGather, {}, true), left(Collective::AllGather)) << "moves have no order";
+  const Status refused = refusal(Collective::AllReduce, restrict("Ring"), true);
+  EXPECT_EQ(refused.code(), Code::InvalidUsage);
+  EXPECT_NE(refused.text().find("TUTTI_DETERMINISTIC"), std::string::npos) << refused.text();
+  EXPECT_NE(refused.text().find("NCCL_ALGO=Ring"), std::string::npos) << refused.text();
+}
+
+TEST(Candidates, WhenNothingIsLeftTheTextNamesTheVariableAndWhatThereIs) {
   const Status nccl = refusal(Collective::Broadcast, restrict("Tree"));
   EXPECT_EQ(nccl.code(), Code::InvalidUsage);
   EXPECT_NE(nccl.text().find("NCCL_ALGO=Tree"), std::string::npos) << nccl.text();
   EXPECT_NE(nccl.text().find("Broadcast"), std::string::npos) << nccl.text();
-  EXPECT_NE(nccl.text().find("ring"), std::string::npos) << nccl.text();
+  EXPECT_NE(nccl.text().find("ring, chain"), std::string::npos) << nccl.text();
 
   const Status tutti = refusal(Collective::Reduce, restrict("", "oneshot"));
   EXPECT_EQ(tutti.code(), Code::InvalidUsage);
   EXPECT_NE(tutti.text().find("TUTTI_ALGO=oneshot"), std::string::npos) << tutti.text();
-
-  const Status collnet = refusal(Collective::AllReduce, restrict("CollnetDirect"));
-  EXPECT_NE(collnet.text().find("ring, tree, oneshot"), std::string::npos) << collnet.text();
-
-  for (const Status* status : {&nccl, &tutti, &collnet}) {
+  for (const Status* status : {&nccl, &tutti}) {
     EXPECT_EQ(status->text().find("  "), std::string::npos) << status->text();
     EXPECT_NE(status->text().front(), ' ') << status->text();
   }
 }
 
-TEST(Choose, ListsEveryNameOnce) {
+TEST(Candidates, ListsEveryNameOnce) {
   const auto names = tuttiAlgorithmNames();
   for (const std::string_view expected : {"ring", "tree", "oneshot", "p2p"})
     EXPECT_EQ(std::count(names.begin(), names.end(), expected), 1) << expected;
   EXPECT_EQ(ncclAlgorithmNames().size(), 7U);
 }
 
-TEST(Choose, EveryNcclNameCanBeSet) {
+TEST(Candidates, EveryNcclNameCanBeSet) {
   for (const auto n : ncclAlgorithmNames()) EXPECT_TRUE(Filter::parse("NCCL_ALGO", n, ncclAlgorithmNames())) << n;
   EXPECT_FALSE(Filter::parse("NCCL_ALGO", "oneshot", ncclAlgorithmNames()));
 }

@@ -1,9 +1,9 @@
 // A lane that carries out peer-memory verbs with the flag inside the data: one thread block, every thread its own cells.
 //
-// A store is complete when its cells are, so `arrive` and `await` have nothing to do: `loadReduce` polls the cells themselves.
+// A store is complete when its cells are, so `arrive` and `await` have nothing to do: `loadReduce` and `load` poll the cells themselves.
 // 1. Cell c of a slice is written and read by the same thread of every rank's block; what a rank stores for itself never leaves the
 //    input buffer: the thread that stores an output element has read that input element before, so in place is allowed.
-// 2. The block stays one sequential program: between two slices, and before the epoch is put back, all its threads meet.
+// 2. The block stays one sequential program: between two rounds, and before the epoch is put back, all its threads meet.
 #pragma once
 
 #include "algo/lane.h"
@@ -22,7 +22,7 @@ struct PeerShared {};
 
 /// `Reduction` is a WordReduction, `Shape` a PeerShape.
 template <class Reduction, class Shape>
-class PeerLane : public algo::PeerMemoryVerbs<PeerLane<Reduction, Shape>> {
+class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public algo::PeerMemoryVerbs<PeerLane<Reduction, Shape>> {
  public:
   using Launch = PeerLaunch;
   using Shared = PeerShared;
@@ -34,11 +34,19 @@ class PeerLane : public algo::PeerMemoryVerbs<PeerLane<Reduction, Shape>> {
   __device__ __forceinline__ void beginSlice(int32_t slice) {
     if (slice > 0) __syncthreads();
     slice_ = slice;
+    round_ = 0;
     ++epoch_;
   }
 
   __device__ __forceinline__ void run(const algo::Step& s) {
+    if (s.round != round_) {
+      __syncthreads();
+      epoch_ += s.round - round_;
+      round_ = s.round;
+    }
+    if (s.kind == algo::Kind::Pipe) copyCells(s.src, s.dst);
     if (s.kind == algo::Kind::Store) storeCells(s.src, s.to.rank[0]);
+    if (s.kind == algo::Kind::Load) loadCells(s.from.rank[0], s.dst);
     if (s.kind == algo::Kind::LoadReduce) reduceCells(s.dst);
   }
 
@@ -60,6 +68,25 @@ class PeerLane : public algo::PeerMemoryVerbs<PeerLane<Reduction, Shape>> {
     const Storage* from = addressOf(src, range);
     auto* cells = reinterpret_cast<Words2*>(launch_.window.cells(peer.value, bank(), self().value, launch_.call.view.ranks, channel_));
     for (uint32_t c = threadIdx.x; c < cellsOf(range); c += kThreads) arch::storeRelaxedSys(cells + c, seal(load(from, range, c)));
+  }
+
+  __device__ __forceinline__ void copyCells(algo::ChunkRef src, algo::ChunkRef dst) {
+    const algo::Range from = rangeOf(src);
+    const algo::Range to = rangeOf(dst);
+    const Storage* in = addressOf(src, from);
+    auto* out = const_cast<Storage*>(addressOf(dst, to));
+    if (in == out) return;
+    for (uint32_t c = threadIdx.x; c < cellsOf(to); c += kThreads) put(out, to, c, load(in, from, c));
+  }
+
+  __device__ __forceinline__ void loadCells(Rank peer, algo::ChunkRef dst) {
+    const algo::Range range = rangeOf(dst);
+    auto* out = const_cast<Storage*>(addressOf(dst, range));
+    for (uint32_t c = threadIdx.x; c < cellsOf(range); c += kThreads) {
+      Words2 cell = arch::loadRelaxedSys(cellOf(peer.value, c));
+      const uint64_t word = awaitCell(cell, peer.value, c);
+      if (!failed_) put(out, range, c, word);
+    }
   }
 
   __device__ __forceinline__ void reduceCells(algo::ChunkRef dst) {
@@ -161,6 +188,7 @@ class PeerLane : public algo::PeerMemoryVerbs<PeerLane<Reduction, Shape>> {
   int32_t channel_;
   uint32_t epoch_;
   int32_t slice_ = 0;
+  uint8_t round_ = 0;
   bool failed_ = false;
   algo::ChunkRef own_;
 };

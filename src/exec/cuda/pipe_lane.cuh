@@ -28,10 +28,10 @@ struct PipeShape {
 /// Shared memory of a pipe lane. The counters are the waiter's alone between the beginning and the end of a launch.
 struct PipeShared {
   struct Desk {
-    std::byte* recv[algo::kMaxFan];
-    std::byte* send[algo::kMaxFan];
-    uint64_t* signal[2 * algo::kMaxFan];  ///< freed words of `recv`, then filled words of `send`
-    uint64_t value[2 * algo::kMaxFan];
+    std::byte* recv[kMostFan];
+    std::byte* send[kMostFan];
+    uint64_t* signal[2 * kMostFan];  ///< freed words of `recv`, then filled words of `send`
+    uint64_t value[2 * kMostFan];
   };
   static constexpr int kDesks = 4;
   LanePipes pipes;
@@ -43,7 +43,7 @@ struct PipeShared {
 
 /// `Reduction` is a WordReduction, `Shape` a PipeShape.
 template <class Reduction, class Shape>
-class PipeLane : public algo::PipeVerbs<PipeLane<Reduction, Shape>> {
+class PipeLane : public algo::LocalVerbs<PipeLane<Reduction, Shape>>, public algo::PipeVerbs<PipeLane<Reduction, Shape>> {
  public:
   using Launch = PipeLaunch;
   using Shared = PipeShared;
@@ -106,9 +106,9 @@ class PipeLane : public algo::PipeVerbs<PipeLane<Reduction, Shape>> {
   __device__ __forceinline__ void open(const algo::Step& s, PipeShared::Desk& desk) {
     const int thread = threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < algo::kMaxFan; ++i) {
+    for (int i = 0; i < kMostFan; ++i) {
       if (i < s.from.count && thread == i) openRecv(s, i, desk);
-      if (i < s.to.count && thread == i + algo::kMaxFan) openSend(s, i, desk);
+      if (i < s.to.count && thread == i + kMostFan) openSend(s, i, desk);
     }
     __syncwarp();
   }
@@ -163,7 +163,7 @@ class PipeLane : public algo::PipeVerbs<PipeLane<Reduction, Shape>> {
     o.own = address(s.src, own.begin);
     o.out = const_cast<std::byte*>(address(s.dst, out.begin));
 #pragma unroll
-    for (int i = 0; i < algo::kMaxFan; ++i) {
+    for (int i = 0; i < kMostFan; ++i) {
       if (i < s.from.count) o.recv[i] = desk.recv[i];
       if (i < s.to.count) o.send[i] = desk.send[i];
     }

@@ -19,8 +19,8 @@ namespace tutti::exec::cuda {
 struct Operands {
   const std::byte* own;
   std::byte* out;
-  const std::byte* recv[algo::kMaxFan];
-  std::byte* send[algo::kMaxFan];
+  const std::byte* recv[kMostFan];
+  std::byte* send[kMostFan];
   bool hasOwn;
   bool hasOut;
   int32_t recvs;
@@ -64,7 +64,7 @@ struct ReduceCopy {
     if (!isMove(o)) reduce<kCount>(value, o, first);
     if (o.hasOut) store<kCount>(value, o.out, first);
 #pragma unroll
-    for (int s = 0; s < algo::kMaxFan; ++s) {
+    for (int s = 0; s < kMostFan; ++s) {
       if (s >= o.sends) break;
       store<kCount>(value, o.send[s], first);
     }
@@ -80,7 +80,7 @@ struct ReduceCopy {
       sum[i / 2][i % 2].add(received[i / 2].word[i % 2]);
     }
 #pragma unroll
-    for (int r = 1; r < algo::kMaxFan; ++r) {
+    for (int r = 1; r < kMostFan; ++r) {
       if (r >= o.recvs) break;
       load<kCount>(received, o.recv[r], first);
 #pragma unroll
@@ -110,7 +110,7 @@ struct ReduceCopy {
       Reduction sum;
       sum.begin(value);
 #pragma unroll
-      for (int r = 0; r < algo::kMaxFan; ++r) {
+      for (int r = 0; r < kMostFan; ++r) {
         if (r < o.recvs) sum.add(at(o.recv[r]));
       }
       value = sum.word();
@@ -118,7 +118,7 @@ struct ReduceCopy {
     const auto stored = static_cast<Storage>(value);
     if (o.hasOut) reinterpret_cast<Storage*>(o.out)[e] = stored;
 #pragma unroll
-    for (int s = 0; s < algo::kMaxFan; ++s) {
+    for (int s = 0; s < kMostFan; ++s) {
       if (s < o.sends) reinterpret_cast<Storage*>(o.send[s])[e] = stored;
     }
   }

@@ -51,6 +51,7 @@ void Operation::start(const PlannedCall& call) {
   }
   unfinished_ = static_cast<uint32_t>(std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.finished; }));
   if (plan.usesWindow) cells_.resize(static_cast<size_t>(plan.ranks));
+  lent_.assign(plan.windows.size(), 0);
 }
 
 Poll Operation::advance() {
@@ -81,7 +82,16 @@ bool Operation::advanceLane(Lane& lane) {
     lane.next = 0;
     ++lane.slice;
   }
-  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); });
+  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); }) && isReturned();
+}
+
+/// Whether every peer has read what it was lent.
+bool Operation::isReturned() const {
+  for (size_t peer = 0; peer < lent_.size(); ++peer) {
+    // acquire: the peer's reads come before what this rank's caller does next; pairs with runLoad and runLoadReduce
+    if (lent_[peer] > plan_->windows[peer]->returned[plan_->rank.value].value.load(std::memory_order_acquire)) return false;
+  }
+  return true;
 }
 
 /// Carries the step out if nothing that it needs is missing; otherwise leaves everything as it was and returns false.
@@ -91,10 +101,11 @@ bool Operation::run(const Lane& lane, const BoundStep& step) {
     case Kind::Store: return runStore(lane, step);
     case Kind::Arrive:
       // The release makes the cell's payload, size and signature visible; pairs with the acquire in runAwait.
-      step.window->head(epochOf(lane), plan_->rank).epoch.store(epochOf(lane), std::memory_order_release);
+      step.window->head(epochOf(lane, step), plan_->rank).epoch.store(epochOf(lane, step), std::memory_order_release);
       return true;
     case Kind::Await: return runAwait(lane, step);
-    case Kind::LoadReduce: runLoadReduce(lane, step); return true;
+    case Kind::LoadReduce: return runLoadReduce(lane, step);
+    case Kind::Load: return runLoad(lane, step);
     case Kind::Give:
     case Kind::Take: return handOver(lane, step);
   }
@@ -102,20 +113,22 @@ bool Operation::run(const Lane& lane, const BoundStep& step) {
 }
 
 bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
+  const Source* const from = lane.steps->sources.data() + step.firstFrom;
+  SendEnd* const* const to = lane.steps->targets.data() + step.firstTo;
   for (int i = 0; i < step.numFrom; ++i)
-    if (!step.from[i]->ready()) return false;
+    if (!from[i].end->ready()) return false;
   for (int i = 0; i < step.numTo; ++i)
-    if (!step.to[i]->ready()) return false;
+    if (!to[i]->ready()) return false;
 
   const algo::Range range = rangeOf(lane, step);
   const uint64_t bytes = range.elems * plan_->elementBytes;
-  const void* sources[1 + algo::kMaxFan];
+  const void* sources[1 + kMostLinks];
   int numSources = 0;
   const bool ownFirst = step.src.buffer != Buffer::None;
   if (ownFirst) sources[numSources++] = source(step.src, range);
   for (int i = 0; i < step.numFrom; ++i) {
-    const SlotHead& head = step.from[i]->head();
-    if (!accept(head.signature, head.bytes, step.fromRank[i], bytes)) return false;
+    const SlotHead& head = from[i].end->head();
+    if (!acceptCall(head.signature, from[i].rank) || !acceptSize(head.bytes, from[i].rank, bytes)) return false;
     sources[numSources++] = head.payload();
   }
 
@@ -136,14 +149,14 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   const std::byte* value = stable;
   for (int i = 0; i < step.numTo; ++i) {
     if (value == nullptr) {  // combine straight into the first slot; further ones get a copy
-      SendEnd& end = *step.to[i];
+      SendEnd& end = *to[i];
       std::byte* space = bytes <= kInlineBytes ? end.head().inlineData : end.staging();
       combine(space, sources, numSources, range.elems, ownFirst, false);
       value = space;
     }
-    send(*step.to[i], stable, value, bytes);
+    send(*to[i], stable, value, bytes);
   }
-  for (int i = 0; i < step.numFrom; ++i) step.from[i]->release();
+  for (int i = 0; i < step.numFrom; ++i) from[i].end->release();
   return true;
 }
 
@@ -168,26 +181,58 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
 bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   const algo::Range range = rangeOf(lane, step);
   const uint64_t bytes = range.elems * plan_->elementBytes;
-  CellHead& head = step.window->head(epochOf(lane), plan_->rank);
+  const uint64_t epoch = epochOf(lane, step);
+  CellHead& head = step.window->head(epoch, plan_->rank);
   head.signature = signature_;
   head.bytes = bytes;
-  const void* own = source(step.src, range);
-  combine(step.window->payload(epochOf(lane), plan_->rank, bytes), &own, 1, range.elems, true, false);
+  const std::byte* own = source(step.src, range);
+  if (plan_->lends && bytes > kEagerBytes) {
+    head.lent = own;
+    if (step.peer != plan_->rank) lent_[static_cast<size_t>(step.peer.value)] = epoch;
+    return true;
+  }
+  head.lent = nullptr;
+  std::byte* space = step.window->payload(epoch, plan_->rank, bytes);
+  if (step.reduce) {
+    const void* sources[] = {own};
+    combine(space, sources, 1, range.elems, true, false);
+  } else if (bytes > 0) {
+    std::memcpy(space, own, bytes);
+  }
   return true;
 }
 
 bool Operation::runAwait(const Lane& lane, const BoundStep& step) {
-  const CellHead& head = step.window->head(epochOf(lane), step.peer);
-  if (head.epoch.load(std::memory_order_acquire) != epochOf(lane)) return false;  // pairs with the release of Arrive
-  const uint64_t bytes = plan_->geometry.range(0, lane.channel, lane.slice).elems * plan_->elementBytes;
-  return accept(head.signature, head.bytes, step.peer, bytes);
+  const CellHead& head = step.window->head(epochOf(lane, step), step.peer);
+  if (head.epoch.load(std::memory_order_acquire) != epochOf(lane, step)) return false;  // pairs with the release of Arrive
+  return acceptCall(head.signature, step.peer);
 }
 
-void Operation::runLoadReduce(const Lane& lane, const BoundStep& step) {
+bool Operation::runLoad(const Lane& lane, const BoundStep& step) {
   const algo::Range range = rangeOf(lane, step);
   const uint64_t bytes = range.elems * plan_->elementBytes;
-  for (int32_t r = 0; r < plan_->ranks; ++r) cells_[static_cast<size_t>(r)] = step.window->payload(epochOf(lane), Rank(r), bytes);
+  const uint64_t epoch = epochOf(lane, step);
+  const CellHead& head = step.window->head(epoch, step.peer);
+  if (!acceptSize(head.bytes, step.peer, bytes)) return false;
+  if (bytes > 0) copyBytes(destination(range), step.window->content(epoch, step.peer, bytes), bytes, plan_->pastCache);
+  // release: the writer may change what it lent; pairs with isReturned()
+  if (head.lent != nullptr) step.window->returned[step.peer.value].value.store(epoch, std::memory_order_release);
+  return true;
+}
+
+bool Operation::runLoadReduce(const Lane& lane, const BoundStep& step) {
+  const algo::Range range = rangeOf(lane, step);
+  const uint64_t bytes = range.elems * plan_->elementBytes;
+  const uint64_t epoch = epochOf(lane, step);
+  for (int32_t r = 0; r < plan_->ranks; ++r) {
+    if (!acceptSize(step.window->head(epoch, Rank(r)).bytes, Rank(r), bytes)) return false;
+    cells_[static_cast<size_t>(r)] = step.window->content(epoch, Rank(r), bytes);
+  }
   combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
+  for (int32_t r = 0; plan_->lends && r < plan_->ranks; ++r)
+    if (step.window->head(epoch, Rank(r)).lent != nullptr)  // release: as in runLoad
+      step.window->returned[r].value.store(epoch, std::memory_order_release);
+  return true;
 }
 
 bool Operation::handOver(const Lane& lane, const BoundStep& step) {
@@ -196,16 +241,19 @@ bool Operation::handOver(const Lane& lane, const BoundStep& step) {
   return true;
 }
 
-/// Whether a message is the one that this call expects at this point. If not, the operation has failed and says why.
-bool Operation::accept(uint64_t signature, uint64_t bytes, Rank peer, uint64_t expectedBytes) {
-  if (signature == signature_ && bytes == expectedBytes) [[likely]]
+/// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
+bool Operation::acceptCall(uint64_t signature, Rank peer) {
+  if (signature == signature_) [[likely]]
     return true;
-  if (signature != signature_) {
-    status_ = mismatch(plan_->rank, signature_, peer, signature);
-  } else {
-    status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",
-                    peer.value, bytes, plan_->rank.value, expectedBytes, describeSignature(signature_));
-  }
+  status_ = mismatch(plan_->rank, signature_, peer, signature);
+  return false;
+}
+
+bool Operation::acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
+  if (bytes == expectedBytes) [[likely]]
+    return true;
+  status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",
+                  peer.value, bytes, plan_->rank.value, expectedBytes, describeSignature(signature_));
   return false;
 }
 
@@ -223,7 +271,8 @@ void Operation::combine(std::byte* dst, const void* const* sources, int numSourc
 }
 
 algo::Range Operation::rangeOf(const Lane& lane, const BoundStep& step) const {
-  const algo::ChunkRef ref = step.src.buffer != Buffer::None ? step.src : step.dst;
+  // A step that only passes on what it receives names the chunk of that size as its source, without a buffer.
+  const algo::ChunkRef ref = step.src.buffer != Buffer::None || step.dst.buffer == Buffer::None ? step.src : step.dst;
   return plan_->geometry.range(ref.chunk, lane.channel, lane.slice);
 }
 
@@ -241,8 +290,10 @@ std::string Operation::describeWait() const {
     const BoundStep& step = lane.steps->steps[lane.next];
     if (step.kind == Kind::Await) return format("waits for the arrival of rank {}, slice {}", step.peer.value, lane.slice);
     if (step.kind == Kind::Take) return format("waits for lane {} of its own, slice {}", static_cast<int>(step.lane), lane.slice);
-    for (int i = 0; i < step.numFrom; ++i)
-      if (!step.from[i]->ready()) return format("waits for rank {}, slice {} step {}", step.fromRank[i].value, lane.slice, lane.next);
+    for (uint32_t i = step.firstFrom; i < step.firstFrom + static_cast<uint32_t>(step.numFrom); ++i) {
+      const Source& source = lane.steps->sources[i];
+      if (!source.end->ready()) return format("waits for rank {}, slice {} step {}", source.rank.value, lane.slice, lane.next);
+    }
     return format("waits for a free slot, slice {} step {}", lane.slice, lane.next);
   }
   return "is finished";

@@ -22,7 +22,7 @@ struct PlannedCall {
   const void* in = nullptr;   ///< the caller's buffers, as the collective defines them
   void* out = nullptr;
   uint64_t signature = 0;     ///< names the call to the peers
-  uint64_t windowEpoch = 0;   ///< of the first slice, for plans that use the window; each slice takes one
+  uint64_t windowEpoch = 0;   ///< of the first round, for plans that use the window; each slice takes plan->rounds
   observe::FlightEvent event;  ///< what the flight recorder is to say of the call
   /// The factor of a scaled reduction, in the element type: read from `factorSource` when the call starts, if that is given.
   uint64_t factor = 0;
@@ -59,15 +59,20 @@ class Operation {
   bool runPipe(const Lane& lane, const BoundStep& step);
   bool runStore(const Lane& lane, const BoundStep& step);
   bool runAwait(const Lane& lane, const BoundStep& step);
-  void runLoadReduce(const Lane& lane, const BoundStep& step);
+  bool runLoadReduce(const Lane& lane, const BoundStep& step);
+  bool runLoad(const Lane& lane, const BoundStep& step);
+  bool isReturned() const;
   bool handOver(const Lane& lane, const BoundStep& step);
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
-  bool accept(uint64_t signature, uint64_t bytes, Rank peer, uint64_t expectedBytes);
+  bool acceptCall(uint64_t signature, Rank peer);
+  bool acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes);
   void combine(std::byte* dst, const void* const* sources, int numSources, uint64_t elems, bool ownFirst, bool last) const;
   algo::Range rangeOf(const Lane& lane, const BoundStep& step) const;
   const std::byte* source(algo::ChunkRef ref, const algo::Range& range) const;
   std::byte* destination(const algo::Range& range) const;
-  uint64_t epochOf(const Lane& lane) const { return windowEpoch_ + static_cast<uint64_t>(lane.slice); }
+  uint64_t epochOf(const Lane& lane, const BoundStep& step) const {
+    return windowEpoch_ + static_cast<uint64_t>(lane.slice) * static_cast<uint64_t>(plan_->rounds) + step.round;
+  }
 
   const HostPlan* plan_ = nullptr;
   const std::byte* in_ = nullptr;
@@ -79,6 +84,7 @@ class Operation {
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
+  std::vector<uint64_t> lent_;      // by peer: the last epoch in which it was lent something; 0: never
   Status status_;
 };
 

@@ -17,23 +17,33 @@
 
 namespace tutti::exec::host {
 
+/// The most pipes that a step receives from or sends to: ranks at doubling distances.
+inline constexpr int kMostLinks = 31;
+
+struct Source {
+  transport::local::RecvEnd* end = nullptr;
+  Rank rank;
+};
+
 struct BoundStep {
   algo::Kind kind = algo::Kind::Pipe;
   bool reduce = false;
   int8_t numFrom = 0;
   int8_t numTo = 0;
   int8_t lane = -1;      ///< Give, Take
-  Rank peer;             ///< Await: whose arrival
+  uint8_t round = 0;     ///< windows
+  Rank peer;             ///< Await, Load: whose arrival. Store: who gets it
   algo::ChunkRef src;
   algo::ChunkRef dst;
-  transport::local::RecvEnd* from[algo::kMaxFan] = {};
-  transport::local::SendEnd* to[algo::kMaxFan] = {};
-  Rank fromRank[algo::kMaxFan];
-  const transport::local::WindowView* window = nullptr;  ///< Store, Arrive: the peer's; Await, LoadReduce: the own one
+  uint32_t firstFrom = 0;  ///< of BoundLane::sources
+  uint32_t firstTo = 0;    ///< of BoundLane::targets
+  const transport::local::WindowView* window = nullptr;  ///< Store, Arrive: the peer's; Await, Load, LoadReduce: the own one
 };
 
 struct BoundLane {
   std::vector<BoundStep> steps;                     ///< of one slice
+  std::vector<Source> sources;                      ///< numFrom a step
+  std::vector<transport::local::SendEnd*> targets;   ///< numTo a step
   std::vector<transport::local::SendEnd*> sendEnds;  ///< every pipe the lane sends into, once
 };
 
@@ -46,6 +56,9 @@ struct HostPlan {
   Rank rank;
   int32_t ranks = 1;
   bool usesWindow = false;
+  int32_t rounds = 0;      ///< epochs of the window that a slice takes
+  bool lends = false;      ///< what is stored for peers may stay in this rank's buffers until it was read
+  std::vector<const transport::local::WindowView*> windows;  ///< of all ranks, where plans lend
   bool pastCache = false;  ///< too large to stay in the cache: what nobody reads soon is stored past it
   ReduceFn reduceFn = nullptr;            ///< null: the collective does not reduce
   std::vector<std::vector<BoundLane>> channels;  ///< [channel][lane]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "core/format.h"
 #include "exec/prove/collective.h"
@@ -20,6 +21,7 @@ struct Variant {
   bool inPlace;
   int32_t operations;
   uint64_t layoutSeed;
+  int32_t localRanks = 0;
 
   bool operator==(const Variant&) const = default;
 };
@@ -52,6 +54,16 @@ std::vector<Variant> sample(int32_t least, Extent extent) {
   return all;
 }
 
+/// Ranks a node: all divisors of few ranks, some of many.
+std::vector<int32_t> nodeSizes(const Subject& s, int32_t ranks) {
+  if (!s.traits.usesNodes) return {0};
+  std::vector<int32_t> all;
+  for (int32_t d = 1; d <= ranks; ++d)
+    if (ranks % d == 0) all.push_back(d);
+  if (ranks <= kGridRanks || all.size() <= 3) return all;
+  return {1, all[all.size() / 2], ranks};
+}
+
 /// Rank counts above kMostRanks: few steps a rank, so the slowest growing algorithms only.
 std::vector<int32_t> largeCounts(const Subject& s, Extent extent) {
   const bool scales = s.traits.needs == algo::Needs::Pipe && s.lanes(1000) < 1000;
@@ -82,16 +94,19 @@ void addCases(std::vector<Case>& cases, const Subject& s, const Subject* then, i
     std::vector<Variant> sorted;
     for (Variant v : variants) {
       if (!usesPipes) v.slots = 1;
-      if (!hasInPlace(s.traits.collective)) v.inPlace = false;
-      if (std::find(sorted.begin(), sorted.end(), v) == sorted.end()) sorted.push_back(v);
+      if (!hasInPlace(s.traits.collective) || (then != nullptr && !hasInPlace(then->traits.collective))) v.inPlace = false;
+      for (const int32_t size : nodeSizes(s, ranks)) {
+        v.localRanks = size;
+        if (std::find(sorted.begin(), sorted.end(), v) == sorted.end()) sorted.push_back(v);
+      }
     }
     std::stable_sort(sorted.begin(), sorted.end(), [](const Variant& a, const Variant& b) {
-      return std::pair(a.inPlace, a.layoutSeed) < std::pair(b.inPlace, b.layoutSeed);
+      return std::tuple(a.inPlace, a.layoutSeed, a.localRanks) < std::tuple(b.inPlace, b.layoutSeed, b.localRanks);
     });
     for (const Variant& v : sorted) {
       // Banks of windows take turns from slice to slice and from call to call: several calls show their reuse.
       const int32_t operations = usesPipes ? v.operations : std::max(v.operations, then != nullptr ? 5 : 4);
-      cases.push_back({&s, then, ranks, root, v.slots, v.slices, v.channels, operations, 2, v.inPlace, v.layoutSeed});
+      cases.push_back({&s, then, ranks, root, v.slots, v.slices, v.channels, operations, 2, v.inPlace, v.layoutSeed, v.localRanks});
     }
   }
 }
@@ -148,8 +163,7 @@ std::vector<Row> rowsOf(std::span<const Proof> proofs) {
 }  // namespace
 
 std::vector<Case> standardCases(const Subject& algorithm, Extent extent) {
-  int32_t least = leastSlots(algorithm, 5);
-  if (least == 0) least = kMostSlots;  // it fails for another reason, which a lack of slots must not hide
+  const int32_t least = std::max(1, algorithm.traits.minSlots);  // what its traits promise is enough
   std::vector<Case> cases;
   for (const int32_t ranks : rankCounts(extent))
     addCases(cases, algorithm, nullptr, ranks, ranks <= kGridRanks ? grid(least, extent) : sample(least, extent));

@@ -49,16 +49,19 @@ void Execution::prepare() {
   int32_t epoch = 0;
   for (int32_t op = 0; op < case_.operations; ++op) {
     epochBase_.push_back(epoch);
-    if (net.program(op).subject->traits.needs == algo::Needs::PeerMemory) epoch += case_.slices;
+    const algo::Traits& traits = net.program(op).subject->traits;
+    if (traits.needs == algo::Needs::PeerMemory) epoch += case_.slices * traits.rounds;
   }
   const size_t cells = epoch > 0 ? ranks * ranks * static_cast<size_t>(case_.banks) : 0;
-  spots_.assign(static_cast<size_t>(net.places()) * slices_ + cells, {});
+  firstCell_ = static_cast<size_t>(net.places()) * slices_;
+  spots_.assign(firstCell_ + cells, {});
 }
 
-size_t Execution::cellOf(int32_t window, int32_t writer, int32_t operation, int32_t slice) const {
-  const int32_t bank = (epochBase_[static_cast<size_t>(operation)] + slice) % case_.banks;
+size_t Execution::cellOf(int32_t window, int32_t writer, int32_t operation, int32_t slice, int32_t round) const {
+  const int32_t rounds = network_->program(operation).subject->traits.rounds;
+  const int32_t bank = (epochBase_[static_cast<size_t>(operation)] + slice * rounds + round) % case_.banks;
   const auto cell = (static_cast<size_t>(window) * static_cast<size_t>(case_.ranks) + static_cast<size_t>(writer));
-  return static_cast<size_t>(network_->places()) * slices_ + cell * static_cast<size_t>(case_.banks) + static_cast<size_t>(bank);
+  return firstCell_ + cell * static_cast<size_t>(case_.banks) + static_cast<size_t>(bank);
 }
 
 void Execution::wake(int32_t lane) {
@@ -155,6 +158,7 @@ bool Execution::perform(int32_t lane, const FlatStep& step) {
     case Kind::Pipe: return performPipe(lane, step);
     case Kind::Store: return storeCell(lane, step);
     case Kind::LoadReduce: return reduceCells(lane, step);
+    case Kind::Load: return loadCell(lane, step);
     case Kind::Arrive:
     case Kind::Give: {
       const auto signal = static_cast<size_t>(step.to[0]);
@@ -169,11 +173,11 @@ bool Execution::perform(int32_t lane, const FlatStep& step) {
 }
 
 bool Execution::performPipe(int32_t lane, const FlatStep& step) {
-  Value received[algo::kMaxFan];
+  received_.resize(static_cast<size_t>(step.numFrom));
   for (int32_t i = 0; i < step.numFrom; ++i)
-    if (!readMessage(lane, step, step.from[i], received[i])) return false;
+    if (!readMessage(lane, step, step.from[i], received_[static_cast<size_t>(i)])) return false;
   Value value;
-  if (!combine(lane, step, received, value)) return false;
+  if (!combine(lane, step, received_.data(), value)) return false;
 
   for (int32_t i = 0; i < step.numFrom; ++i) {
     const Pipe& pipe = network_->pipes()[static_cast<size_t>(step.from[i])];
@@ -181,11 +185,16 @@ bool Execution::performPipe(int32_t lane, const FlatStep& step) {
     const bool byReference = messageOf(step.from[i], state.head).spot[0] >= 0;
     ++state.head;
     wake(pipe.writer);
-    if (byReference && --referencesOut_[static_cast<size_t>(pipe.from)] == 0) endOperation(pipe.from);
+    if (byReference) endReference(pipe.from);
   }
   if (step.dst >= 0 && !storeOutput(lane, step, value)) return false;
   push(lane, step, value);
   return true;
+}
+
+/// One reader less of what the rank lets others read.
+void Execution::endReference(int32_t rank) {
+  if (--referencesOut_[static_cast<size_t>(rank)] == 0) endOperation(rank);
 }
 
 void Execution::push(int32_t lane, const FlatStep& step, const Value& value) {
@@ -198,7 +207,7 @@ void Execution::push(int32_t lane, const FlatStep& step, const Value& value) {
     m.operation = state.operation;
     m.slice = state.slice;
     m.tick = state.tick;
-    m.sizeClass = (*classes_)[static_cast<size_t>(state.operation) % classes_->size()][static_cast<size_t>(step.sizeChunk())];
+    m.sizeClass = sizeClassOf(state.operation, step.sizeChunk());
     if (step.sendsReference) {
       // From the destination where there is one; a move may as well be read from its source.
       int32_t n = 0;

@@ -27,8 +27,12 @@ struct Where {
 /// One chunk and slice of a buffer, or one cell of a window.
 struct Spot {
   Value value;
-  int32_t operation = -1;  ///< cells: which slice of which operation was stored
+  int32_t operation = -1;  ///< cells: which round and slice of which operation was stored
   int32_t slice = -1;
+  int32_t round = -1;
+  uint32_t sizeClass = 0;    ///< cells
+  int64_t lent = -1;         ///< cells: the spot that the reader may read instead
+  uint32_t lentVersion = 0;  ///< of it when it was stored
   uint32_t version = 0;  ///< writes so far
   int32_t writer = -1;   ///< lane of the last one
   uint32_t writerTick = 0;
@@ -53,7 +57,10 @@ class Execution {
 
   // Spots are numbered buffers first, then cells.
   size_t spotOf(int32_t place, int32_t slice) const { return static_cast<size_t>(place) * slices_ + static_cast<size_t>(slice); }
-  size_t cellOf(int32_t window, int32_t writer, int32_t operation, int32_t slice) const;
+  size_t cellOf(int32_t window, int32_t writer, int32_t operation, int32_t slice, int32_t round) const;
+  /// Whether a spot is a cell, and of which number.
+  int64_t cellNumber(size_t spot) const { return static_cast<int64_t>(spot) - static_cast<int64_t>(firstCell_); }
+  size_t numCells() const { return spots_.size() - firstCell_; }
   std::string spotName(size_t spot) const;
 
   /// The step at which a lane's clock showed `tick`.
@@ -103,7 +110,13 @@ class Execution {
   bool load(int32_t lane, const FlatStep& step, Value& value);
   bool storeOutput(int32_t lane, const FlatStep& step, Value value);
   bool storeCell(int32_t lane, const FlatStep& step);
+  bool loadCell(int32_t lane, const FlatStep& step);
   bool reduceCells(int32_t lane, const FlatStep& step);
+  Spot* readCell(int32_t lane, const FlatStep& step, int32_t writer);
+  uint32_t sizeClassOf(int32_t operation, int32_t chunk) const {
+    return (*classes_)[static_cast<size_t>(operation) % classes_->size()][static_cast<size_t>(chunk)];
+  }
+  void endReference(int32_t rank);
   void noteRead(int32_t lane, Spot& spot, int32_t orderedAfter);
   void noteWrite(int32_t lane, Spot& spot);
   bool fail(int32_t lane, std::string_view text);
@@ -128,10 +141,12 @@ class Execution {
   std::vector<int32_t> lanesAtEnd_;     // by rank
   std::vector<int32_t> referencesOut_;  // by rank: messages by reference that are not received
   std::vector<Spot> spots_;
-  std::vector<int32_t> epochBase_;  // by operation: window slices before it
+  std::vector<int32_t> epochBase_;  // by operation: window rounds before it
+  size_t firstCell_ = 0;            // the spots from here on are cells
   std::vector<int32_t> queue_;
   std::vector<uint32_t> log_;
   std::vector<Expr> operands_;
+  std::vector<Value> received_;
   uint64_t messages_ = 0;
   int32_t slotsUsed_ = 0;
   std::string failure_;

@@ -98,10 +98,4 @@ std::string Expressions::text(Expr expr) const {
   return text;
 }
 
-Expr OrderBuilder::addAll(int32_t n) {
-  std::vector<Expr> all(static_cast<size_t>(n));
-  std::iota(all.begin(), all.end(), 0u);
-  return pool_.sum(all.data(), n);
-}
-
 }  // namespace tutti::exec::prove

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ class Expressions {
   Expr leaf(Rank rank) const { return static_cast<Expr>(rank.value); }
   /// Combines `count` ≥ 1 operands from left to right and rounds once. A single operand is itself.
   Expr sum(const Expr* operands, int32_t count);
+
+  /// The operands that `expr` combines; none for a rank's contribution.
+  std::span<const Expr> operandsOf(Expr expr) const {
+    if (expr < static_cast<Expr>(ranks_)) return {};
+    return {operands_.data() + nodes_[expr].begin, nodes_[expr].count};
+  }
 
   /// How often each rank's contribution is part of `expr`, by rank.
   std::vector<uint64_t> contributions(Expr expr) const;
@@ -57,8 +64,18 @@ class OrderBuilder {
     const Expr operands[] = {own, received...};
     return pool_.sum(operands, 1 + static_cast<int32_t>(sizeof...(received)));
   }
+  /// operand(0) … operand(n-1), rounded once.
+  template <class Operand>
+  Expr addEach(int32_t n, Operand&& operand) {
+    std::vector<Expr> all;
+    all.reserve(static_cast<size_t>(n));
+    for (int32_t i = 0; i < n; ++i) all.push_back(operand(i));
+    return pool_.sum(all.data(), n);
+  }
   /// The contributions of ranks 0 … n-1 in rank order, rounded once.
-  Expr addAll(int32_t n);
+  Expr addRanks(int32_t n) {
+    return addEach(n, [&](int32_t rank) { return leaf(Rank(rank)); });
+  }
 
  private:
   Expressions& pool_;

@@ -36,7 +36,7 @@ int32_t rootOf(const Case& c, Collective collective, int32_t rank) {
 
 bool sameNetwork(const Case& a, const Case& b) {
   return a.algorithm == b.algorithm && (a.operations > 1 ? a.then : nullptr) == (b.operations > 1 ? b.then : nullptr) &&
-         a.ranks == b.ranks && a.root == b.root && a.inPlace == b.inPlace && a.layoutSeed == b.layoutSeed;
+         a.ranks == b.ranks && a.root == b.root && a.inPlace == b.inPlace && a.layoutSeed == b.layoutSeed && a.localRanks == b.localRanks;
 }
 
 }  // namespace
@@ -49,7 +49,8 @@ std::string Network::build(const Case& c) {
   signals_.clear();
   pipeNumbers_.clear();
   signalNumbers_.clear();
-  layout_.emplace(rankOrder(c.ranks, c.layoutSeed));
+  links_.reset();
+  layout_.emplace(rankOrder(c.ranks, c.layoutSeed), c.localRanks);
   expressions_.reset(c.ranks);
   inPlace_ = c.inPlace;
   ranks_ = c.ranks;
@@ -108,7 +109,10 @@ std::string Network::compileLane(Program& program, int32_t lane, const std::vect
 
 std::string Network::resolve(const Program& program, int32_t lane, const Step& step, FlatStep& flat) {
   const int32_t rank = rankOf(lane);
+  if (step.round >= std::max(1, program.subject->traits.rounds))
+    return format("round {}, but its traits say {}", step.round, program.subject->traits.rounds);
   flat.kind = step.kind;
+  flat.round = step.round;
   flat.reduce = step.reduce;
   flat.srcIsInput = step.src.buffer == Buffer::In;
   flat.srcChunk = step.src.chunk;
@@ -140,17 +144,22 @@ std::string Network::resolvePeers(int32_t lane, const Step& step, FlatStep& flat
   const int32_t rank = rankOf(lane);
   for (const algo::Peers* peers : {&step.from, &step.to})
     for (int32_t i = 0; i < peers->count; ++i) {
-      const int32_t peer = peers->rank[i].value;
+      const int32_t peer = peers->at(i).value;
       if (peer < 0 || peer >= ranks_) return format("rank {} does not exist", peer);
-      if (peer == rank && step.kind != Kind::Store) return "talks to itself";
+      if (peer == rank && (step.kind == Kind::Arrive || step.kind == Kind::Await)) return "talks to itself";
       for (int32_t j = 0; j < i; ++j)
-        if (peers->rank[j].value == peer) return format("names rank {} twice", peer);
+        if (peers->at(j).value == peer) return format("names rank {} twice", peer);
     }
+  const size_t numFrom = static_cast<size_t>(std::max(1, step.from.count));
+  int32_t* const from = links_.makeArray<int32_t>(numFrom + static_cast<size_t>(std::max(1, step.to.count))).data();
+  int32_t* const to = from + numFrom;
+  flat.from = from;
+  flat.to = to;
   if (step.kind == Kind::Give || step.kind == Kind::Take) {
     if (step.lane < 0 || step.lane >= lanesPerRank_) return format("lane {} does not exist", static_cast<int>(step.lane));
     const int32_t other = rank * lanesPerRank_ + step.lane;
     const bool gives = step.kind == Kind::Give;
-    int32_t& signal = gives ? flat.to[0] : flat.from[0];
+    int32_t& signal = gives ? to[0] : from[0];
     signal = gives ? signalBetween(true, lane, other) : signalBetween(true, other, lane);
     Signal& s = signals_[static_cast<size_t>(signal)];
     s.giver = gives ? lane : other;
@@ -159,24 +168,25 @@ std::string Network::resolvePeers(int32_t lane, const Step& step, FlatStep& flat
   }
   flat.numFrom = static_cast<int8_t>(step.from.count);
   flat.numTo = static_cast<int8_t>(step.to.count);
-  if (step.kind == Kind::Store) flat.to[0] = step.to.rank[0].value;
+  if (step.kind == Kind::Store) to[0] = step.to.at(0).value;
+  if (step.kind == Kind::Load) from[0] = step.from.at(0).value;
   if (step.kind == Kind::Arrive) {
-    flat.to[0] = signalBetween(false, rank, step.to.rank[0].value);
-    return bind(signals_[static_cast<size_t>(flat.to[0])].giver, lane, "sends arrivals to the same rank");
+    to[0] = signalBetween(false, rank, step.to.at(0).value);
+    return bind(signals_[static_cast<size_t>(to[0])].giver, lane, "sends arrivals to the same rank");
   }
   if (step.kind == Kind::Await) {
-    flat.from[0] = signalBetween(false, step.from.rank[0].value, rank);
-    return bind(signals_[static_cast<size_t>(flat.from[0])].taker, lane, "awaits the same rank");
+    from[0] = signalBetween(false, step.from.at(0).value, rank);
+    return bind(signals_[static_cast<size_t>(from[0])].taker, lane, "awaits the same rank");
   }
   if (step.kind != Kind::Pipe) return {};
   for (int32_t i = 0; i < step.from.count; ++i) {
-    flat.from[i] = pipeBetween(step.port, step.from.rank[i].value, rank);
-    std::string failure = bind(pipes_[static_cast<size_t>(flat.from[i])].reader, lane, "receives from the same pipe");
+    from[i] = pipeBetween(step.port, step.from.at(i).value, rank);
+    std::string failure = bind(pipes_[static_cast<size_t>(from[i])].reader, lane, "receives from the same pipe");
     if (!failure.empty()) return failure;
   }
   for (int32_t i = 0; i < step.to.count; ++i) {
-    flat.to[i] = pipeBetween(step.port, rank, step.to.rank[i].value);
-    std::string failure = bind(pipes_[static_cast<size_t>(flat.to[i])].writer, lane, "sends into the same pipe");
+    to[i] = pipeBetween(step.port, rank, step.to.at(i).value);
+    std::string failure = bind(pipes_[static_cast<size_t>(to[i])].writer, lane, "sends into the same pipe");
     if (!failure.empty()) return failure;
   }
   return {};

@@ -14,6 +14,7 @@
 
 #include "algo/layout.h"
 #include "connect/layout.h"
+#include "core/arena.h"
 #include "exec/prove/prove.h"
 
 namespace tutti::exec::prove {
@@ -29,8 +30,9 @@ struct FlatStep {
   int32_t dstChunk = -1;
   int32_t src = -1;  ///< place; -1: none
   int32_t dst = -1;
-  int32_t from[algo::kMaxFan] = {};  ///< Pipe: pipes. Await, Take: [0] the signal
-  int32_t to[algo::kMaxFan] = {};    ///< Pipe: pipes. Arrive, Give: [0] the signal. Store: [0] the peer
+  uint8_t round = 0;
+  const int32_t* from = nullptr;  ///< Pipe: pipes. Await, Take: [0] the signal. Load: [0] the peer
+  const int32_t* to = nullptr;    ///< Pipe: pipes. Arrive, Give: [0] the signal. Store: [0] the peer
 
   int32_t sizeChunk() const { return dst >= 0 ? dstChunk : srcChunk; }
 };
@@ -98,6 +100,7 @@ class Network {
   int32_t lanesPerRank_ = 0;
   int32_t places_ = 0;
   std::vector<Program> programs_;
+  Arena links_;  // what the steps' `from` and `to` point to
   std::vector<Pipe> pipes_;
   std::vector<Signal> signals_;
   std::unordered_map<uint64_t, int32_t> pipeNumbers_;

@@ -34,6 +34,7 @@ struct Case {
   int32_t banks = 2;       ///< of a window
   bool inPlace = false;
   uint64_t layoutSeed = 0;  ///< 0: ranks in natural order round ring and trees; else a permutation
+  int32_t localRanks = 0;   ///< ranks of a node; 0: all are on one
 };
 
 /// "AllReduce ring, 4 ranks, 2 slots, 3 slices, in place".

@@ -60,6 +60,7 @@ void Races::prepare(bool marking) {
   for (auto& queue : given_) queue.clear();
   taken_.assign(network_->signals().size(), 0);
   drained_.assign(static_cast<size_t>(network_->ranks()) * width_, 0);
+  lent_.assign(execution_->numCells(), -1);
   snapshots_.clear();
   uses_.clear();
   freeSnapshots_.clear();
@@ -150,11 +151,37 @@ bool Races::accessStep(const FlatStep& step, int32_t lane) {
         if (spot >= 0 && !read(lane, static_cast<size_t>(spot))) return false;
     }
   }
-  if (step.kind == Kind::Store && !write(lane, execution_->cellOf(step.to[0], rank, state.operation, state.slice))) return false;
+  if (step.kind == Kind::Store) {
+    const size_t cell = execution_->cellOf(step.to[0], rank, state.operation, state.slice, step.round);
+    if (!write(lane, cell)) return false;
+    const bool lends = network_->program(state.operation).subject->traits.lends;
+    lent_[static_cast<size_t>(execution_->cellNumber(cell))] = lends ? static_cast<int64_t>(execution_->spotOf(step.src, state.slice)) : -1;
+  }
+  if (step.kind == Kind::Load && !readCell(lane, step, step.from[0])) return false;
   if (step.kind == Kind::LoadReduce)
     for (int32_t writer = 0; writer < case_.ranks; ++writer)
-      if (!read(lane, execution_->cellOf(rank, writer, state.operation, state.slice))) return false;
+      if (!readCell(lane, step, writer)) return false;
   return step.dst < 0 || write(lane, execution_->spotOf(step.dst, state.slice));
+}
+
+/// The read of a cell, or of what was lent through it, which the writer waits for before its operation ends.
+bool Races::readCell(int32_t lane, const FlatStep& step, int32_t writer) {
+  const Lane& state = lanes_[static_cast<size_t>(lane)];
+  const size_t cell = execution_->cellOf(network_->rankOf(lane), writer, state.operation, state.slice, step.round);
+  if (!read(lane, cell)) return false;
+  const int64_t lent = lent_[static_cast<size_t>(execution_->cellNumber(cell))];
+  if (lent < 0) return true;
+  if (!read(lane, static_cast<size_t>(lent))) return false;
+  drain(writer, lane);
+  return true;
+}
+
+/// The end of the rank's operation comes after what the lane has done so far.
+void Races::drain(int32_t rank, int32_t lane) {
+  Tick* drained = drained_.data() + static_cast<size_t>(rank) * width_;
+  for (size_t c = 0; c < width_; ++c) drained[c] = std::max(drained[c], clock(lane)[c]);
+  const Lane& state = lanes_[static_cast<size_t>(lane)];
+  if (state.column >= 0) drained[state.column] = std::max(drained[state.column], state.tick);
 }
 
 void Races::releaseStep(const FlatStep& step, int32_t lane) {
@@ -168,10 +195,7 @@ void Races::releaseStep(const FlatStep& step, int32_t lane) {
     drop(message.release);
     drop(freed_[at]);
     freed_[at] = publish(lane);
-    if (message.spot[0] < 0) continue;
-    Tick* drained = drained_.data() + static_cast<size_t>(network_->pipes()[pipe].from) * width_;
-    for (size_t c = 0; c < width_; ++c) drained[c] = std::max(drained[c], clock(lane)[c]);
-    if (state.column >= 0) drained[state.column] = std::max(drained[state.column], state.tick);
+    if (message.spot[0] >= 0) drain(network_->pipes()[pipe].from, lane);
   }
   for (int32_t i = 0; i < step.numTo; ++i) {
     const auto pipe = static_cast<size_t>(step.to[i]);

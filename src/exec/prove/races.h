@@ -4,7 +4,7 @@
 // 1. Events are ordered by: program order; a message, its sending before its receiving; a slot, its receiving before its next
 //    use; an arrival or hand-over, its giving before its taking; the end of an operation, after all lanes of its rank and all
 //    readers of its buffers.
-// 2. A step's accesses are those to its chunks or cells, and a receiving step reads what was sent to it by reference.
+// 2. A step's accesses are those to its chunks or cells, and a receiving step reads what was sent or lent to it by reference.
 // 3. Only places that more than one lane touches are followed, and clocks hold one block of those lanes at a time: memory stays
 //    bounded for any number of lanes, at one replay a block.
 #pragma once
@@ -67,6 +67,8 @@ class Races {
   void acquireStep(const FlatStep& step, int32_t lane);
   void releaseStep(const FlatStep& step, int32_t lane);
   bool accessStep(const FlatStep& step, int32_t lane);
+  bool readCell(int32_t lane, const FlatStep& step, int32_t writer);
+  void drain(int32_t rank, int32_t lane);
   bool read(int32_t lane, size_t spot);
   bool write(int32_t lane, size_t spot);
   bool isBefore(int32_t lane, Tick tick, int32_t later) const;
@@ -99,6 +101,7 @@ class Races {
   std::vector<std::vector<Release>> given_;  // by signal: queue
   std::vector<uint32_t> taken_;              // by signal: its head
   std::vector<Tick> drained_;                // [rank][column]: readers of the rank's buffers
+  std::vector<int64_t> lent_;                // by cell: the spot to be read instead
   std::vector<Tick> snapshots_;              // [snapshot][column]
   std::vector<int32_t> uses_;                // by snapshot
   std::vector<int32_t> freeSnapshots_;

@@ -9,7 +9,8 @@ namespace tutti::exec::record {
 
 /// Bytes of memory that one rank reads and writes, and messages that it sends, for a whole call on one channel.
 /// Values passed between ranks count where they are written and where they are read; `passByReference` tells that a chunk sent
-/// straight from a caller's buffer is not written again on the way (the host executor inside a process).
+/// straight from a caller's buffer is not written again on the way (the host executor inside a process), `lends` the same of what is
+/// stored in windows.
 struct Traffic {
   uint64_t bytesRead = 0;
   uint64_t bytesWritten = 0;
@@ -21,6 +22,6 @@ struct Traffic {
 };
 
 Traffic countTraffic(const Program& program, const algo::Geometry& geometry, uint32_t elementBytes, int32_t channel, int32_t ranks,
-                     bool passByReference);
+                     bool passByReference, bool lends = false);
 
 }  // namespace tutti::exec::record

@@ -13,7 +13,9 @@ std::string_view pipeVerb(const Step& s) {
   const bool dst = s.dst.buffer != Buffer::None;
   if (s.reduce) {
     if (!from) return dst ? "reduceCopy" : "contribute";
-    if (!dst) return "recvReduceSend";
+    const bool own = s.src.buffer != Buffer::None;
+    if (!dst) return own ? "recvReduceSend" : "recvCombineSend";
+    if (!own) return to ? "recvCombineCopySend" : "recvCombineCopy";
     return to ? "recvReduceCopySend" : "recvReduceCopy";
   }
   if (from) return to ? "recvCopySend" : "recvCopy";
@@ -24,7 +26,7 @@ std::string_view pipeVerb(const Step& s) {
 void addPeers(std::string& text, std::string_view word, const algo::Peers& peers) {
   if (peers.count == 0) return;
   text += format(" {}", word);
-  for (int32_t i = 0; i < peers.count; ++i) text += format("{}{}", i == 0 ? ' ' : ',', peers.rank[i].value);
+  for (int32_t i = 0; i < peers.count; ++i) text += format("{}{}", i == 0 ? ' ' : ',', peers.at(i).value);
 }
 
 void addChunk(std::string& text, const algo::ChunkRef& ref) {
@@ -36,10 +38,11 @@ void addChunk(std::string& text, const algo::ChunkRef& ref) {
 std::string_view verbOf(const Step& step) {
   switch (step.kind) {
     case Kind::Pipe: return pipeVerb(step);
-    case Kind::Store: return "store";
+    case Kind::Store: return step.reduce ? "store" : "put";
     case Kind::Arrive: return "arrive";
     case Kind::Await: return "await";
     case Kind::LoadReduce: return "loadReduce";
+    case Kind::Load: return "load";
     case Kind::Give: return "give";
     case Kind::Take: return "take";
   }

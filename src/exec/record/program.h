@@ -27,7 +27,10 @@ struct Program {
 };
 
 /// The executor that writes steps down. Offers every capability.
-class Recorder : public algo::PipeVerbs<Recorder>, public algo::HandOverVerbs<Recorder>, public algo::PeerMemoryVerbs<Recorder> {
+class Recorder : public algo::LocalVerbs<Recorder>,
+                 public algo::PipeVerbs<Recorder>,
+                 public algo::HandOverVerbs<Recorder>,
+                 public algo::PeerMemoryVerbs<Recorder> {
  public:
   explicit Recorder(std::vector<Step>& steps) : steps_(steps) {}
   void run(const Step& step) { steps_.push_back(step); }

@@ -18,8 +18,8 @@ class ExpressionTest : public ::testing::Test {
 TEST_F(ExpressionTest, EqualComputationsAreOneId) {
   OrderBuilder sum(pool_);
   EXPECT_EQ(sum.add(leaf(0), leaf(1)), sum.add(leaf(0), leaf(1)));
-  EXPECT_EQ(sum.addAll(3), sum.add(leaf(0), leaf(1), leaf(2)));
-  EXPECT_EQ(sum.addAll(1), leaf(0));
+  EXPECT_EQ(sum.addRanks(3), sum.add(leaf(0), leaf(1), leaf(2)));
+  EXPECT_EQ(sum.addRanks(1), leaf(0));
 }
 
 TEST_F(ExpressionTest, OrderAndRoundingMakeADifference) {

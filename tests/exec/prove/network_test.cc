@@ -66,7 +66,15 @@ TEST(Network, RefusesBuffersAndPeersThatDoNotExist) {
   const Subject self = tampered<algo::RingReduce, [](record::Program& p, const LayoutView& v) {
     if (v.rank == Rank(3)) p.lanes[0][0].to = Peers(Rank(3));
   }>();
-  expectRejected(proofOf(self), {"rank 3 lane 0 step 0", "talks to itself"});
+  expectRejected(proofOf(self), {"rank 0 lane 0", "waits for a message that no lane ever gives"});
+  const Subject arrival = tampered<algo::OneShotAllReduce, [](record::Program& p, const LayoutView& v) {
+    if (v.rank == Rank(3)) p.lanes[0][1].to = Peers(Rank(3));
+  }>();
+  expectRejected(proofOf(arrival), {"rank 3 lane 0 step 1", "talks to itself"});
+  const Subject round = tampered<algo::OneShotAllReduce, [](record::Program& p, const LayoutView& v) {
+    if (v.rank == Rank(2)) p.lanes[0][0].round = 1;
+  }>();
+  expectRejected(proofOf(round), {"rank 2 lane 0 step 0", "round 1"});
   const Subject twice = tampered<algo::RingReduce, [](record::Program& p, const LayoutView& v) {
     if (v.rank == Rank(3)) p.lanes[0][0].to.add(Rank(0));
   }>();

@@ -1,0 +1,94 @@
+// Direct algorithms: every rank reaches every other in one flight, through windows that all have mapped.
+//
+// Reductions combine in rank order, accumulated in the accumulation type and rounded once.
+// A rank starts with the one after it, so that no two ranks store to the same peer at the same time.
+#pragma once
+
+#include "algo/lane.h"
+#include "algo/layout.h"
+#include "algo/traits.h"
+
+namespace tutti::algo {
+
+TUTTI_HD Rank rankAfter(const LayoutView& view, int32_t places) { return Rank((view.rank.value + places) % view.ranks); }
+
+/// Every rank gives `contribution(peer)` to each peer, itself included; afterwards all that was meant for this rank is there.
+template <class Lane, class Contribution>
+TUTTI_HD void gatherContributions(Lane& lane, const LayoutView& view, Contribution&& contribution) {
+  for (int32_t step = 1; step < view.ranks; ++step) {
+    lane.store(contribution(rankAfter(view, step)), rankAfter(view, step));
+    lane.arrive(rankAfter(view, step));
+  }
+  lane.store(contribution(view.rank), view.rank);
+  for (int32_t step = 1; step < view.ranks; ++step) lane.await(rankAfter(view, step));
+}
+
+/// Every rank puts `source(peer)` where each other peer finds it, and moves what it finds to `destination(peer)`.
+template <class Lane, class Source, class Destination>
+TUTTI_HD void exchange(Lane& lane, const LayoutView& view, Source&& source, Destination&& destination) {
+  for (int32_t step = 1; step < view.ranks; ++step) {
+    lane.put(source(rankAfter(view, step)), rankAfter(view, step));
+    lane.arrive(rankAfter(view, step));
+  }
+  for (int32_t step = view.ranks - 1; step > 0; --step) {  // the rank before this one has stored here first
+    lane.await(rankAfter(view, step));
+    lane.load(rankAfter(view, step), destination(rankAfter(view, step)));
+  }
+}
+
+struct DirectReduceScatter {
+  static constexpr Traits kTraits{.name = "direct",
+ .collective = Collective::ReduceScatter,
+ .needs = Needs::PeerMemory,
+ .division = Division::Blocks,
+ .order = Order::RankAtOnce,
+ .rounds = 1,
+ .lends = true};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+    requires PeerMemory<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    gatherContributions(lane, view, [](Rank peer) { return in(peer.value); });
+    lane.loadReduce(out(0));
+  }
+
+  template <class Sum>
+  static auto order(Sum& sum, int32_t, const LayoutView* ranks) {
+    return sum.addRanks(ranks[0].ranks);
+  }
+};
+
+struct DirectAllGather {
+  static constexpr Traits kTraits{
+      .name = "direct", .collective = Collective::AllGather, .needs = Needs::PeerMemory, .division = Division::Blocks, .lends = true};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+    requires PeerMemory<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    const int32_t own = view.rank.value;
+    lane.copy(in(0), out(own));
+    exchange(
+        lane, view, [&](Rank) { return out(own); }, [](Rank peer) { return out(peer.value); });
+  }
+};
+
+struct DirectAllToAll {
+  static constexpr Traits kTraits{
+      .name = "direct", .collective = Collective::AllToAll, .needs = Needs::PeerMemory, .division = Division::Blocks, .lends = true};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+    requires PeerMemory<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    lane.copy(in(view.rank.value), out(view.rank.value));
+    exchange(
+        lane, view, [](Rank peer) { return in(peer.value); }, [](Rank peer) { return out(peer.value); });
+  }
+};
+
+}  // namespace tutti::algo

@@ -1,0 +1,56 @@
+// Gather and scatter: every rank and the root exchange one message, each on a lane of its own, so none waits for another.
+//
+// Lane d belongs to the rank d places after the root: the root handles all lanes, every other rank its own.
+#pragma once
+
+#include "algo/lane.h"
+#include "algo/layout.h"
+#include "algo/traits.h"
+
+namespace tutti::algo {
+
+struct Star {
+  static constexpr uint8_t kPort = 2;  ///< messages, which never mix with the traffic of rings and trees
+
+  /// The rank that lane `laneIndex` serves, and whether `view`'s rank has a part in it.
+  static TUTTI_HD Rank spoke(const LayoutView& view, int32_t laneIndex) { return Rank((view.root.value + laneIndex) % view.ranks); }
+  static TUTTI_HD bool takesPart(const LayoutView& view, int32_t laneIndex) {
+    return view.rank == view.root || view.rank == spoke(view, laneIndex);
+  }
+};
+
+struct StarGather {
+  static constexpr Traits kTraits{"star", Collective::Gather, Needs::Pipe, Division::Blocks, Order::Layout, 1};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t ranks) { return ranks; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
+    if (!Star::takesPart(view, laneIndex)) return;
+    const Rank spoke = Star::spoke(view, laneIndex);
+    lane.usePort(Star::kPort);
+    if (spoke == view.root) return lane.copy(in(0), out(spoke.value));
+    if (view.rank == spoke) return lane.send(in(0), view.root);
+    lane.recvCopy(spoke, out(spoke.value));
+  }
+};
+
+struct StarScatter {
+  static constexpr Traits kTraits{"star", Collective::Scatter, Needs::Pipe, Division::Blocks, Order::Layout, 1};
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t ranks) { return ranks; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
+    if (!Star::takesPart(view, laneIndex)) return;
+    const Rank spoke = Star::spoke(view, laneIndex);
+    lane.usePort(Star::kPort);
+    if (spoke == view.root) return lane.copy(in(spoke.value), out(0));
+    if (view.rank == spoke) return lane.recvCopy(view.root, out(0));
+    lane.send(in(spoke.value), spoke);
+  }
+};
+
+}  // namespace tutti::algo

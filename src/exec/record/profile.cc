@@ -1,0 +1,115 @@
+#include "exec/record/profile.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "exec/record/cost.h"
+
+namespace tutti::exec::record {
+namespace {
+
+/// When a point of the programs is reached: hops first, then messages.
+struct Time {
+  int32_t hops = 0;
+  int32_t messages = 0;
+  auto operator<=>(const Time&) const = default;
+};
+
+/// A pipe, arrivals of one rank at another, or hand-overs between lanes: who, whom, and what tells parallel ones apart.
+using Edge = std::tuple<int32_t, int32_t, int32_t>;
+
+class Clockwork {
+ public:
+  explicit Clockwork(const std::vector<Program>& programs) {
+    for (size_t r = 0; r < programs.size(); ++r)
+      for (size_t l = 0; l < programs[r].lanes.size(); ++l)
+        lanes_.push_back({static_cast<int32_t>(r), static_cast<int32_t>(l), &programs[r].lanes[l], 0, {}});
+  }
+
+  /// The time at which the last lane ends. Programs that the prover accepts always end.
+  Time run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Lane& lane : lanes_)
+        while (lane.next < lane.steps->size() && take(lane, (*lane.steps)[lane.next])) ++lane.next, moved = true;
+    }
+    Time end;
+    for (const Lane& lane : lanes_) end = std::max(end, lane.now);
+    return end;
+  }
+
+ private:
+  struct Lane {
+    int32_t rank;
+    int32_t number;
+    const std::vector<Step>* steps;
+    size_t next;
+    Time now;
+  };
+  struct Queue {
+    std::vector<Time> sent;
+    size_t taken = 0;
+  };
+  static constexpr int32_t kArrival = -1;
+  static constexpr int32_t kHandOver = -2;
+
+  bool take(Lane& lane, const Step& step) {
+    const auto edge = [&](int32_t from, int32_t to) -> Queue& { return queues_[{from, to, step.port}]; };
+    if (step.kind == Kind::Take) return receive(lane, queues_[{laneKey(lane.rank, step.lane), lane.number, kHandOver}], 0);
+    if (step.kind == Kind::Await) return receive(lane, queues_[{step.from.at(0).value, lane.rank, kArrival}], 1);
+    if (step.kind == Kind::Give) queues_[{laneKey(lane.rank, lane.number), step.lane, kHandOver}].sent.push_back(lane.now);
+    if (step.kind == Kind::Arrive) {
+      ++lane.now.messages;
+      queues_[{lane.rank, step.to.at(0).value, kArrival}].sent.push_back(lane.now);
+    }
+    if (step.kind != Kind::Pipe) return true;
+    for (int32_t i = 0; i < step.from.count; ++i) {
+      const Queue& queue = edge(step.from.at(i).value, lane.rank);
+      if (queue.taken == queue.sent.size()) return false;
+    }
+    for (int32_t i = 0; i < step.from.count; ++i)
+      receive(lane, edge(step.from.at(i).value, lane.rank), step.from.at(i).value == lane.rank ? 0 : 1);
+    for (int32_t i = 0; i < step.to.count; ++i) {
+      ++lane.now.messages;
+      edge(lane.rank, step.to.at(i).value).sent.push_back(lane.now);
+    }
+    return true;
+  }
+
+  static bool receive(Lane& lane, Queue& queue, int32_t hops) {
+    if (queue.taken == queue.sent.size()) return false;
+    Time then = queue.sent[queue.taken++];
+    then.hops += hops;
+    lane.now = std::max(lane.now, then);
+    ++lane.now.messages;
+    return true;
+  }
+  static int32_t laneKey(int32_t rank, int32_t lane) { return rank << 12 | lane; }
+
+  std::vector<Lane> lanes_;
+  std::map<Edge, Queue> queues_;
+};
+
+}  // namespace
+
+Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends) {
+  const auto ranks = static_cast<int32_t>(views.size());
+  const int32_t chunks = algorithm.chunks(ranks);
+  // Large enough that shares are even, small enough for one slice.
+  const uint64_t chunkBytes = algo::kShareAlignBytes * 16;
+  const uint64_t count = algorithm.traits.division == algo::Division::Shares ? chunkBytes * static_cast<uint64_t>(chunks) : chunkBytes;
+  const algo::Geometry geometry = algo::makeGeometry(algorithm.traits.division, count, chunks, DataType::U8, 1, chunkBytes);
+
+  Traffic traffic;
+  std::vector<Program> programs;
+  for (const algo::LayoutView& view : views) {
+    programs.push_back(algorithm.record(view));
+    traffic += countTraffic(programs.back(), geometry, 1, 0, ranks, true, lends);
+  }
+  const Time end = Clockwork(programs).run();
+  return {end.hops, end.messages, static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems)};
+}
+
+}  // namespace tutti::exec::record

@@ -1,0 +1,21 @@
+// What an algorithm costs whatever the size of a call: hops one after the other, and memory traffic for each byte.
+//
+// A fold over the recorded steps of all ranks, so it follows the algorithm by construction. Pure functions.
+#pragma once
+
+#include <span>
+
+#include "exec/record/catalog.h"
+
+namespace tutti::exec::record {
+
+struct Profile {
+  int32_t hops = 0;      ///< on the longest way of one slice through all ranks: waits for another rank, one after the other
+  int32_t messages = 0;  ///< sent and received on that way
+  double traffic = 0;    ///< bytes read and written in memory by all ranks together, for each byte of a rank's larger buffer
+};
+
+/// `views[r]`: what rank r sees. `lends`: what is stored for peers is read where it lies.
+Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends);
+
+}  // namespace tutti::exec::record

@@ -1,0 +1,44 @@
+// How long a call takes with an algorithm, from its recorded steps and a few constants of the machine.
+//
+// Owner: the planner, by value; one thread. Estimates depend on the call, the layout and the settings alone, so all ranks agree.
+// 1. Algorithms are recorded for at most kMostRanks ranks, once each; beyond, hops and traffic go on growing as they did up to there.
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "algo/geometry.h"
+#include "connect/layout.h"
+#include "exec/record/profile.h"
+
+namespace tutti::tune {
+
+/// Measured: `tutti bench all_reduce` with 8 bytes, 2 ranks and many; the same with 64 MiB.
+struct Machine {
+  double hopNs = 300;      ///< from a store until another core has seen it and gone on
+  double switchNs = 2000;  ///< until a rank that shares its core with others gets its turn, for each of them
+  double messageNs = 20;   ///< to send or to receive
+  double bytesPerNs = 20;  ///< of memory traffic, by one core
+  int32_t cores = 1;
+};
+
+class Model {
+ public:
+  static constexpr int32_t kMostRanks = 64;
+
+  /// `layout` outlives the model.
+  Model(const connect::Layout& layout, const Machine& machine) : layout_(layout), machine_(machine) {}
+
+  /// Microseconds of a call whose larger buffer has `bytes`.
+  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends);
+
+ private:
+  const exec::record::Profile& profile(const exec::record::Algorithm& algorithm, bool lends);
+  exec::record::Profile record(const exec::record::Algorithm& algorithm, int32_t ranks, bool lends) const;
+
+  const connect::Layout& layout_;
+  Machine machine_;
+  std::map<std::pair<const exec::record::Algorithm*, bool>, exec::record::Profile> profiles_;
+};
+
+}  // namespace tutti::tune

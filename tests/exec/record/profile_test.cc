@@ -1,0 +1,60 @@
+#include "exec/record/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <vector>
+
+#include "connect/layout.h"
+
+namespace tutti::exec::record {
+namespace {
+
+Profile profileFor(Collective collective, std::string_view algorithm, int32_t ranks, int32_t nodeRanks = 0, bool lends = false) {
+  const connect::Layout layout = connect::Layout::natural(ranks, nodeRanks);
+  std::vector<algo::LayoutView> views;
+  for (int32_t r = 0; r < ranks; ++r) views.push_back(layout.view(Rank(r)));
+  const Algorithm* found = findAlgorithm(collective, algorithm);
+  EXPECT_NE(found, nullptr);
+  return found == nullptr ? Profile() : profileOf(*found, views, lends);
+}
+
+TEST(Profile, HopsAreThoseOfTheLiterature) {
+  for (const int32_t n : {2, 4, 8, 16, 64}) {
+    const int32_t log = std::bit_width(static_cast<uint32_t>(n)) - 1;
+    EXPECT_EQ(profileFor(Collective::AllReduce, "ring", n).hops, 2 * (n - 1)) << n;
+    EXPECT_EQ(profileFor(Collective::ReduceScatter, "ring", n).hops, n - 1) << n;
+    EXPECT_EQ(profileFor(Collective::AllReduce, "chain", n).hops, 2 * (n - 1)) << n;
+    EXPECT_EQ(profileFor(Collective::AllReduce, "oneshot", n).hops, 1) << n;
+    EXPECT_EQ(profileFor(Collective::AllReduce, "twoshot", n).hops, 2) << n;
+    EXPECT_EQ(profileFor(Collective::AllToAll, "p2p", n).hops, 1) << n;
+    EXPECT_LE(profileFor(Collective::AllReduce, "tree", n).hops, 2 * (log + 1)) << n;
+  }
+  EXPECT_EQ(profileFor(Collective::AllGather, "pat", 8).hops, 3);
+  EXPECT_EQ(profileFor(Collective::ReduceScatter, "pat", 8).hops, 3);
+}
+
+TEST(Profile, AHierarchyHopsLessThanOneRingRoundAll) {
+  const Profile ring = profileFor(Collective::AllReduce, "ring", 32);
+  const Profile nodes = profileFor(Collective::AllReduce, "hierarchical", 32, 8);
+  EXPECT_LT(nodes.hops, ring.hops);
+}
+
+TEST(Profile, TrafficCountsWhatMemorySees) {
+  // Reads four inputs and writes the output; stored and loaded once more where nothing is lent.
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "twoshot", 4, 0, true).traffic, 4 + 1 + 3 + 3);
+  EXPECT_GT(profileFor(Collective::AllReduce, "twoshot", 4, 0, false).traffic, 4 + 1 + 3 + 3);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllGather, "direct", 4, 0, true).traffic, 4 * 2);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).traffic, 15);
+}
+
+TEST(Profile, OneRankHopsNowhere) {
+  for (const Algorithm& a : algorithms()) {
+    if (a.traits.collective == Collective::SendRecv) continue;
+    const Profile profile = profileFor(a.traits.collective, a.traits.name, 1);
+    EXPECT_EQ(profile.hops, 0) << name(a.traits.collective) << " " << a.traits.name;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::exec::record

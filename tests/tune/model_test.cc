@@ -1,0 +1,77 @@
+#include "tune/model.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "connect/connections.h"
+#include "plan/planner.h"
+
+namespace tutti::tune {
+namespace {
+
+/// What a communicator of so many ranks would choose on a machine of so many cores.
+std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, int32_t cores, int32_t rank = 0, int32_t nodeRanks = 0) {
+  transport::local::Hub hub(ranks);
+  const connect::Layout layout = connect::Layout::natural(ranks, nodeRanks);
+  connect::Connections connections(hub, Rank(rank));
+  plan::Settings settings;
+  settings.machine.cores = cores;
+  plan::Planner planner(layout, connections, Rank(rank), settings);
+  plan::Shape shape;
+  shape.collective = collective;
+  shape.type = DataType::U8;
+  const bool blocks = collective != Collective::AllReduce && collective != Collective::Broadcast && collective != Collective::Reduce;
+  shape.count = blocks ? bytes / static_cast<uint64_t>(ranks) : bytes;
+  const auto summary = planner.summarize(shape);
+  EXPECT_TRUE(summary) << (summary ? "" : summary.error().text());
+  return summary ? summary->algorithm : "none";
+}
+
+constexpr uint64_t kLarge = uint64_t{256} << 20;
+
+TEST(Model, SmallAllReducesGoInOneFlightAndLargeOnesInTwo) {
+  for (const int32_t ranks : {3, 4, 8}) {
+    for (const int32_t cores : {2, 64}) {
+      EXPECT_EQ(chosen(Collective::AllReduce, 8, ranks, cores), "oneshot") << ranks;
+      EXPECT_EQ(chosen(Collective::AllReduce, kLarge, ranks, cores), "twoshot") << ranks;
+    }
+  }
+  EXPECT_EQ(chosen(Collective::ReduceScatter, kLarge, 4, 2), "direct");
+  EXPECT_EQ(chosen(Collective::AllGather, kLarge, 4, 2), "direct");
+}
+
+TEST(Model, AllRanksChooseTheSame) {
+  for (const int32_t ranks : {3, 7, 100})
+    for (const Collective collective : {Collective::AllReduce, Collective::Broadcast, Collective::AllGather, Collective::AllToAll})
+      for (const uint64_t bytes : {uint64_t{700}, uint64_t{70000}, kLarge})
+        EXPECT_EQ(chosen(collective, bytes, ranks, 8, 0), chosen(collective, bytes, ranks, 8, ranks - 1)) << name(collective) << bytes;
+}
+
+TEST(Model, GrowsWithBytesHopsAndCrowding) {
+  const connect::Layout layout = connect::Layout::natural(8);
+  const exec::record::Algorithm& ring = *exec::record::findAlgorithm(Collective::AllReduce, "ring");
+  const exec::record::Algorithm& oneShot = *exec::record::findAlgorithm(Collective::AllReduce, "oneshot");
+  const auto geometry = [](uint64_t count) { return algo::makeGeometry(algo::Division::Shares, count, 8, DataType::U8, 1, 1 << 18); };
+  Model roomy(layout, {.cores = 8});
+  Model crowded(layout, {.cores = 2});
+  EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, false), roomy.estimateUs(ring, geometry(1 << 20), 1 << 20, false));
+  EXPECT_LT(roomy.estimateUs(oneShot, geometry(8), 8, false), roomy.estimateUs(ring, geometry(8), 8, false));
+  EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, false), crowded.estimateUs(ring, geometry(8), 8, false));
+}
+
+// Beyond what is recorded, a ring's hops go on doubling and a tree's go on by a step.
+TEST(Model, ExtendsToManyRanks) {
+  const auto us = [](std::string_view algorithm, int32_t ranks) {
+    const connect::Layout layout = connect::Layout::natural(ranks);
+    Model model(layout, {.cores = 1 << 20});
+    const auto& a = *exec::record::findAlgorithm(Collective::AllReduce, algorithm);
+    return model.estimateUs(a, algo::makeGeometry(algo::Division::Shares, 8, 2, DataType::U8, 1, 64), 8, false);
+  };
+  EXPECT_NEAR(us("ring", 512) / us("ring", 64), 8.0, 0.5);
+  EXPECT_LT(us("tree", 512) / us("tree", 64), 2.0);
+  EXPECT_GT(us("tree", 512), us("tree", 64));
+}
+
+}  // namespace
+}  // namespace tutti::tune
