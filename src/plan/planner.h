@@ -33,7 +33,7 @@ struct Settings {
   uint32_t slots = 4;              ///< of a pipe, at least 2: few enough that what travels stays in the cache
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
-  uint64_t lentBytes = 1 << 20;    ///< slices of windows whose contents stay where they lie
+  uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
   int32_t nodeRanks = 0;           ///< ranks of a node; 0: all are on one
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
