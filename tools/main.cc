@@ -162,7 +162,7 @@ contribution exactly once and in the promised order; no schedule deadlocks; no t
 Examples:
   tutti prove                                             all algorithms, up to 127 ranks, in a few minutes at most
   tutti prove --algorithm ring --ranks 2-8 --slots 2,3
-  tutti prove --full --markdown proofs.md                 every rank count to 64, and 100, 127, 1000; takes longer
+  tutti prove --full --markdown docs/proofs.md            every rank count to 64, and 100, 127, 1000; takes longer
 
 Exit codes: 0 all proved, 1 something is not (the message says what), 2 bad arguments.)";
 
@@ -176,7 +176,7 @@ void addProve(CLI::App& app, Action& action) {
   command->add_option("--slots", *slots, "only these slot counts");
   command->add_flag("--full", options->isFull, "all cases instead of a sample");
   command->add_flag("--list", options->listsOnly, "list the algorithms and stop");
-  command->add_option("--markdown", options->markdownPath, "write the table as Markdown too")->type_name("FILE");
+  command->add_option("--markdown", options->markdownPath, "write docs/proofs.md: what is proved, and the table")->type_name("FILE");
   command->footer(kProveFooter);
   command->callback([options, ranks, slots, &action] {
     if (!ranks->empty()) options->ranks = require(bench::parseList(*ranks, 1, 1000000), "--ranks");

@@ -37,13 +37,15 @@ TUTTI_HD void exchange(Lane& lane, const LayoutView& view, Source&& source, Dest
 }
 
 struct DirectReduceScatter {
-  static constexpr Traits kTraits{.name = "direct",
- .collective = Collective::ReduceScatter,
- .needs = Needs::PeerMemory,
- .division = Division::Blocks,
- .order = Order::RankAtOnce,
- .rounds = 1,
- .lends = true};
+  static constexpr Traits kTraits{
+      .name = "direct",
+      .collective = Collective::ReduceScatter,
+      .needs = Needs::PeerMemory,
+      .division = Division::Blocks,
+      .order = Order::RankAtOnce,
+      .rounds = 1,
+      .lends = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 
@@ -62,7 +64,12 @@ struct DirectReduceScatter {
 
 struct DirectAllGather {
   static constexpr Traits kTraits{
-      .name = "direct", .collective = Collective::AllGather, .needs = Needs::PeerMemory, .division = Division::Blocks, .lends = true};
+      .name = "direct",
+      .collective = Collective::AllGather,
+      .needs = Needs::PeerMemory,
+      .division = Division::Blocks,
+      .lends = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 
@@ -78,7 +85,12 @@ struct DirectAllGather {
 
 struct DirectAllToAll {
   static constexpr Traits kTraits{
-      .name = "direct", .collective = Collective::AllToAll, .needs = Needs::PeerMemory, .division = Division::Blocks, .lends = true};
+      .name = "direct",
+      .collective = Collective::AllToAll,
+      .needs = Needs::PeerMemory,
+      .division = Division::Blocks,
+      .lends = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 

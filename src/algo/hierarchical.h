@@ -66,7 +66,12 @@ struct Hierarchy {
 
 struct HierarchicalAllReduce {
   static constexpr Traits kTraits{
- .name = "hierarchical", .collective = Collective::AllReduce, .needs = Needs::Pipe, .division = Division::Shares, .usesNodes = true};
+      .name = "hierarchical",
+      .collective = Collective::AllReduce,
+      .needs = Needs::Pipe,
+      .division = Division::Shares,
+      .usesNodes = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 3; }
 
@@ -102,7 +107,12 @@ struct HierarchicalAllReduce {
 
 struct HierarchicalReduceScatter {
   static constexpr Traits kTraits{
- .name = "hierarchical", .collective = Collective::ReduceScatter, .needs = Needs::Pipe, .division = Division::Blocks, .usesNodes = true};
+      .name = "hierarchical",
+      .collective = Collective::ReduceScatter,
+      .needs = Needs::Pipe,
+      .division = Division::Blocks,
+      .usesNodes = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 2; }
 
@@ -123,7 +133,12 @@ struct HierarchicalReduceScatter {
 
 struct HierarchicalAllGather {
   static constexpr Traits kTraits{
- .name = "hierarchical", .collective = Collective::AllGather, .needs = Needs::Pipe, .division = Division::Blocks, .usesNodes = true};
+      .name = "hierarchical",
+      .collective = Collective::AllGather,
+      .needs = Needs::Pipe,
+      .division = Division::Blocks,
+      .usesNodes = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 2; }
 

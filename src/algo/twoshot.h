@@ -9,13 +9,15 @@
 namespace tutti::algo {
 
 struct TwoShotAllReduce {
-  static constexpr Traits kTraits{.name = "twoshot",
- .collective = Collective::AllReduce,
- .needs = Needs::PeerMemory,
- .division = Division::Shares,
- .order = Order::RankAtOnce,
- .rounds = 2,
- .lends = true};
+  static constexpr Traits kTraits{
+      .name = "twoshot",
+      .collective = Collective::AllReduce,
+      .needs = Needs::PeerMemory,
+      .division = Division::Shares,
+      .order = Order::RankAtOnce,
+      .rounds = 2,
+      .lends = true,
+  };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 

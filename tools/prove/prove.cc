@@ -112,7 +112,7 @@ int runProve(const ProveOptions& options) {
   const size_t failures = progress.failures();
   const std::string outcome = failures == 0 ? std::string("all proved") : format("{} NOT PROVED", failures);
   std::fputs(format("{} cases, {}, {:.1f} s\n", proofs.size(), outcome, seconds).c_str(), stdout);
-  const bool isWritten = options.markdownPath.empty() || writeFile(options.markdownPath, table);
+  const bool isWritten = options.markdownPath.empty() || writeFile(options.markdownPath, proofsDocument(table, options.isFull));
   return failures == 0 && isWritten ? 0 : kExitFailed;
 }
 

@@ -1,5 +1,5 @@
-// A Markdown table as aligned columns for a terminal.
-// Pure function; any thread.
+// The table of proofs: as aligned columns for a terminal, and as a document.
+// Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -10,5 +10,8 @@ namespace tutti::tool {
 
 /// The named columns of `markdown` (a heading row, a rule, rows; no `|` in cells), padded to equal width.
 std::string alignColumns(std::string_view markdown, const std::vector<std::string_view>& columns);
+
+/// docs/proofs.md: what a proof says, how to run it again, and the table.
+std::string proofsDocument(std::string_view table, bool isFull);
 
 }  // namespace tutti::tool
