@@ -36,6 +36,17 @@ T require(Result<T> result, const char* option) {
   return *std::move(result);
 }
 
+/// Numbers from `least` to `most`. CLI::Range lets a NaN pass, which is neither below nor above anything.
+template <class T>
+CLI::Validator within(T least, T most) {
+  const auto refuse = [least, most](const std::string& text) {
+    T value{};
+    const bool isInside = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return isInside ? std::string() : format("'{}' is not a number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(refuse, format("{} to {}", least, most));
+}
+
 constexpr const char* kBenchFooter = R"(
 Examples:
   tutti bench all_reduce                                  8 B to 64 MiB, 4 ranks, float sum, every result checked
@@ -106,7 +117,7 @@ void addBenchSizes(CLI::App& command, BenchText& text, bench::Options& options) 
   command.add_option("-b,--minbytes", text.minBytes, "smallest size")->capture_default_str()->group("Sizes");
   command.add_option("-e,--maxbytes", text.maxBytes, "largest size")->capture_default_str()->group("Sizes");
   CLI::Option* factor = command.add_option("-f,--stepfactor", options.stepFactor, "multiply the size by this from row to row")
-                            ->capture_default_str()->check(CLI::Range(1.01, 1e6))->group("Sizes");
+                            ->capture_default_str()->check(within(1.01, 1e6))->group("Sizes");
   command.add_option("-i,--stepbytes", text.stepBytes, "add this to the size instead")->excludes(factor)->group("Sizes");
 }
 
@@ -115,7 +126,7 @@ void addBenchWork(CLI::App& command, BenchText& text, bench::Options& options) {
   command.add_option("-o,--op", text.redOps, format("reduction: {}, or all", bench::redOpNames()))->capture_default_str()->group("Work");
   command.add_option("-r,--root", text.roots, "root: a rank, a list, or all")->capture_default_str()->group("Work");
   command.add_option("--ranks", options.ranks, "ranks: threads of this process in one communicator")
-      ->capture_default_str()->check(CLI::Range(1, kMostRanks))->group("Work");
+      ->capture_default_str()->check(within(1, kMostRanks))->group("Work");
   command.add_option("--inplace", text.inPlace, "0: out of place only, 1: in place only, both")
       ->capture_default_str()->check(CLI::IsMember({"0", "1", "both"}))->group("Work");
 }
@@ -124,18 +135,18 @@ void addBenchMeasuring(CLI::App& command, BenchText& text, bench::Options& optio
   command
       .add_option("-n,--iters", text.iterations,
                   "timed samples of each row [as many as fit 0.1 s]; a sample is one call, or as many as take 20 us")
-      ->check(CLI::Range(1, 10000000))
+      ->check(within(1, 10000000))
       ->group("Measuring");
   command
       .add_option("-w,--warmup_iters", text.warmups, "calls before the timed ones, besides those that find out how long a call takes [0]")
-      ->check(CLI::Range(0, 10000000))
+      ->check(within(0, 10000000))
       ->group("Measuring");
   command.add_option("-c,--check", text.check, "1: check every element of every result before and after timing")
-      ->capture_default_str()->check(CLI::Range(0, 1))->group("Measuring");
+      ->capture_default_str()->check(within(0, 1))->group("Measuring");
   command.add_option("--memcpy", text.memcpy, "1: compare the memory traffic of the largest size with memcpy's [1 from 1M on]")
-      ->check(CLI::Range(0, 1))->group("Measuring");
+      ->check(within(0, 1))->group("Measuring");
   command.add_option("--timeout", options.timeoutSeconds, "seconds that any one step of a row may take; 0: no limit")
-      ->capture_default_str()->check(CLI::Range(0.0, 1e6))->group("Measuring");
+      ->capture_default_str()->check(within(0.0, 1e6))->group("Measuring");
   command.add_option("--plot", options.plotPath, "draw time and bus bandwidth over size into FILE.svg")->type_name("FILE")->group("Output");
   command.add_option("--json", options.jsonPath, "write the rows as a JSON list")->type_name("FILE")->group("Output");
 }

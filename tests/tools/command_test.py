@@ -136,6 +136,19 @@ class Arguments(Temporary):
         self.refused("bench", "all_reduce", "-g", "2", says=["-g"])
         self.refused("bench", "alltoall", "--inplace", "1", says=["in-place"])
         self.refused("bench", "all_reduce", "--plot", "plot.png", says=["plot.png", ".svg"])
+        for number in ("nan", "-nan", "inf", "-inf", "-2", "1e400", "0x", "2x", ""):
+            self.refused("bench", "all_reduce", f"--stepfactor={number}", says=["--stepfactor"])
+            self.refused("bench", "all_reduce", f"--timeout={number}", says=["--timeout"])
+        for number in ("nan", "inf", "-1", "1.5", "99999999999", "18446744073709551617", ""):
+            for option in ("--ranks", "--iters", "--warmup_iters", "--check", "--memcpy"):
+                self.refused("bench", "all_reduce", f"{option}={number}", says=[option])
+        for number in ("nan", "inf", "-1", "1e9", "0x40", "9" * 400, "99999999999T", "0.3", ""):
+            for option in ("--minbytes", "--maxbytes"):
+                self.refused("bench", "all_reduce", f"{option}={number}", says=[option])
+        for number in ("nan", "-1", "1.5", "99999999999"):
+            self.refused("bench", "broadcast", f"--root={number}", says=["--root"])
+            self.refused("prove", f"--ranks={number}", says=["--ranks"])
+            self.refused("prove", f"--slots={number}", says=["--slots"])
         self.refused("prove", "--ranks", "3-x", says=["--ranks", "3-x"])
         self.refused("prove", "--algorithm", "hypercube", says=["hypercube", "AllReduce:ring"])
         self.refused("env", "NCCL_ALGORITHM", says=["NCCL_ALGORITHM"])

@@ -179,8 +179,9 @@ std::string drawPanel(const std::vector<Row>& rows, const std::vector<Series>& a
 std::string drawLegend(const std::vector<Series>& all, double top, size_t columns) {
   std::string svg;
   for (size_t i = 0; i < all.size(); ++i) {
+    const size_t line = i / columns;
     const double x = kLeft + static_cast<double>(i % columns) * kLegendColumn;
-    const double y = top + static_cast<double>(i / columns) * kLegendLine;
+    const double y = top + static_cast<double>(line) * kLegendLine;
     svg += format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", x, y - 4, x + 28,
                   y - 4, all[i].colour, all[i].isDashed ? " stroke-dasharray=\"6 4\"" : "");
     svg += text(x + 36, y, "start", 12, all[i].label);

@@ -66,6 +66,7 @@ void TableWriter::writeHeader(const Options& options, const std::string& simd) {
 }
 
 void TableWriter::writeRow(const std::optional<Row>& outOfPlace, const std::optional<Row>& inPlace) {
+  if (!outOfPlace && !inPlace) return;
   const Row& row = outOfPlace ? *outOfPlace : *inPlace;
   clearProgress();
   print(format("  {:>12} {:>12} {:>8} {:>6} {:>4} |{} |{}\n", row.bytes, row.count, row.type, row.redOp, row.root, formatForm(outOfPlace),

@@ -5,12 +5,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <new>
 #include <string>
 #include <tuple>
 
-#include "planned_ranks.h"
+#include "interleaved.h"
 
 namespace {
 std::atomic<uint64_t> allocations{0};
@@ -28,54 +27,6 @@ std::atomic<uint64_t> allocations{0};
 
 namespace tutti::exec::host {
 namespace {
-
-/// A call of every rank, moved on by hand in one thread.
-class Interleaved {
- public:
-  void add(PlannedCall call) {
-    calls_.push_back(std::move(call));
-    operations_.emplace_back().start(calls_.back());
-    polls_.push_back(Poll::Pending);
-  }
-
-  Poll advance(size_t i) { return polls_[i] = operations_[i].advance(); }
-
-  /// Round after round in the order given (all, forwards, if none is); false when nothing moves any more before all are ready.
-  bool run(std::vector<size_t> order = {}) {
-    if (order.empty())
-      for (size_t i = 0; i < operations_.size(); ++i) order.push_back(i);
-    for (;;) {
-      bool moved = false;
-      bool pending = false;
-      for (const size_t i : order) {
-        if (polls_[i] != Poll::Pending) continue;
-        if (advance(i) == Poll::Failed) return false;
-        pending = pending || polls_[i] == Poll::Pending;
-        moved = moved || operations_[i].moved();
-      }
-      if (!pending) return true;
-      if (!moved) return false;
-    }
-  }
-
-  Operation& operator[](size_t i) { return operations_[i]; }
-  Poll poll(size_t i) const { return polls_[i]; }
-
- private:
-  std::deque<PlannedCall> calls_;
-  std::deque<Operation> operations_;
-  std::vector<Poll> polls_;
-};
-
-using Buffers = std::vector<std::vector<int32_t>>;
-
-Buffers filled(int32_t ranks, size_t count) {
-  Buffers buffers;
-  for (int32_t r = 0; r < ranks; ++r) buffers.push_back(numbers(r, count));
-  return buffers;
-}
-
-Buffers empty(int32_t ranks, size_t count) { return Buffers(static_cast<size_t>(ranks), std::vector<int32_t>(count, -1)); }
 
 class AllReduceByHand : public testing::TestWithParam<std::tuple<const char*, int32_t, int32_t>> {};
 
@@ -300,81 +251,6 @@ TEST(Operation, AMissedCallIsNoticedByItsNumber) {
   const size_t failed = all.poll(0) == Poll::Failed ? 0 : 1;
   EXPECT_NE(all[failed].status().text().find("AllReduce #0"), std::string::npos) << all[failed].status().text();
   EXPECT_NE(all[failed].status().text().find("AllReduce #1"), std::string::npos);
-}
-
-TEST(Operation, ASmallMessageLeavesAtOnce) {
-  PlannedRanks planned(2);
-  std::vector<int32_t> out(16, -1);
-  std::vector<int32_t> in = numbers(0, 16);
-  Interleaved all;
-  all.add(planned.call(0, messageShape(64, 1, false), in.data(), nullptr));
-  all.add(planned.call(1, messageShape(64, 0, true), nullptr, out.data()));
-  EXPECT_EQ(all.advance(1), Poll::Pending);
-  EXPECT_EQ(all[1].describeWait(), "waits for rank 0, slice 0 step 0");
-  EXPECT_EQ(all.advance(0), Poll::Ready);
-  in.assign(16, 0);  // the sender's buffer is free again
-  EXPECT_EQ(all.advance(1), Poll::Ready);
-  EXPECT_EQ(out, numbers(0, 16));
-}
-
-TEST(Operation, ALargeMessageEndsWhenItHasBeenRead) {
-  PlannedRanks planned(2);
-  const std::vector<int32_t> in = numbers(0, 5000);
-  std::vector<int32_t> out(5000, -1);
-  Interleaved all;
-  all.add(planned.call(0, messageShape(20000, 1, false), in.data(), nullptr));
-  all.add(planned.call(1, messageShape(20000, 0, true), nullptr, out.data()));
-  EXPECT_EQ(all.advance(0), Poll::Pending) << "the receiver reads the sender's buffer";
-  EXPECT_EQ(all[0].describeWait(), "waits until its last messages have been read");
-  EXPECT_EQ(all.advance(1), Poll::Ready);
-  EXPECT_EQ(all.advance(0), Poll::Ready);
-  EXPECT_TRUE(all[0].moved());
-  EXPECT_EQ(out, in);
-}
-
-TEST(Operation, ASenderWaitsForAFreeSlot) {
-  PlannedRanks planned(2, settingsOf(2, 64));
-  const std::vector<int32_t> in = numbers(0, 100);
-  std::vector<int32_t> out(100, -1);
-  Interleaved all;
-  all.add(planned.call(0, messageShape(400, 1, false), in.data(), nullptr));
-  all.add(planned.call(1, messageShape(400, 0, true), nullptr, out.data()));
-  EXPECT_EQ(all.advance(0), Poll::Pending);
-  EXPECT_EQ(all[0].describeWait(), "waits for a free slot, slice 2 step 0");
-  ASSERT_TRUE(all.run());
-  EXPECT_EQ(out, in);
-}
-
-TEST(Operation, AMessageOfNoBytesStillMeetsItsPartner) {
-  PlannedRanks planned(2);
-  Interleaved all;
-  all.add(planned.call(1, messageShape(0, 0, true), nullptr, nullptr));
-  all.add(planned.call(0, messageShape(0, 1, false), nullptr, nullptr));
-  EXPECT_EQ(all.advance(0), Poll::Pending);
-  EXPECT_EQ(all.advance(1), Poll::Ready);
-  EXPECT_EQ(all.advance(0), Poll::Ready);
-
-  Interleaved unequal;
-  std::vector<int32_t> out(1);
-  unequal.add(planned.call(1, messageShape(4, 0, true), nullptr, out.data()));
-  unequal.add(planned.call(0, messageShape(0, 1, false), nullptr, nullptr));
-  EXPECT_EQ(unequal.advance(1), Poll::Ready);
-  EXPECT_EQ(unequal.advance(0), Poll::Failed);
-}
-
-TEST(Operation, MessagesOfBothDirectionsNeedNoOrder) {
-  PlannedRanks planned(2, settingsOf(2, 64));
-  const Buffers in = filled(2, 1000);
-  Buffers out = empty(2, 1000);
-  Interleaved all;
-  for (int32_t r = 0; r < 2; ++r) {
-    const auto i = static_cast<size_t>(r);
-    all.add(planned.call(r, messageShape(4000, 1 - r, false), in[i].data(), nullptr));
-    all.add(planned.call(r, messageShape(4000, 1 - r, true), nullptr, out[i].data()));
-  }
-  ASSERT_TRUE(all.run());
-  EXPECT_EQ(out[0], in[1]);
-  EXPECT_EQ(out[1], in[0]);
 }
 
 TEST(Operation, ScalesEveryContributionByTheFactorOfTheCall) {

@@ -5,6 +5,8 @@
 // 2. round() gives what store and load would: the values of the element type. Where in a Block an element lies is
 //    the codec's affair (even and odd elements apart, say); operations are element-wise.
 // 3. Loads and stores take any address. Bits are those of core/element.h.
+// 4. A codec with a NanWatch stores NaNs as they come; whoever folds shows the watch every Block before it is stored, and
+//    calls mend() over what was stored if it saw one.
 #pragma once
 
 #include <stddef.h>
@@ -58,10 +60,55 @@ HWY_INLINE void replaceNans(Block<T>& b, Bits canonical) {
   for (auto& part : b.part) part = hn::IfThenElse(hn::IsNaN(part), nan, part);
 }
 
+HWY_INLINE hn::Mask<Tag<float>> eitherIsNan(FloatVec a, FloatVec b) {
+#if HWY_TARGET == HWY_AVX3
+  return {_mm512_cmp_ps_mask(a.raw, b.raw, _CMP_UNORD_Q)};
+#elif HWY_TARGET == HWY_AVX2
+  return {_mm256_cmp_ps(a.raw, b.raw, _CMP_UNORD_Q)};
+#else
+  return {_mm_cmpunord_ps(a.raw, b.raw)};
+#endif
+}
+
+/// Whether any accumulator of a whole fold was a NaN: two compares a block, and no branch. Conversion to and from the 16-bit
+/// floats keeps all of the processor's vector units busy, where fp32 waits for its loads, so that a test for each block shows.
+class NanWatch {
+ public:
+  static constexpr bool kWatches = true;
+  HWY_INLINE NanWatch() : seen_(eitherIsNan(hn::Zero(Tag<float>()), hn::Zero(Tag<float>()))) {}
+  HWY_INLINE void see(const Block<float>& b) {
+    seen_ = hn::Or(seen_, hn::Or(eitherIsNan(b.part[0], b.part[1]), eitherIsNan(b.part[2], b.part[3])));
+  }
+  HWY_INLINE bool sawNan() const { return !hn::AllFalse(Tag<float>(), seen_); }
+
+ private:
+  hn::Mask<Tag<float>> seen_;
+};
+
+/// For codecs that store the canonical NaN by themselves.
+struct NoWatch {
+  static constexpr bool kWatches = false;
+  template <class T>
+  static HWY_INLINE void see(const Block<T>&) {}
+};
+
+/// Makes every NaN among stored 16-bit floats the canonical 0x7fff: `vectors` vectors of codes, NaN above kInfinity.
+template <int16_t kInfinity>
+HWY_NOINLINE void mendNans(uint8_t* data, size_t vectors) {
+  const Tag<int16_t> d;
+  const auto canonical = hn::Set(d, int16_t{0x7fff});
+  for (size_t i = 0; i < vectors; ++i, data += kVectorBytes) {
+    const auto code = loadBytes<int16_t>(data);
+    const auto isNan = hn::Gt(hn::And(code, canonical), hn::Set(d, kInfinity));
+    storeBytes<int16_t>(hn::IfThenElse(isNan, canonical, code), data);
+  }
+}
+
 /// Integers, fp32 and fp64: the element is the accumulator.
 template <class T>
 struct PlainCodec {
   using Lane = T;
+  using Watch = NoWatch;
   static constexpr size_t kElemBytes = sizeof(T);
   static constexpr size_t kElems = 4 * HWY_LANES(T);
 
@@ -92,6 +139,7 @@ struct PlainCodec {
 /// bf16: a 32-bit lane holds two neighbours; a shift or a mask makes a float of either, so nothing crosses lanes.
 struct Bf16Codec {
   using Lane = float;
+  using Watch = NanWatch;
   static constexpr size_t kElemBytes = 2;
   static constexpr size_t kElems = 4 * HWY_LANES(float);
 
@@ -102,22 +150,21 @@ struct Bf16Codec {
     const WordVec low = loadBytes<uint32_t>(from), high = loadBytes<uint32_t>(from + kVectorBytes);
     return {{even(low), odd(low), even(high), odd(high)}};
   }
-  /// Rounds both neighbours at once in 16-bit lanes. To nearest even is up exactly when the dropped half, 0x7fff and the kept
-  /// half's lowest bit add to a carry; an average keeps the carry as its highest bit.
+  /// Rounds to nearest, ties away from zero, then clears the lowest kept bit of the ties: those whose dropped half has become
+  /// 0. Adding 0xfffe with saturation makes that bit's mask of a dropped half. A NaN has only zeros to drop (its bits are an
+  /// element's, or the processor's own) and stays one.
   static HWY_INLINE WordVec pack(FloatVec evens, FloatVec odds) {
     const Tag<uint16_t> d;
-    const auto even16 = hn::BitCast(d, evens), odd16 = hn::BitCast(d, odds);
-    const auto kept = hn::OddEven(odd16, hn::BitCast(d, hn::ShiftRight<16>(wordsOf(evens))));
-    const auto dropped = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<16>(wordsOf(odds))), even16);
-    const auto addend = hn::Or(hn::And(kept, hn::Set(d, 1)), hn::Set(d, 0x7ffe));
-    const auto carry = hn::ShiftRight<15>(hn::AverageRound(dropped, addend));
-    return hn::BitCast(Tag<uint32_t>(), hn::Add(kept, carry));
+    const WordVec even = hn::Add(wordsOf(evens), word(0x8000u)), odd = hn::Add(wordsOf(odds), word(0x8000u));
+    const auto kept = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<16>(even)));
+    const auto dropped = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<16>(odd)), hn::BitCast(d, even));
+    return hn::BitCast(Tag<uint32_t>(), hn::And(kept, hn::SaturatedAdd(dropped, hn::Set(d, 0xfffe))));
   }
-  static HWY_INLINE void store(Block<float> b, uint8_t* to) {
-    if (HWY_UNLIKELY(mayHoldNan(b))) replaceNans(b, uint32_t{0x7fff0000u});  // rounding must not carry out of it
+  static HWY_INLINE void store(const Block<float>& b, uint8_t* to) {
     storeBytes<uint32_t>(pack(b.part[0], b.part[1]), to);
     storeBytes<uint32_t>(pack(b.part[2], b.part[3]), to + kVectorBytes);
   }
+  static HWY_INLINE void mend(uint8_t* data, size_t blocks) { mendNans<0x7f80>(data, 2 * blocks); }
   static HWY_INLINE void round(Block<float>& b) {
     if (HWY_UNLIKELY(mayHoldNan(b))) replaceNans(b, uint32_t{0x7fff0000u});
     for (auto& part : b.part) {
@@ -171,6 +218,7 @@ HWY_INLINE void roundBlock(Block<float>& b) {
 template <int kExponent, int kMantissa, uint32_t kMaxCode, uint32_t kSpecial, uint32_t kNanCode>
 struct SmallFloatCodec {
   using Lane = float;
+  using Watch = NoWatch;
   static constexpr int kBits = 1 + kExponent + kMantissa;
   static constexpr int kPerLane = 32 / kBits;
   static constexpr size_t kElemBytes = kBits / 8;
@@ -265,6 +313,7 @@ struct SmallFloatCodec {
 /// fp16 by the processor's own conversions, which round to nearest even and keep subnormals in both directions.
 struct Fp16Codec {
   using Lane = float;
+  using Watch = NanWatch;
   static constexpr size_t kElemBytes = 2;
   static constexpr size_t kElems = 4 * HWY_LANES(float);
   using HalfTag = hn::Rebind<hwy::float16_t, Tag<float>>;
@@ -279,13 +328,13 @@ struct Fp16Codec {
     return {{decode(from), decode(from + kHalfVectorBytes), decode(from + 2 * kHalfVectorBytes),
              decode(from + 3 * kHalfVectorBytes)}};
   }
-  static HWY_INLINE void store(Block<float> b, uint8_t* to) {
-    if (HWY_UNLIKELY(mayHoldNan(b))) replaceNans(b, uint32_t{0x7fffffffu});
+  static HWY_INLINE void store(const Block<float>& b, uint8_t* to) {
     for (size_t j = 0; j < 4; ++j) {
       const auto half = hn::DemoteTo(HalfTag(), b.part[j]);
       hn::StoreU(hn::BitCast(HalfBytesTag(), half), HalfBytesTag(), to + j * kHalfVectorBytes);
     }
   }
+  static HWY_INLINE void mend(uint8_t* data, size_t blocks) { mendNans<0x7c00>(data, 2 * blocks); }
   static HWY_INLINE void round(Block<float>& b) {
     for (auto& part : b.part) part = hn::PromoteTo(Tag<float>(), hn::DemoteTo(HalfTag(), part));
   }

@@ -2,7 +2,8 @@
 // compiled once per level; everything is in an unnamed namespace. Any thread; no state.
 //
 // 1. Memory is passed over once: all sources of a block are folded in registers before its one store.
-// 2. A block is stored only after all its sources were loaded, so dst may be one of the sources.
+// 2. A block is stored only after all its sources were loaded, so dst may be one of the sources. NaNs are mended in dst, once
+//    all of it is stored.
 // 3. The rest that fills no block goes through a zeroed buffer: nothing is read or written outside the operands.
 #pragma once
 
@@ -74,6 +75,14 @@ HWY_INLINE void scaleBlock(Block<T>& b, VecOf<T> factor) {
   Codec::round(b);
 }
 
+/// What follows the last store of a fold into the `blocks` blocks from `dst` on.
+template <class Codec>
+HWY_INLINE void mendStored(const typename Codec::Watch& watch, uint8_t* dst, size_t blocks) {
+  if constexpr (Codec::Watch::kWatches) {
+    if (HWY_UNLIKELY(watch.sawNan())) Codec::mend(dst, blocks);
+  }
+}
+
 template <class Codec>
 HWY_INLINE const uint8_t* sourceAt(const FoldArgs& args, int k) {
   return static_cast<const uint8_t*>(args.sources[k]) + args.first * Codec::kElemBytes;
@@ -94,7 +103,10 @@ HWY_NOINLINE void foldRest(const FoldArgs& args, size_t done, size_t count) {
     if (scaled & 1u) scaleBlock<Codec>(x, factor);
     acc = k == 0 ? x : combine<Op>(acc, x);
   }
+  typename Codec::Watch watch;
+  watch.see(acc);
   Codec::store(acc, buffer);
+  mendStored<Codec>(watch, buffer, 1);
   __builtin_memcpy(static_cast<uint8_t*>(args.dst) + offset, buffer, bytes);
 }
 
@@ -107,11 +119,14 @@ void foldFew(const FoldArgs& args) {
   const uint8_t* const b = sourceAt<Codec>(args, 1);
   const uint8_t* const c = sourceAt<Codec>(args, kSources - 1);
   const size_t blocks = args.elems / Codec::kElems;
+  typename Codec::Watch watch;
   for (size_t at = 0; at < blocks * kStep; at += kStep) {
     Block<T> acc = combine<Op>(Codec::load(a + at), Codec::load(b + at));
     if constexpr (kSources == 3) acc = combine<Op>(acc, Codec::load(c + at));
+    watch.see(acc);
     Codec::store(acc, dst + at);
   }
+  mendStored<Codec>(watch, dst, blocks);
   const size_t done = blocks * Codec::kElems;
   if (done < args.elems) foldRest<Codec, Op>(args, done, args.elems - done);
 }
@@ -120,8 +135,10 @@ template <class Codec, class Op>
 void foldAny(const FoldArgs& args) {
   using T = typename Codec::Lane;
   constexpr size_t kStep = Codec::kElems * Codec::kElemBytes;
+  auto* const dst = static_cast<uint8_t*>(args.dst);
   const VecOf<T> factor = Codec::factor(args.factor);
   const size_t blocks = args.elems / Codec::kElems;
+  typename Codec::Watch watch;
   for (size_t at = 0; at < blocks * kStep; at += kStep) {
     uint32_t scaled = args.scaledSources;
     Block<T> acc = Codec::load(sourceAt<Codec>(args, 0) + at);
@@ -132,8 +149,10 @@ void foldAny(const FoldArgs& args) {
       if (scaled & 1u) scaleBlock<Codec>(x, factor);
       acc = combine<Op>(acc, x);
     }
-    Codec::store(acc, static_cast<uint8_t*>(args.dst) + at);
+    watch.see(acc);
+    Codec::store(acc, dst + at);
   }
+  mendStored<Codec>(watch, dst, blocks);
   const size_t done = blocks * Codec::kElems;
   if (done < args.elems) foldRest<Codec, Op>(args, done, args.elems - done);
 }

@@ -39,6 +39,7 @@ constexpr PackedOrder kPackedOrder;
 template <bool kE4M3>
 struct Fp8Codec {
   using Lane = float;
+  using Watch = NoWatch;
   static constexpr size_t kElemBytes = 1;
   static constexpr size_t kElems = 4 * HWY_LANES(float);
   using Halves = VecOf<uint16_t>;

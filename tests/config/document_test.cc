@@ -39,5 +39,28 @@ TEST(EnvDoc, GroupsAreNotTornApart) {
   }
 }
 
+TEST(EnvDoc, DefaultsReadAsPeopleWriteThem) {
+  EXPECT_EQ(describeDefault(*findEntry("TUTTI_HOST_DEVICES")), "1024");
+  EXPECT_EQ(describeDefault(*findEntry("TUTTI_SPIN")), "-1");
+  EXPECT_EQ(describeDefault(*findEntry("NCCL_COMM_BLOCKING")), "undefined");
+  EXPECT_EQ(describeDefault(*findEntry("TUTTI_DEVICE")), "auto");
+  EXPECT_EQ(describeDefault(*findEntry("NCCL_ALGO")), "not set");
+}
+
+// A bar inside a cell would end it, and move all that follows.
+TEST(EnvDoc, EveryRowHasFiveCells) {
+  std::istringstream text(documentMarkdown());
+  std::string line;
+  size_t rows = 0;
+  while (std::getline(text, line)) {
+    if (!line.starts_with("| `")) continue;
+    ++rows;
+    size_t bars = 0;
+    for (size_t i = 0; i < line.size(); ++i) bars += line[i] == '|' && (i == 0 || line[i - 1] != '\\');
+    EXPECT_EQ(bars, 6U) << line;
+  }
+  EXPECT_EQ(rows, table().size());
+}
+
 }  // namespace
 }  // namespace tutti::config

@@ -1,0 +1,85 @@
+// Messages: what a send and its receive owe each other.
+#include <gtest/gtest.h>
+
+#include "interleaved.h"
+
+namespace tutti::exec::host {
+namespace {
+
+TEST(Messages, ASmallMessageLeavesAtOnce) {
+  PlannedRanks planned(2);
+  std::vector<int32_t> out(16, -1);
+  std::vector<int32_t> in = numbers(0, 16);
+  Interleaved all;
+  all.add(planned.call(0, messageShape(64, 1, false), in.data(), nullptr));
+  all.add(planned.call(1, messageShape(64, 0, true), nullptr, out.data()));
+  EXPECT_EQ(all.advance(1), Poll::Pending);
+  EXPECT_EQ(all[1].describeWait(), "waits for rank 0, slice 0 step 0");
+  EXPECT_EQ(all.advance(0), Poll::Ready);
+  in.assign(16, 0);  // the sender's buffer is free again
+  EXPECT_EQ(all.advance(1), Poll::Ready);
+  EXPECT_EQ(out, numbers(0, 16));
+}
+
+TEST(Messages, ALargeMessageEndsWhenItHasBeenRead) {
+  PlannedRanks planned(2);
+  const std::vector<int32_t> in = numbers(0, 5000);
+  std::vector<int32_t> out(5000, -1);
+  Interleaved all;
+  all.add(planned.call(0, messageShape(20000, 1, false), in.data(), nullptr));
+  all.add(planned.call(1, messageShape(20000, 0, true), nullptr, out.data()));
+  EXPECT_EQ(all.advance(0), Poll::Pending) << "the receiver reads the sender's buffer";
+  EXPECT_EQ(all[0].describeWait(), "waits until its last messages have been read");
+  EXPECT_EQ(all.advance(1), Poll::Ready);
+  EXPECT_EQ(all.advance(0), Poll::Ready);
+  EXPECT_TRUE(all[0].moved());
+  EXPECT_EQ(out, in);
+}
+
+TEST(Messages, ASenderWaitsForAFreeSlot) {
+  PlannedRanks planned(2, settingsOf(2, 64));
+  const std::vector<int32_t> in = numbers(0, 100);
+  std::vector<int32_t> out(100, -1);
+  Interleaved all;
+  all.add(planned.call(0, messageShape(400, 1, false), in.data(), nullptr));
+  all.add(planned.call(1, messageShape(400, 0, true), nullptr, out.data()));
+  EXPECT_EQ(all.advance(0), Poll::Pending);
+  EXPECT_EQ(all[0].describeWait(), "waits for a free slot, slice 2 step 0");
+  ASSERT_TRUE(all.run());
+  EXPECT_EQ(out, in);
+}
+
+TEST(Messages, AMessageOfNoBytesStillMeetsItsPartner) {
+  PlannedRanks planned(2);
+  Interleaved all;
+  all.add(planned.call(1, messageShape(0, 0, true), nullptr, nullptr));
+  all.add(planned.call(0, messageShape(0, 1, false), nullptr, nullptr));
+  EXPECT_EQ(all.advance(0), Poll::Pending);
+  EXPECT_EQ(all.advance(1), Poll::Ready);
+  EXPECT_EQ(all.advance(0), Poll::Ready);
+
+  Interleaved unequal;
+  std::vector<int32_t> out(1);
+  unequal.add(planned.call(1, messageShape(4, 0, true), nullptr, out.data()));
+  unequal.add(planned.call(0, messageShape(0, 1, false), nullptr, nullptr));
+  EXPECT_EQ(unequal.advance(1), Poll::Ready);
+  EXPECT_EQ(unequal.advance(0), Poll::Failed);
+}
+
+TEST(Messages, MessagesOfBothDirectionsNeedNoOrder) {
+  PlannedRanks planned(2, settingsOf(2, 64));
+  const Buffers in = filled(2, 1000);
+  Buffers out = empty(2, 1000);
+  Interleaved all;
+  for (int32_t r = 0; r < 2; ++r) {
+    const auto i = static_cast<size_t>(r);
+    all.add(planned.call(r, messageShape(4000, 1 - r, false), in[i].data(), nullptr));
+    all.add(planned.call(r, messageShape(4000, 1 - r, true), nullptr, out[i].data()));
+  }
+  ASSERT_TRUE(all.run());
+  EXPECT_EQ(out[0], in[1]);
+  EXPECT_EQ(out[1], in[0]);
+}
+
+}  // namespace
+}  // namespace tutti::exec::host
