@@ -85,7 +85,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
     pending.planned.plan = std::move(*plan);
   }
   pending.comm = this;
-  pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0};
+  pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
   pending.planned.in = request.in;
   pending.planned.out = request.out;
   pending.planned.factor = op.scaling.factor;
@@ -125,6 +125,7 @@ void Communicator::assign(PendingCall& pending) {
     pending.call.sequence = issuedCollectives_++;
     pending.planned.event.sequence = pending.call.sequence;
   }
+  pending.planned.call = pending.call;
   pending.planned.signature = exec::host::packSignature(pending.call);
   if (pending.planned.plan != nullptr && pending.planned.plan->usesWindow) {
     pending.planned.windowEpoch = nextEpoch_;

@@ -37,6 +37,7 @@ void Operation::start(const PlannedCall& call) {
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
   moved_ = false;
   status_ = Status();
+  foreign_.reset();
   lanes_.clear();
   for (size_t c = 0; c < plan.channels.size(); ++c) {
     const auto first = static_cast<uint32_t>(lanes_.size());
@@ -201,6 +202,7 @@ bool Operation::accept(uint64_t signature, uint64_t bytes, Rank peer, uint64_t e
   if (signature == signature_ && bytes == expectedBytes) [[likely]]
     return true;
   if (signature != signature_) {
+    foreign_ = signature;
     status_ = mismatch(plan_->rank, signature_, peer, signature);
   } else {
     status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",

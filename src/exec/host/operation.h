@@ -8,11 +8,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/status.h"
+#include "core/call.h"
 #include "exec/host/plan.h"
 #include "observe/flight_recorder.h"
+#include "transport/local/waits.h"
 
 namespace tutti::exec::host {
 
@@ -21,6 +24,7 @@ struct PlannedCall {
   std::shared_ptr<const HostPlan> plan;  ///< null: a collective of no elements; only a Work takes that
   const void* in = nullptr;   ///< the caller's buffers, as the collective defines them
   void* out = nullptr;
+  Call call;                  ///< as its rank made it
   uint64_t signature = 0;     ///< names the call to the peers
   uint64_t windowEpoch = 0;   ///< of the first slice, for plans that use the window; each slice takes one
   observe::FlightEvent event;  ///< what the flight recorder is to say of the call
@@ -42,6 +46,10 @@ class Operation {
   const Status& status() const { return status_; }
   /// Whom the first unfinished lane waits for and what for, in words.
   std::string describeWait() const;
+  /// Where the operation stands and what each lane waits for. Fills all of `wait` that it knows.
+  void describe(transport::local::ChainWait& wait) const;
+  /// After Failed: the signature that came instead of the own one, if that was the reason.
+  std::optional<uint64_t> foreignSignature() const { return foreign_; }
 
  private:
   struct Lane {
@@ -54,6 +62,7 @@ class Operation {
     bool finished = false;
   };
 
+  transport::local::LaneWait waitOf(const Lane& lane) const;
   bool advanceLane(Lane& lane);
   bool run(const Lane& lane, const BoundStep& step);
   bool runPipe(const Lane& lane, const BoundStep& step);
@@ -80,6 +89,7 @@ class Operation {
   std::vector<Lane> lanes_;
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   Status status_;
+  std::optional<uint64_t> foreign_;
 };
 
 }  // namespace tutti::exec::host

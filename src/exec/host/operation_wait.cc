@@ -1,0 +1,77 @@
+// What an operation waits for: the slow path of operation.cc, for those who look whether a wait can end.
+#include <algorithm>
+
+#include "exec/host/operation.h"
+
+namespace tutti::exec::host {
+namespace {
+
+using algo::Kind;
+using transport::local::ChainWait;
+using transport::local::LaneWait;
+
+void addOnce(std::vector<Rank>& ranks, Rank rank) {
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+}
+
+/// Everybody whom the lane has to do with. Steps on windows may concern anybody.
+std::vector<Rank> partnersOf(const BoundLane& lane, const HostPlan& plan) {
+  std::vector<Rank> partners;
+  bool everybody = false;
+  for (const BoundStep& step : lane.steps) {
+    everybody = everybody || (step.kind != Kind::Pipe && step.kind != Kind::Give && step.kind != Kind::Take);
+    for (int i = 0; i < step.numFrom; ++i) addOnce(partners, step.fromRank[i]);
+    for (int i = 0; i < step.numTo; ++i) addOnce(partners, step.to[i]->peer());
+  }
+  if (!everybody) return partners;
+  partners.clear();
+  for (int32_t r = 0; r < plan.ranks; ++r)
+    if (Rank(r) != plan.rank) partners.emplace_back(r);
+  return partners;
+}
+
+}  // namespace
+
+void Operation::describe(ChainWait& wait) const {
+  wait.slices = plan_->geometry.slices;
+  wait.slice = wait.slices;
+  bool found = false;
+  for (const Lane& lane : lanes_) {
+    wait.lanes.push_back(waitOf(lane));
+    if (lane.finished || found) continue;
+    found = true;
+    wait.slice = lane.slice;
+    wait.step = lane.next;
+    wait.steps = static_cast<uint32_t>(lane.steps->steps.size());
+  }
+  wait.words = describeWait();
+}
+
+LaneWait Operation::waitOf(const Lane& lane) const {
+  LaneWait wait;
+  wait.finished = lane.finished;
+  if (lane.finished) return wait;
+  wait.partners = partnersOf(*lane.steps, *plan_);
+  if (lane.slice >= plan_->geometry.slices) {
+    for (transport::local::SendEnd* end : lane.steps->sendEnds)
+      if (!end->drained()) wait.awaits.push_back(end->peer());
+  } else {
+    const BoundStep& step = lane.steps->steps[lane.next];
+    if (step.kind == Kind::Take) {
+      if (lane.given <= lane.slice) wait.ownLane = static_cast<int32_t>(lane.firstOfChannel) + step.lane;
+    } else if (step.kind == Kind::Await) {
+      const auto& head = step.window->head(epochOf(lane), step.peer);
+      if (head.epoch.load(std::memory_order_acquire) != epochOf(lane)) wait.awaits.push_back(step.peer);  // pairs with the release of Arrive
+    } else if (step.kind == Kind::Pipe) {
+      for (int i = 0; i < step.numFrom; ++i)
+        if (!step.from[i]->ready()) wait.awaits.push_back(step.fromRank[i]);
+      for (int i = 0; i < step.numTo; ++i)
+        if (!step.to[i]->ready()) wait.awaits.push_back(step.to[i]->peer());
+    }
+  }
+  // What it lacked has come meanwhile, or its step is of a kind that waits for nothing.
+  wait.mayMove = wait.awaits.empty() && wait.ownLane < 0;
+  return wait;
+}
+
+}  // namespace tutti::exec::host
