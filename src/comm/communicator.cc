@@ -32,6 +32,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
   comm->spins_ = readSpins(ranks);
   comm->shared_->flight = observe::FlightMemory(readFlightEvents(), rank, hash);
   comm->turn_->recorder = comm->shared_->flight.recorder();
+  readWaitLimits(*comm->turn_);
   comm->planner_ = std::make_unique<plan::Planner>(comm->layout_, comm->shared_->connections, rank, comm->settings_);
   comm->alone_[0] = std::make_unique<Work>(comm->turn_);
   return comm;
