@@ -9,9 +9,7 @@ namespace tutti::exec::host {
 namespace {
 
 constexpr uint32_t kTriesBetweenInspections = 64;
-/// A thread that has come to sleeping between its tries inspects more often: its tries are few.
-constexpr uint32_t kSleepyTries = 8192;
-constexpr uint32_t kSleepyTriesBetweenInspections = 8;
+constexpr uint32_t kSleepyTriesBetweenInspections = 8;  // of a thread that sleeps up to a millisecond between them
 /// Where several works share the thread, one may move on and on while another waits in vain.
 constexpr uint32_t kRoundsBetweenInspections = 4096;
 
@@ -24,9 +22,8 @@ class Watch {
     tries_ = 0;
     if (works_.size() > 1 && ++rounds_ % kRoundsBetweenInspections == 0) inspect();
   }
-  void stoodStill() {
-    ++tries_;
-    if (tries_ % (tries_ < kSleepyTries ? kTriesBetweenInspections : kSleepyTriesBetweenInspections) == 0) inspect();
+  void stoodStill(bool sleeps) {
+    if (++tries_ % (sleeps ? kSleepyTriesBetweenInspections : kTriesBetweenInspections) == 0) inspect();
   }
 
  private:
@@ -57,7 +54,7 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       watch.moved();
     } else {
       waiter.pause();
-      watch.stoodStill();
+      watch.stoodStill(waiter.sleeps());
     }
   }
 }

@@ -27,6 +27,9 @@ class Waiter {
   /// Something moved: start again from spinning.
   void reset() { tries_ = 0; }
 
+  /// Whether it has come to sleeping, so that tries are few.
+  bool sleeps() const { return tries_ >= spins_ + kYields; }
+
   /// Called once after every try that moved nothing.
   void pause() {
     const int32_t n = tries_++;
