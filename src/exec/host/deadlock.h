@@ -5,8 +5,8 @@
 //    work, has ended. A rank that has published nothing may do anything.
 // 2. Hopeless are the waits that no sequence of moves can end: all those that are not provably able to move, which is the
 //    largest such set.
-// 3. A finding counts when every rank of it has inspected its wait twice more without having moved: then nothing was in flight
-//    when it was first seen, and it was true.
+// 3. A finding counts when every rank of it has inspected its wait twice more, in the same episode: the waits were then true at one
+//    time, when it was first seen, with nothing in flight.
 #pragma once
 
 #include <cstdint>

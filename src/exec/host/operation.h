@@ -48,6 +48,8 @@ class Operation {
   std::string describeWait() const;
   /// Where the operation stands and what each lane waits for. Fills all of `wait` that it knows.
   void describe(transport::local::ChainWait& wait) const;
+  /// How many things describe() would list as awaited. While nothing moves it only falls: the same number is the same list.
+  uint64_t countUnmet() const;
   /// After Failed: the signature that came instead of the own one, if that was the reason.
   std::optional<uint64_t> foreignSignature() const { return foreign_; }
 
@@ -62,6 +64,8 @@ class Operation {
     bool finished = false;
   };
 
+  template <class Note>
+  void forEachUnmet(const Lane& lane, Note&& note) const;
   transport::local::LaneWait waitOf(const Lane& lane) const;
   bool advanceLane(Lane& lane);
   bool run(const Lane& lane, const BoundStep& step);

@@ -47,31 +47,46 @@ void Operation::describe(ChainWait& wait) const {
   wait.words = describeWait();
 }
 
+/// Calls `note(rank)` for every thing that the lane lacks for its next step: who is to provide it. One rank may come twice.
+template <class Note>
+void Operation::forEachUnmet(const Lane& lane, Note&& note) const {
+  if (lane.finished) return;
+  if (lane.slice >= plan_->geometry.slices) {
+    for (transport::local::SendEnd* end : lane.steps->sendEnds)
+      if (!end->drained()) note(end->peer());
+    return;
+  }
+  const BoundStep& step = lane.steps->steps[lane.next];
+  if (step.kind == Kind::Await) {
+    const auto& head = step.window->head(epochOf(lane), step.peer);
+    if (head.epoch.load(std::memory_order_acquire) != epochOf(lane)) note(step.peer);  // pairs with the release of Arrive
+  } else if (step.kind == Kind::Pipe) {
+    for (int i = 0; i < step.numFrom; ++i)
+      if (!step.from[i]->ready()) note(step.fromRank[i]);
+    for (int i = 0; i < step.numTo; ++i)
+      if (!step.to[i]->ready()) note(step.to[i]->peer());
+  }
+}
+
 LaneWait Operation::waitOf(const Lane& lane) const {
   LaneWait wait;
   wait.finished = lane.finished;
   if (lane.finished) return wait;
   wait.partners = partnersOf(*lane.steps, *plan_);
-  if (lane.slice >= plan_->geometry.slices) {
-    for (transport::local::SendEnd* end : lane.steps->sendEnds)
-      if (!end->drained()) wait.awaits.push_back(end->peer());
-  } else {
+  forEachUnmet(lane, [&](Rank rank) { wait.awaits.push_back(rank); });
+  if (lane.slice < plan_->geometry.slices) {
     const BoundStep& step = lane.steps->steps[lane.next];
-    if (step.kind == Kind::Take) {
-      if (lane.given <= lane.slice) wait.ownLane = static_cast<int32_t>(lane.firstOfChannel) + step.lane;
-    } else if (step.kind == Kind::Await) {
-      const auto& head = step.window->head(epochOf(lane), step.peer);
-      if (head.epoch.load(std::memory_order_acquire) != epochOf(lane)) wait.awaits.push_back(step.peer);  // pairs with the release of Arrive
-    } else if (step.kind == Kind::Pipe) {
-      for (int i = 0; i < step.numFrom; ++i)
-        if (!step.from[i]->ready()) wait.awaits.push_back(step.fromRank[i]);
-      for (int i = 0; i < step.numTo; ++i)
-        if (!step.to[i]->ready()) wait.awaits.push_back(step.to[i]->peer());
-    }
+    if (step.kind == Kind::Take && lane.given <= lane.slice) wait.ownLane = static_cast<int32_t>(lane.firstOfChannel) + step.lane;
   }
   // What it lacked has come meanwhile, or its step is of a kind that waits for nothing.
   wait.mayMove = wait.awaits.empty() && wait.ownLane < 0;
   return wait;
+}
+
+uint64_t Operation::countUnmet() const {
+  uint64_t unmet = 0;
+  for (const Lane& lane : lanes_) forEachUnmet(lane, [&](Rank) { ++unmet; });
+  return unmet;
 }
 
 }  // namespace tutti::exec::host

@@ -95,6 +95,7 @@ class Work {
     bool lasts = false;
     bool published = false;
     bool warned = false;
+    uint64_t unmet = 0;  // what was missing when it was published
     Nanoseconds since{0};
     Nanoseconds latest{0};
   };
@@ -115,6 +116,7 @@ class Work {
   void warnOfWait();
   void explainFailure(const Chain& chain);
   transport::local::RankWait standing() const;
+  uint64_t countUnmet() const;
   int64_t waitedMs() const;
   void stopWatching();
 

@@ -27,7 +27,11 @@ void Work::inspect(Nanoseconds now) {
   if (finished_ || !turn_->checks) return;
   // A work that waits for its turn waits for one of its own rank, which is inspected where it runs.
   if (std::none_of(chains_.begin(), chains_.begin() + static_cast<std::ptrdiff_t>(used_), [](const Chain& c) { return c.running; })) return;
-  if (!episode_.lasts) episode_ = {true, false, false, now, now};
+  if (!episode_.lasts) {
+    episode_ = {};
+    episode_.lasts = true;
+    episode_.since = now;
+  }
   episode_.latest = now;
   if (findFault(now)) (void)fail(std::move(outcome_));
 }
@@ -63,6 +67,7 @@ bool Work::lookForDeparted(Chain& chain) {
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
     const auto calls = turn_->hub->departed(Rank(r));
     if (!calls || (call.isMessage() ? call.root != r : call.sequence < *calls)) continue;
+    if (turn_->hub->latch(turn_->rank).tripped()) return false;  // it aborted before it departed, and the next try says so
     if (!call.isMessage() || chain.peerGone) {
       outcome_ = {Ending::Departed,
                   error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,
@@ -78,8 +83,13 @@ bool Work::lookForDeparted(Chain& chain) {
 /// Publishes the wait, and asks whether all that are published can still end.
 bool Work::lookForDeadlock(Nanoseconds now) {
   Waits& waits = turn_->hub->waits();
-  if (!episode_.published) {
-    waits.publish(turn_->rank, standing());
+  // Part of what a lane lacks may come without its moving: it then waits for fewer ranks, which is another wait.
+  if (!episode_.published || countUnmet() != episode_.unmet) {
+    RankWait wait = standing();
+    episode_.unmet = 0;
+    for (const ChainWait& chain : wait.chains)
+      for (const auto& lane : chain.lanes) episode_.unmet += lane.awaits.size();
+    waits.publish(turn_->rank, std::move(wait));
     episode_.published = true;
   }
   auto found = waits.look([&](Waits::State& state) {
@@ -146,6 +156,13 @@ RankWait Work::standing() const {
   wait.sent = turn_->sent;
   wait.received = turn_->received;
   return wait;
+}
+
+uint64_t Work::countUnmet() const {
+  uint64_t unmet = 0;
+  for (size_t i = 0; i < used_; ++i)
+    if (chains_[i].running && chains_[i].current().plan != nullptr) unmet += chains_[i].operation.countUnmet();
+  return unmet;
 }
 
 int64_t Work::waitedMs() const { return episode_.lasts ? millisecondsOf(episode_.latest - episode_.since) : 0; }

@@ -3,7 +3,8 @@
 // Owner: the Hub. Any thread; everything happens under one lock, which only slow paths take: a rank publishes its wait after a
 // millisecond without movement and withdraws it when it moves again.
 // 1. A published wait was true at the latest inspection of its rank: nothing that it waits for had come.
-// 2. An episode is one stretch of standing still; its wait is published once, and `inspections` counts how often it was confirmed.
+// 2. An episode is one stretch of standing still in which nothing came that was waited for, not even in part; its wait is published
+//    once, and `inspections` counts how often it was confirmed.
 // 3. The first verdict stays; ranks that give up later add where they stood.
 #pragma once
 
