@@ -1,6 +1,7 @@
 #include "exec/host/deadlock.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/format.h"
 #include "exec/host/signature.h"
@@ -27,15 +28,17 @@ class Outlook {
 
   bool isHopeless(size_t rank) const { return !canEnd(rank); }
 
-  /// A peer that keeps a hopeless chain from going on; nothing for a chain that may move.
-  std::optional<Rank> obstacle(size_t rank, size_t chain) const {
+  /// The peers that keep a hopeless chain from going on; none for a chain that may move.
+  std::vector<Rank> obstacles(size_t rank, size_t chain) const {
     const ChainWait& wait = ranks_[rank].wait.chains[chain];
-    if (chainLives(rank, chain)) return std::nullopt;
-    if (wait.call.isMessage()) return Rank(wait.call.root);
+    std::vector<Rank> peers;
+    if (chainLives(rank, chain)) return peers;
+    if (wait.call.isMessage()) return {Rank(wait.call.root)};
+    // A lane that waits for another one of its own rank has none: that one has.
     for (const LaneWait& lane : wait.lanes)
       for (const Rank peer : lane.awaits)
-        if (!serves(peer, rank, wait.call.sequence)) return peer;
-    return std::nullopt;  // a lane that waits for another one of its own: that one has the obstacle
+        if (!serves(peer, rank, wait.call.sequence)) peers.push_back(peer);
+    return peers;
   }
   bool chainLives(size_t rank, size_t chain) const {
     const auto& lanes = live_[rank][chain];
@@ -120,24 +123,29 @@ struct Blocked {
   Rank peer;
 };
 
-/// The hopeless chains of a rank that wait for a peer.
-std::vector<Blocked> blockedOf(const std::vector<Waits::Entry>& ranks, const Outlook& outlook, size_t rank) {
+/// The hopeless chains of a suspect, once for each suspect that they wait for. There is one at least; others may have come later.
+std::vector<Blocked> blockedOf(const Waits::State& state, const Outlook& outlook, size_t rank) {
+  const auto isSuspect = [&](Rank r) {
+    return std::any_of(state.suspects.begin(), state.suspects.end(), [r](const Waits::Suspect& s) { return s.rank == r; });
+  };
+  const std::vector<ChainWait>& chains = state.ranks[rank].wait.chains;
   std::vector<Blocked> blocked;
-  for (size_t c = 0; c < ranks[rank].wait.chains.size(); ++c)
-    if (const auto peer = outlook.obstacle(rank, c)) blocked.push_back({Rank(static_cast<int32_t>(rank)), ranks[rank].wait.chains[c].call, *peer});
+  for (size_t c = 0; c < chains.size(); ++c)
+    for (const Rank peer : outlook.obstacles(rank, c))
+      if (isSuspect(peer)) blocked.push_back({Rank(static_cast<int32_t>(rank)), chains[c].call, peer});
   return blocked;
 }
 
 /// Ranks that wait for each other in a circle, each with the call that does. Two that wait for one another directly come first.
-std::vector<Blocked> findCircle(const std::vector<Waits::Entry>& ranks, const Outlook& outlook, const std::vector<Waits::Suspect>& suspects) {
-  std::vector<std::vector<Blocked>> edges(ranks.size());
-  for (const Waits::Suspect& s : suspects) edges[indexOf(s.rank)] = blockedOf(ranks, outlook, indexOf(s.rank));
+std::vector<Blocked> findCircle(const Waits::State& state, const Outlook& outlook) {
+  std::vector<std::vector<Blocked>> edges(state.ranks.size());
+  for (const Waits::Suspect& s : state.suspects) edges[indexOf(s.rank)] = blockedOf(state, outlook, indexOf(s.rank));
   for (const auto& from : edges)
     for (const Blocked& there : from)
       for (const Blocked& back : edges[indexOf(there.peer)])
         if (back.peer == there.rank && !match(there.call, back.call)) return {there, back};
   std::vector<Blocked> path;
-  for (Rank at = suspects.front().rank; !edges[indexOf(at)].empty();) {
+  for (Rank at = state.suspects.front().rank; !edges[indexOf(at)].empty();) {
     const auto again = std::find_if(path.begin(), path.end(), [at](const Blocked& b) { return b.rank == at; });
     if (again != path.end()) {
       path.erase(path.begin(), again);
@@ -195,7 +203,7 @@ std::optional<Deadlock> findDeadlock(Waits::State& state, int64_t nowNs) {
   const Outlook outlook(state.ranks);
   switch (judge(state, outlook)) {
     case Trial::Open: return std::nullopt;
-    case Trial::Confirmed: return explain(findCircle(state.ranks, outlook, state.suspects));
+    case Trial::Confirmed: return explain(findCircle(state, outlook));
     case Trial::Dropped: break;
   }
   state.suspects.clear();
