@@ -18,7 +18,8 @@ constexpr int kExitAbove = 1;
 constexpr int kExitError = 3;
 /// Where a communicator's memory comes to lie can cost more than the checks: so many pairs of communicators take turns.
 constexpr int kBlocksOfOnePair = 5;
-constexpr int kWarmups = 500;
+constexpr int kWarmups = 50;
+constexpr int kRounds = 20;  // of each kind in a block
 constexpr long long kTimeoutMs = 60'000;  // a deadline that is looked at, and never reached
 
 using Clock = std::chrono::steady_clock;
@@ -55,28 +56,34 @@ class Rivals {
   std::vector<ncclComm_t> comms_[2];
 };
 
-/// Nanoseconds a call, as rank 0 sees it.
-Result<double> timeCalls(Team& team, Rivals& rivals, bool checks, const CheckCostOptions& options) {
-  double nanoseconds = 0;
-  const Status status = team.run("all-reduce", [&](Member& member) -> Status {
-    std::vector<float> data(static_cast<size_t>(std::max(options.bytes, 4)) / sizeof(float));
-    const ncclComm_t comm = rivals.comm(member.rank(), checks);
-    const auto call = [&] { return ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat, ncclSum, comm, nullptr); };
-    for (int i = 0; i < kWarmups; ++i) TUTTI_TRY(member.check(call(), "ncclAllReduce"));
-    TUTTI_TRY(member.meet());
-    const auto start = Clock::now();
-    for (int i = 0; i < options.calls; ++i) TUTTI_TRY(member.check(call(), "ncclAllReduce"));
-    const auto elapsed = std::chrono::duration<double, std::nano>(Clock::now() - start);
-    if (member.rank() == 0) nanoseconds = elapsed.count() / options.calls;
-    return member.meet();
-  });
-  if (!status.ok()) return tl::unexpected(status);
-  return nanoseconds;
-}
-
 double middle(std::vector<double> values, double percent) {
   std::sort(values.begin(), values.end());
   return percentile(values, percent);
+}
+
+/// One block: the two kinds take turns in short rounds, and the middle round of each counts, so that what else the machine does falls out.
+Status runBlock(Team& team, Rivals& rivals, const CheckCostOptions& options, bool checksFirst, CheckCost& cost) {
+  std::vector<double> rounds[2];
+  const int calls = std::max(options.calls / kRounds, 1);
+  TUTTI_TRY(team.run("all-reduce", [&](Member& member) -> Status {
+    std::vector<float> data(static_cast<size_t>(std::max(options.bytes, 4)) / sizeof(float));
+    for (int round = 0; round < 2 * kRounds; ++round) {
+      const bool checks = (round % 2 == 0) == checksFirst;
+      const ncclComm_t comm = rivals.comm(member.rank(), checks);
+      const auto call = [&] { return ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat, ncclSum, comm, nullptr); };
+      ncclResult_t result = member.meet().ok() ? ncclSuccess : ncclInvalidUsage;
+      for (int i = 0; i < kWarmups && result == ncclSuccess; ++i) result = call();
+      const auto start = Clock::now();
+      for (int i = 0; i < calls && result == ncclSuccess; ++i) result = call();
+      const auto elapsed = std::chrono::duration<double, std::nano>(Clock::now() - start);
+      if (result != ncclSuccess) return member.check(result, "ncclAllReduce");
+      if (member.rank() == 0) rounds[checks ? 1 : 0].push_back(elapsed.count() / calls);
+    }
+    return {};
+  }));
+  cost.with.push_back(middle(std::move(rounds[1]), 50));
+  cost.without.push_back(middle(std::move(rounds[0]), 50));
+  return {};
 }
 
 }  // namespace
@@ -102,12 +109,7 @@ Result<CheckCost> measureChecks(const CheckCostOptions& options) {
   for (int block = 0; block < options.blocks; ++block) {
     if (block % kBlocksOfOnePair == 0)
       if (Status status = rivals.create(**team); !status.ok()) return tl::unexpected(std::move(status));
-    // Who goes first changes from block to block, so that a drift of the clock rate favours neither.
-    for (const bool checks : {block % 2 == 0, block % 2 != 0}) {
-      const auto nanoseconds = timeCalls(**team, rivals, checks, options);
-      if (!nanoseconds) return tl::unexpected(nanoseconds.error());
-      (checks ? cost.with : cost.without).push_back(*nanoseconds);
-    }
+    if (Status status = runBlock(**team, rivals, options, block % 2 == 0, cost); !status.ok()) return tl::unexpected(std::move(status));
     if (block % kBlocksOfOnePair == kBlocksOfOnePair - 1 || block == options.blocks - 1)
       if (Status status = rivals.destroy(**team); !status.ok()) return tl::unexpected(std::move(status));
   }
@@ -121,7 +123,7 @@ int runChecks(const CheckCostOptions& options) {
     return kExitError;
   }
   const CheckCostSummary s = summarize(*cost);
-  std::printf("all-reduce of %d bytes on %d ranks, %d blocks of %d calls with and without checks by turns, medians in ns a call\n", options.bytes,
+  std::printf("all-reduce of %d bytes on %d ranks, %d blocks of %d calls with checks and as many without, by turns, medians in ns a call\n", options.bytes,
               options.ranks, options.blocks, options.calls);
   std::printf("with checks     %8.1f\nwithout         %8.1f\n", s.with, s.without);
   std::printf("difference      %8.1f (quartiles %.1f to %.1f), %.2f%%\n", s.difference, s.lowQuarter, s.highQuarter, 100 * s.difference / s.without);

@@ -12,7 +12,7 @@ struct CheckCostOptions {
   int ranks = 2;
   int bytes = 8;
   int blocks = 40;
-  int calls = 5000;  ///< timed calls of a block, each with checks and without
+  int calls = 5000;  ///< timed calls of a block with checks, and as many without
 };
 
 /// Nanoseconds a call takes, one value a block.

@@ -13,7 +13,7 @@ constexpr uint32_t kSleepyTriesBetweenInspections = 8;  // of a thread that slee
 /// Where several works share the thread, one may move on and on while another waits in vain.
 constexpr uint32_t kRoundsBetweenInspections = 4096;
 
-/// Brings the works to their slow path now and then.
+/// Brings the works to their slow path now and then, once spinning did not help.
 class Watch {
  public:
   explicit Watch(std::span<const std::unique_ptr<Work>> works) : works_(works) {}
@@ -54,7 +54,7 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       watch.moved();
     } else {
       waiter.pause();
-      watch.stoodStill(waiter.sleeps());
+      if (!waiter.spins()) watch.stoodStill(waiter.sleeps());
     }
   }
 }
