@@ -88,6 +88,28 @@ ncclResult_t tuttiExplain(ncclComm_t comm, const char* collective, size_t count,
  * the rank works or is stuck, as long as comm is neither destroyed nor aborted meanwhile. comm NULL: ncclInvalidArgument. */
 ncclResult_t tuttiReadFlightRecorder(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
+/* ---- Deadlines and verdicts --------------------------------------------------------------------------------------------- *
+ * A wait of a call ends by itself when it cannot succeed: the ranks made calls that do not match (ncclInvalidUsage), a peer has
+ * destroyed its communicator or aborted (ncclRemoteError), or, with a deadline, it stood still too long (ncclRemoteError: the peer
+ * that was waited for did not come). All ranks of the communicator get the error, from the call that waits or from the next one. */
+
+/* The longest time in milliseconds for which a call on this rank may wait without moving on; 0: no limit, which is the default unless
+ * TUTTI_TIMEOUT_MS is set. Holds at once, also for a call that waits already, and for this rank alone. It is noticed up to some
+ * 10 ms late. Calls that wait on a stream for their turn are not counted. May be called by any thread, as long as comm is neither
+ * destroyed nor aborted meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
+ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
+
+/* Why the first wait of the communicator gave up and where every rank stood, as one JSON object; "null" while none has:
+ *   {"kind":"mismatch"|"deadline"|"departed"|"aborted","code":...,"text":"...","rank":...,"waitedMs":...,
+ *    "operation":"AllReduce","sequence":3,"count":...,"type":"...","op":"sum","arrived":[0,1],"missing":[2],
+ *    "mismatch":[{"rank":0,"operation":...},{"rank":1,"operation":...}],
+ *    "ranks":[{"rank":0,"state":"waiting"|"elsewhere"|"departed","begun":4,"finished":3,
+ *              "in":[{"operation":...,"slice":0,"slices":1,"step":1,"steps":6,"finishedSteps":1,"waits":"waits for rank 2 ..."}]}]}
+ * `operation` to `missing` are those of the call in which `rank` gave up; they are left out when it was in none. `begun` and `finished`
+ * count collective calls; a rank that is elsewhere was in no wait that had lasted. `root` and `peer` stand where a call has one. The
+ * same for all ranks, and complete when all have returned. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
+ncclResult_t tuttiCommGetVerdict(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
+
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif

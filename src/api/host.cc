@@ -1,11 +1,10 @@
 // tutti.h: host devices, host streams, and what a communicator can tell of itself.
 
-#include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "api/devices.h"
 #include "api/guard.h"
+#include "api/text.h"
 #include "tutti.h"
 
 namespace tutti::api {
@@ -18,20 +17,6 @@ std::shared_ptr<exec::host::Stream> findStream(cudaStream_t stream) { return com
 Status noStream(cudaStream_t stream) {
   return error(Code::InvalidArgument, "stream {} is no live host stream: expected one made by tuttiStreamCreate",
                static_cast<void*>(stream));
-}
-
-/// Copies what fits, always terminated; `needed` counts the terminating zero.
-void writeText(std::string_view from, char* text, size_t capacity, size_t* needed) {
-  if (needed != nullptr) *needed = from.size() + 1;
-  if (capacity == 0) return;
-  const size_t fits = std::min(from.size(), capacity - 1);
-  std::memcpy(text, from.data(), fits);
-  text[fits] = '\0';
-}
-
-Status checkText(const char* text, size_t capacity) {
-  if (text == nullptr && capacity > 0) return error(Code::InvalidArgument, "text is NULL, but its capacity is {} bytes", capacity);
-  return {};
 }
 
 struct NamedCollective {

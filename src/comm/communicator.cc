@@ -33,6 +33,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
   comm->spins_ = readSpins(ranks);
   comm->shared_->flight = observe::FlightMemory(readFlightEvents(), rank, hash);
   comm->turn_->recorder = comm->shared_->flight.recorder();
+  readWaitLimits(*comm->turn_);
   comm->planner_ = std::make_unique<plan::Planner>(comm->layout_, comm->shared_->connections, rank, comm->settings_);
   comm->alone_[0] = std::make_unique<Work>(comm->turn_);
   return comm;
@@ -86,7 +87,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
     pending.planned.plan = std::move(*plan);
   }
   pending.comm = this;
-  pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0};
+  pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
   pending.planned.in = request.in;
   pending.planned.out = request.out;
   pending.planned.factor = op.scaling.factor;
@@ -126,6 +127,7 @@ void Communicator::assign(PendingCall& pending) {
     pending.call.sequence = issuedCollectives_++;
     pending.planned.event.sequence = pending.call.sequence;
   }
+  pending.planned.call = pending.call;
   pending.planned.signature = exec::host::packSignature(pending.call);
   if (pending.planned.plan != nullptr && pending.planned.plan->usesWindow) {
     pending.planned.windowEpoch = nextEpoch_;

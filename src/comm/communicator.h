@@ -26,6 +26,9 @@
 
 namespace tutti::comm {
 
+/// So that nanoseconds stay far from the largest number.
+inline constexpr int64_t kLongestTimeoutMs = int64_t{1} << 43;
+
 /// What ncclConfig_t and its environment variables come to.
 struct Config {
   int32_t minCtas = 1;
@@ -97,6 +100,11 @@ class Communicator {
   /// Makes all ranks of this process give up; bounded.
   void abort();
   Code asyncError() const { return hub().latch(rank()).code(); }
+
+  /// The longest wait of a call; 0: no limit. Any thread.
+  void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
+  /// Why a wait gave up, as tuttiCommGetVerdict tells it. Any thread.
+  std::string verdictJson() const { return exec::host::verdictJson(hub()); }
 
   std::span<const std::byte> flightBytes() const { return shared_->flight.bytes(); }
 

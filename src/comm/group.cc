@@ -69,7 +69,7 @@ Status submit(std::vector<Cluster> clusters) {
     std::erase(cluster.streams, nullptr);
     const bool callerRuns = cluster.streams.size() != streams;
     const auto launch = std::make_shared<exec::host::Launch>(std::move(cluster.works), cluster.spins);
-    Status status = launch->submit(std::move(cluster.streams), callerRuns);
+    Status status = launch->submit(std::move(cluster.streams), callerRuns, process().launchOrder);
     if (first.ok()) first = std::move(status);
   }
   return first;

@@ -34,6 +34,7 @@ struct Process {
   HandleTable handles;
   Rendezvous rendezvous;
   StreamTable streams;
+  std::mutex launchOrder;  ///< held while a launch is queued on its streams
   memory::HostAllocator memory;
 };
 

@@ -104,6 +104,14 @@ int32_t readSpins(int32_t ranks) {
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }
 
+void readWaitLimits(exec::host::Turn& turn) {
+  turn.checks = config::get<Param::TuttiChecks>() != "off";
+  const int64_t silenceMs = config::get<Param::TuttiWarnMs>();
+  turn.silence = std::chrono::milliseconds(std::clamp<int64_t>(silenceMs > 0 ? silenceMs : kLongestTimeoutMs, 1, kLongestTimeoutMs));
+  const int64_t timeoutMs = std::clamp<int64_t>(config::get<Param::TuttiTimeoutMs>(), 0, kLongestTimeoutMs);
+  turn.timeoutNs.store(timeoutMs * 1'000'000, std::memory_order_relaxed);
+}
+
 bool hasRootOrPeer(Collective collective) { return hasRoot(collective) || collective == Collective::SendRecv; }
 
 Status checkArguments(const CallRequest& request, Rank, int32_t ranks) {

@@ -9,6 +9,8 @@ namespace tutti::comm {
 Result<plan::Settings> readSettings(const Config& config);
 int32_t readSpins(int32_t ranks);
 int64_t readFlightEvents();
+/// TUTTI_TIMEOUT_MS, TUTTI_WARN_MS and TUTTI_CHECKS.
+void readWaitLimits(exec::host::Turn& turn);
 
 bool hasRootOrPeer(Collective collective);
 

@@ -1,5 +1,6 @@
 #include "connect/connections.h"
 
+#include <type_traits>
 #include <utility>
 
 namespace tutti::connect {
@@ -15,7 +16,11 @@ Result<End*> openEnd(std::map<PipeKey, std::unique_ptr<End>>& ends, transport::l
   if (!end) {
     const auto view = hub.pipe(key, size.slots, size.slotBytes);
     if (!view) return tl::unexpected(view.error());
-    end = std::make_unique<End>(*view);
+    if constexpr (std::is_same_v<End, transport::local::SendEnd>) {
+      end = std::make_unique<End>(*view, key.to);
+    } else {
+      end = std::make_unique<End>(*view);
+    }
   }
   return end.get();
 }

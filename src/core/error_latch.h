@@ -18,15 +18,21 @@ class ErrorLatch {
   /// True when this call was the first.
   bool trip(Status cause) {
     const std::lock_guard lock(mutex_);
-    if (!status_.ok()) return false;
+    if (tripped()) return false;
     status_ = std::move(cause);
     code_.store(status_.code(), std::memory_order_release);  // pairs with the acquire in code()
     return true;
+  }
+  /// The same without words, where there is no memory for them.
+  void trip(Code code) noexcept {
+    Code none = Code::Ok;
+    (void)code_.compare_exchange_strong(none, code, std::memory_order_release);  // pairs with the acquire in code()
   }
   bool tripped() const { return code_.load(std::memory_order_relaxed) != Code::Ok; }
   Code code() const { return code_.load(std::memory_order_acquire); }  // pairs with the release in trip()
   Status status() const {
     const std::lock_guard lock(mutex_);
+    if (status_.ok() && tripped()) return Status(code(), "out of memory");
     return status_;
   }
 

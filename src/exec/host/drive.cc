@@ -1,46 +1,46 @@
 #include "exec/host/drive.h"
 
-#include <chrono>
+#include <new>
 
+#include "core/clock.h"
 #include "exec/host/wait.h"
 
 namespace tutti::exec::host {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
-
 constexpr uint32_t kTriesBetweenInspections = 64;
-constexpr std::chrono::seconds kSilence{10};  // a wait this long is explained, once
+constexpr uint32_t kSleepyTriesBetweenInspections = 8;  // of a thread that sleeps up to a millisecond between them
+/// Where several works share the thread, one may move on and on while another waits in vain.
+constexpr uint32_t kRoundsBetweenInspections = 4096;
 
-/// The slow path of a wait: looks for reasons why it may never end, and says so when it lasts.
+/// Brings the works to their slow path now and then, once spinning did not help.
 class Watch {
  public:
-  void reset() { tries_ = 0; }
+  explicit Watch(std::span<const std::unique_ptr<Work>> works) : works_(works) {}
 
-  void look(std::span<const std::unique_ptr<Work>> works) {
-    if (++tries_ % kTriesBetweenInspections != 0) return;
-    for (const auto& work : works) work->inspect();
-    const auto now = SteadyClock::now();
-    if (tries_ == kTriesBetweenInspections) {
-      since_ = now;
-      warned_ = false;
-    }
-    if (warned_ || now - since_ < kSilence) return;
-    warned_ = true;
-    for (const auto& work : works) work->warnOfWait(kSilence.count());
+  void moved() {
+    tries_ = 0;
+    if (works_.size() > 1 && ++rounds_ % kRoundsBetweenInspections == 0) inspect();
+  }
+  void stoodStill(bool sleeps) {
+    if (++tries_ % (sleeps ? kSleepyTriesBetweenInspections : kTriesBetweenInspections) == 0) inspect();
   }
 
  private:
+  void inspect() {
+    const Nanoseconds now = realClock().now();
+    for (const auto& work : works_)
+      if (!work->moved()) work->inspect(now);
+  }
+
+  std::span<const std::unique_ptr<Work>> works_;
   uint32_t tries_ = 0;
-  SteadyClock::time_point since_;
-  bool warned_ = false;
+  uint32_t rounds_ = 0;
 };
 
-}  // namespace
-
-Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
+void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
   Waiter waiter(spins);
-  Watch watch;
+  Watch watch(works);
   for (;;) {
     bool pending = false;
     bool moved = false;
@@ -48,14 +48,25 @@ Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       if (work->advance() == Poll::Pending) pending = true;
       moved = moved || work->moved();
     }
-    if (!pending) break;
+    if (!pending) return;
     if (moved) {
       waiter.reset();
-      watch.reset();
+      watch.moved();
     } else {
       waiter.pause();
-      watch.look(works);
+      if (!waiter.spins()) watch.stoodStill(waiter.sleeps());
     }
+  }
+}
+
+}  // namespace
+
+Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
+  try {
+    runAll(works, spins);
+  } catch (const std::bad_alloc&) {
+    for (const auto& work : works) work->abandon();
+    return error(Code::SystemError, "out of memory");
   }
   for (const auto& work : works)
     if (!work->status().ok()) return work->status();

@@ -21,12 +21,15 @@ class Launch : public std::enable_shared_from_this<Launch> {
   Launch(std::vector<std::unique_ptr<Work>> works, int32_t spins) : works_(std::move(works)), spins_(spins) {}
 
   /// Queues itself on the streams and, with `callerRuns`, waits for them and runs. The error of a launch that runs later is
-  /// found in the communicators' latches and on its streams.
-  Status submit(std::vector<std::shared_ptr<Stream>> streams, bool callerRuns);
+  /// found in the communicators' latches and on its streams. `order` is the same for all launches that may share streams.
+  Status submit(std::vector<std::shared_ptr<Stream>> streams, bool callerRuns, std::mutex& order);
 
  private:
-  void reach(bool mayRun);
+  Status queue(bool callerRuns, std::mutex& order);
+  void reach(bool mayRun) noexcept;
   Status run(std::unique_lock<std::mutex>& lock);
+  Status runWorks();
+  void finish();
 
   std::vector<std::unique_ptr<Work>> works_;
   int32_t spins_;
@@ -34,7 +37,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t awaited_ = 0;  // streams that have not reached this launch yet
-  bool done_ = false;
+  bool done_ = false;     // has run, or never will
 };
 
 }  // namespace tutti::exec::host

@@ -37,6 +37,7 @@ void Operation::start(const PlannedCall& call) {
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
   moved_ = false;
   status_ = Status();
+  foreign_.reset();
   lanes_.clear();
   for (size_t c = 0; c < plan.channels.size(); ++c) {
     const auto first = static_cast<uint32_t>(lanes_.size());
@@ -87,11 +88,9 @@ bool Operation::advanceLane(Lane& lane) {
 
 /// Whether every peer has read what it was lent.
 bool Operation::isReturned() const {
-  for (size_t peer = 0; peer < lent_.size(); ++peer) {
-    // acquire: the peer's reads come before what this rank's caller does next; pairs with runLoad and runLoadReduce
-    if (lent_[peer] > plan_->windows[peer]->returned[plan_->rank.value].value.load(std::memory_order_acquire)) return false;
-  }
-  return true;
+  bool isReturned = true;
+  forEachBorrower([&](Rank) { isReturned = false; });
+  return isReturned;
 }
 
 /// Carries the step out if nothing that it needs is missing; otherwise leaves everything as it was and returns false.
@@ -245,6 +244,7 @@ bool Operation::handOver(const Lane& lane, const BoundStep& step) {
 bool Operation::acceptCall(uint64_t signature, Rank peer) {
   if (signature == signature_) [[likely]]
     return true;
+  foreign_ = signature;
   status_ = mismatch(plan_->rank, signature_, peer, signature);
   return false;
 }

@@ -8,11 +8,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/status.h"
+#include "core/call.h"
 #include "exec/host/plan.h"
 #include "observe/flight_recorder.h"
+#include "transport/local/waits.h"
 
 namespace tutti::exec::host {
 
@@ -21,6 +24,7 @@ struct PlannedCall {
   std::shared_ptr<const HostPlan> plan;  ///< null: a collective of no elements; only a Work takes that
   const void* in = nullptr;   ///< the caller's buffers, as the collective defines them
   void* out = nullptr;
+  Call call;                  ///< as its rank made it
   uint64_t signature = 0;     ///< names the call to the peers
   uint64_t windowEpoch = 0;   ///< of the first round, for plans that use the window; each slice takes plan->rounds
   observe::FlightEvent event;  ///< what the flight recorder is to say of the call
@@ -42,6 +46,12 @@ class Operation {
   const Status& status() const { return status_; }
   /// Whom the first unfinished lane waits for and what for, in words.
   std::string describeWait() const;
+  /// Where the operation stands and what each lane waits for. Fills all of `wait` that it knows.
+  void describe(transport::local::ChainWait& wait) const;
+  /// How many things describe() would list as awaited. While nothing moves it only falls: the same number is the same list.
+  uint64_t countUnmet() const;
+  /// After Failed: the signature that came instead of the own one, if that was the reason.
+  std::optional<uint64_t> foreignSignature() const { return foreign_; }
 
  private:
   struct Lane {
@@ -54,6 +64,9 @@ class Operation {
     bool finished = false;
   };
 
+  template <class Note>
+  void forEachUnmet(const Lane& lane, Note&& note) const;
+  transport::local::LaneWait waitOf(const Lane& lane) const;
   bool advanceLane(Lane& lane);
   bool run(const Lane& lane, const BoundStep& step);
   bool runPipe(const Lane& lane, const BoundStep& step);
@@ -62,6 +75,15 @@ class Operation {
   bool runLoadReduce(const Lane& lane, const BoundStep& step);
   bool runLoad(const Lane& lane, const BoundStep& step);
   bool isReturned() const;
+  /// Calls `note(peer)` for every peer that has not read yet what it was lent.
+  template <class Note>
+  void forEachBorrower(Note&& note) const {
+    for (size_t peer = 0; peer < lent_.size(); ++peer) {
+      // acquire: the peer's reads come before what this rank's caller does next; pairs with runLoad and runLoadReduce
+      if (lent_[peer] > plan_->windows[peer]->returned[plan_->rank.value].value.load(std::memory_order_acquire))
+        note(Rank(static_cast<int32_t>(peer)));
+    }
+  }
   bool handOver(const Lane& lane, const BoundStep& step);
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
   bool acceptCall(uint64_t signature, Rank peer);
@@ -86,6 +108,7 @@ class Operation {
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   std::vector<uint64_t> lent_;      // by peer: the last epoch in which it was lent something; 0: never
   Status status_;
+  std::optional<uint64_t> foreign_;
 };
 
 }  // namespace tutti::exec::host

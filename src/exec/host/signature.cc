@@ -16,11 +16,18 @@ constexpr uint64_t mask(uint64_t bits) { return (uint64_t{1} << bits) - 1; }
 
 constexpr std::array<std::string_view, 6> kOpNames = {"sum", "prod", "max", "min", "avg", "pre-multiplied sum"};
 
+Status mismatchOf(Rank rank, const std::string& own, Rank peer, const std::string& theirs) {
+  return error(Code::InvalidUsage,
+               "calls do not match: rank {} called {}, but rank {} called {}; all ranks of a communicator must make the same calls in the "
+               "same order, with the same count, type, operation and root",
+               rank.value, own, peer.value, theirs);
+}
+
 }  // namespace
 
 uint64_t packSignature(const Call& call) {
   const auto collective = static_cast<uint64_t>(call.collective);
-  if (call.collective == Collective::SendRecv) return collective << kMessageBits | ((call.count * sizeOf(call.type)) & mask(kMessageBits));
+  if (call.isMessage()) return collective << kMessageBits | ((call.count * sizeOf(call.type)) & mask(kMessageBits));
   uint64_t bits = collective;
   bits = bits << 4 | static_cast<uint64_t>(call.type);
   bits = bits << 4 | (reduces(call.collective) ? call.opCode & mask(4) : 0);
@@ -29,26 +36,56 @@ uint64_t packSignature(const Call& call) {
   return bits << kCountBits | (call.count & mask(kCountBits));
 }
 
-std::string describeSignature(uint64_t signature) {
-  const auto collective = static_cast<Collective>(signature >> kMessageBits);
-  if (collective == Collective::SendRecv) return format("a message of {} bytes", signature & mask(kMessageBits));
-  const uint64_t count = signature & mask(kCountBits);
-  const uint64_t sequence = signature >> kCountBits & mask(kSequenceBits);
-  const uint64_t root = signature >> (kCountBits + kSequenceBits) & mask(kRootBits);
-  const uint64_t op = signature >> (kCountBits + kSequenceBits + kRootBits) & mask(4);
-  const uint64_t type = signature >> (kCountBits + kSequenceBits + kRootBits + 4) & mask(4);
-  std::string text = format("{} #{} of {} {}", static_cast<uint64_t>(collective) < kNumCollectives ? name(collective) : "call", sequence,
-                            count, type < kNumDataTypes ? name(static_cast<DataType>(type)) : "?");
-  if (reduces(collective)) text += format(", {}", op < kOpNames.size() ? kOpNames[op] : "?");
-  if (hasRoot(collective)) text += format(", root {}", root);
+Call unpackSignature(uint64_t signature) {
+  Call call;
+  call.collective = static_cast<Collective>(signature >> kMessageBits);
+  if (call.isMessage()) {
+    call.count = signature & mask(kMessageBits);
+    return call;
+  }
+  call.count = signature & mask(kCountBits);
+  call.sequence = signature >> kCountBits & mask(kSequenceBits);
+  call.root = static_cast<int32_t>(signature >> (kCountBits + kSequenceBits) & mask(kRootBits));
+  call.opCode = static_cast<uint8_t>(signature >> (kCountBits + kSequenceBits + kRootBits) & mask(4));
+  call.type = static_cast<DataType>(signature >> (kCountBits + kSequenceBits + kRootBits + 4) & mask(4));
+  return call;
+}
+
+std::string_view operationName(uint8_t opCode) { return opCode < kOpNames.size() ? kOpNames[opCode] : "?"; }
+
+std::string describeCall(const Call& call) {
+  if (call.isMessage())
+    return format("{} #{} of {} bytes {} rank {}", call.receives ? "Recv" : "Send", call.sequence, call.count * sizeOf(call.type),
+                  call.receives ? "from" : "to", call.root);
+  std::string text =
+      format("{} #{} of {} {}", static_cast<int>(call.collective) < kNumCollectives ? name(call.collective) : "call", call.sequence,
+             call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
+  if (reduces(call.collective)) text += format(", {}", operationName(call.opCode));
+  if (hasRoot(call.collective)) text += format(", root {}", call.root);
   return text;
 }
 
+std::string describeSignature(uint64_t signature) {
+  const Call call = unpackSignature(signature);
+  return call.isMessage() ? format("a message of {} bytes", call.count) : describeCall(call);
+}
+
+bool agree(const Call& a, const Call& b) {
+  return a.collective == b.collective && a.type == b.type && a.count == b.count && a.sequence == b.sequence &&
+         (!reduces(a.collective) || a.opCode == b.opCode) && (!hasRoot(a.collective) || a.root == b.root);
+}
+
+Status mismatch(Rank rank, const Call& own, Rank peer, const Call& theirs) {
+  if (own.isMessage() && theirs.isMessage())
+    return error(Code::InvalidUsage,
+                 "calls do not match: rank {} called {}, but rank {} called {}; a message must be as long where it is received as where it "
+                 "is sent",
+                 rank.value, describeCall(own), peer.value, describeCall(theirs));
+  return mismatchOf(rank, describeCall(own), peer, describeCall(theirs));
+}
+
 Status mismatch(Rank rank, uint64_t own, Rank peer, uint64_t theirs) {
-  return error(Code::InvalidUsage,
-               "calls do not match: rank {} called {}, but rank {} called {}; all ranks of a communicator must make the same calls in the "
-               "same order, with the same count, type, operation and root",
-               rank.value, describeSignature(own), peer.value, describeSignature(theirs));
+  return mismatchOf(rank, describeSignature(own), peer, describeSignature(theirs));
 }
 
 }  // namespace tutti::exec::host

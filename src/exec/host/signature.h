@@ -1,34 +1,36 @@
-// A call in 64 bits, sent with every message, so that ranks that made different calls notice at the first contact.
+// A call in 64 bits, sent with every message, so that ranks that made different calls notice at the first contact; and calls in words.
 // Plain value; pure functions. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "core/ids.h"
+#include "core/call.h"
 #include "core/status.h"
-#include "core/types.h"
 
 namespace tutti::exec::host {
 
-/// The call as its rank made it. `opCode`: 0 … 4 as in ncclRedOp_t, 5 for a pre-multiplied sum.
-struct Call {
-  Collective collective = Collective::AllReduce;
-  DataType type = DataType::I8;
-  uint8_t opCode = 0;
-  int32_t root = 0;
-  uint64_t count = 0;
-  uint64_t sequence = 0;  ///< collectives of this communicator so far; messages of pairs do not count
-};
+using tutti::Call;
 
 /// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and 24 of the count. A message
 /// of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
 uint64_t packSignature(const Call& call);
+/// What a signature still tells. A message comes out as one of bytes, without peer and number.
+Call unpackSignature(uint64_t signature);
 
-/// The call in words: "AllReduce #7 of 1024 float, sum". Only as exact as the bits allow.
+/// The call in words: "AllReduce #7 of 1024 float, sum", "Send #0 of 64 bytes to rank 3".
+std::string describeCall(const Call& call);
+/// The same of a signature, only as exact as the bits allow; a message is "a message of 64 bytes".
 std::string describeSignature(uint64_t signature);
+/// "sum" … "pre-multiplied sum"; "?" for what is none.
+std::string_view operationName(uint8_t opCode);
+
+/// Whether two ranks made the same collective call, to the last bit of what matters for it.
+bool agree(const Call& a, const Call& b);
 
 /// The error of two ranks that made different calls; quotes both.
+Status mismatch(Rank rank, const Call& own, Rank peer, const Call& theirs);
+/// The same where only signatures are at hand.
 Status mismatch(Rank rank, uint64_t own, Rank peer, uint64_t theirs);
 
 }  // namespace tutti::exec::host

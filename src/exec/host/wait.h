@@ -27,6 +27,11 @@ class Waiter {
   /// Something moved: start again from spinning.
   void reset() { tries_ = 0; }
 
+  /// Whether it still expects to be served at once.
+  bool spins() const { return tries_ <= spins_; }
+  /// Whether it has come to sleeping, so that tries are few.
+  bool sleeps() const { return tries_ >= spins_ + kYields; }
+
   /// Called once after every try that moved nothing.
   void pause() {
     const int32_t n = tries_++;

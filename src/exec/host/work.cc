@@ -4,9 +4,33 @@
 
 #include "core/format.h"
 #include "exec/host/signature.h"
-#include "observe/log.h"
 
 namespace tutti::exec::host {
+
+using transport::local::Ending;
+using transport::local::Hub;
+
+namespace {
+
+/// Leaves the hub however advance() ends.
+class Inside {
+ public:
+  Inside(Hub& hub, Rank rank, bool checks) : hub_(hub), rank_(rank), checks_(checks), entered_(!checks || hub.enter(rank)) {}
+  ~Inside() {
+    if (checks_ && entered_) hub_.leave(rank_);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  explicit operator bool() const { return entered_; }
+
+ private:
+  Hub& hub_;
+  Rank rank_;
+  bool checks_;
+  bool entered_;
+};
+
+}  // namespace
 
 void Work::reset(uint64_t ticket) {
   for (size_t i = 0; i < used_; ++i) {
@@ -33,43 +57,46 @@ Poll Work::advance() {
   if (turn_->finished.load(std::memory_order_acquire) != ticket_) {
     return turn_->hub->latch(turn_->rank).tripped() ? giveUp() : Poll::Pending;
   }
-  if (!turn_->hub->enter(turn_->rank)) return giveUp();
-
-  bool allReady = true;
-  Poll failed = Poll::Ready;
-  for (size_t i = 0; i < used_; ++i) {
-    Chain& chain = chains_[i];
-    const Poll poll = advanceChain(chain);
-    if (poll == Poll::Pending) allReady = false;
-    if (poll == Poll::Failed) {
-      failed = poll;
-      break;
-    }
+  Poll poll = Poll::Pending;
+  {
+    const Inside inside(*turn_->hub, turn_->rank, turn_->checks);
+    if (!inside) return giveUp();
+    poll = advanceAll();
   }
-  turn_->hub->leave(turn_->rank);
-  if (failed == Poll::Failed) return fail(std::move(status_));
-  if (!allReady) return Poll::Pending;
+  if (poll == Poll::Failed) return fail(std::move(outcome_));
+  if (moved_ && episode_.lasts) [[unlikely]]
+    stopWatching();
+  if (poll == Poll::Pending) return poll;
   finished_ = true;
   markFinished();
   return Poll::Ready;
 }
 
+Poll Work::advanceAll() {
+  bool allReady = true;
+  for (size_t i = 0; i < used_; ++i) {
+    const Poll poll = advanceChain(chains_[i]);
+    if (poll == Poll::Failed) return poll;
+    if (poll == Poll::Pending) allReady = false;
+  }
+  return allReady ? Poll::Ready : Poll::Pending;
+}
+
 Poll Work::advanceChain(Chain& chain) {
   while (chain.next < chain.calls.size()) {
-    const PlannedCall& call = chain.calls[chain.next];
+    const PlannedCall& call = chain.current();
     if (!chain.running) begin(chain);
     if (call.plan != nullptr) {
       const Poll poll = chain.operation.advance();
       moved_ = moved_ || chain.operation.moved();
-      if (poll == Poll::Failed) status_ = chain.operation.status();
+      if (poll == Poll::Failed) explainFailure(chain);
       if (poll != Poll::Ready) return poll;
     }
-    if (call.plan == nullptr || hasRoot(call.plan->collective)) {
+    if (turn_->checks && (call.plan == nullptr || hasRoot(call.plan->collective))) {
       // Data flows one way only, or not at all: a rank may be done without having heard of anybody. Of two that disagree, the later
       // one notices.
       std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own post and the look at the others'
-      status_ = compareWithPeers(call);
-      if (!status_.ok()) return Poll::Failed;
+      if (!compareWithPeers(call)) return Poll::Failed;
     }
     chain.running = false;
     ++chain.next;
@@ -80,61 +107,19 @@ Poll Work::advanceChain(Chain& chain) {
 }
 
 void Work::begin(Chain& chain) {
-  const PlannedCall& call = chain.calls[chain.next];
+  PlannedCall& call = chain.current();
   chain.running = true;
   chain.peerGone = false;
-  if (call.event.collective != Collective::SendRecv) turn_->hub->board(turn_->rank).post(call.event.sequence, call.signature);
-  if (call.plan != nullptr) chain.operation.start(call);
-  turn_->record(call.event, observe::FlightKind::Started);
-}
-
-void Work::inspect() {
-  if (finished_) return;
-  for (size_t i = 0; i < used_; ++i) {
-    Chain& chain = chains_[i];
-    if (!chain.running) continue;
-    Status status = compareWithPeers(chain.calls[chain.next]);
-    if (status.ok()) status = lookForDeparted(chain);
-    if (!status.ok()) {
-      (void)fail(std::move(status));
-      return;
+  if (turn_->checks) {
+    if (call.call.isMessage()) {
+      call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
+    } else {
+      turn_->begunCollectives = call.call.sequence + 1;
+      turn_->hub->board(turn_->rank).post(call.call);
     }
   }
-}
-
-void Work::warnOfWait(int64_t seconds) const {
-  for (size_t i = 0; i < used_ && !finished_; ++i) {
-    const Chain& chain = chains_[i];
-    if (chain.running && chain.calls[chain.next].plan != nullptr)
-      observe::warn("rank {} has waited for {} s in {}: it {}", turn_->rank.value, seconds,
-                    describeSignature(chain.calls[chain.next].signature), chain.operation.describeWait());
-  }
-}
-
-/// What the peers that have come as far say of this call of the communicator.
-Status Work::compareWithPeers(const PlannedCall& call) const {
-  if (call.event.collective == Collective::SendRecv) return {};
-  for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
-    const auto theirs = turn_->hub->board(Rank(r)).find(call.event.sequence);
-    if (theirs && *theirs != call.signature) return mismatch(turn_->rank, call.signature, Rank(r), *theirs);
-  }
-  return {};
-}
-
-/// A collective waits in vain for a rank that ended before it. So does a message; but what its peer had sent before it ended may have
-/// come in just now, so that only a later inspection is sure.
-Status Work::lookForDeparted(Chain& chain) const {
-  const PlannedCall& call = chain.calls[chain.next];
-  const bool isMessage = call.event.collective == Collective::SendRecv;
-  for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
-    const auto calls = turn_->hub->departed(Rank(r));
-    if (!calls || (isMessage ? call.event.peer != r : call.event.sequence < *calls)) continue;
-    if (!isMessage || chain.peerGone)
-      return error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,
-                   describeSignature(call.signature));
-    chain.peerGone = true;
-  }
-  return {};
+  if (call.plan != nullptr) chain.operation.start(call);
+  turn_->record(call.event, observe::FlightKind::Started);
 }
 
 /// The latch has tripped: says so, and what this rank was waiting for.
@@ -142,15 +127,16 @@ Poll Work::giveUp() {
   Status cause = turn_->hub->latch(turn_->rank).status();
   for (size_t i = 0; i < used_; ++i) {
     const Chain& chain = chains_[i];
-    if (chain.running && chain.calls[chain.next].plan != nullptr)
-      cause = std::move(cause).at(format("rank {} in {}: {}", turn_->rank.value, describeSignature(chain.calls[chain.next].signature),
-                                         chain.operation.describeWait()));
+    if (chain.running && chain.current().plan != nullptr)
+      cause = std::move(cause).at(
+          format("rank {} in {}: {}", turn_->rank.value, describeCall(chain.current().call), chain.operation.describeWait()));
   }
-  return fail(std::move(cause));
+  return fail({Ending::Aborted, std::move(cause), {}});
 }
 
-Poll Work::fail(Status cause) {
-  status_ = std::move(cause);
+Poll Work::fail(Outcome outcome) {
+  conclude(*turn_->hub, turn_->rank, outcome, standing(), waitedMs());
+  status_ = std::move(outcome.cause);
   finished_ = true;
   moved_ = true;
   turn_->hub->failAll(status_);
@@ -158,16 +144,26 @@ Poll Work::fail(Status cause) {
   for (size_t i = 0; i < used_; ++i) {
     Chain& chain = chains_[i];
     if (!chain.running) continue;
-    observe::FlightEvent event = chain.calls[chain.next].event;
+    observe::FlightEvent event = chain.current().event;
     event.code = static_cast<int32_t>(status_.code());
     turn_->record(event, observe::FlightKind::Failed);
   }
+  stopWatching();
   markFinished();  // so that waiting for all work of the communicator ends; later works fail on the latch
   return Poll::Failed;
 }
 
+void Work::abandon() noexcept {
+  if (finished_) return;
+  finished_ = true;
+  turn_->hub->failAll(Code::SystemError);
+  turn_->hub->waitQuiet();
+  stopWatching();
+  markFinished();
+}
+
 /// Never goes back: a failed work may be marked while an earlier one still runs to its end.
-void Work::markFinished() {
+void Work::markFinished() noexcept {
   uint64_t done = turn_->finished.load(std::memory_order_relaxed);
   // release: pairs with the acquire in advance() and in Communicator::drain()
   while (done < ticket_ + 1 && !turn_->finished.compare_exchange_weak(done, ticket_ + 1, std::memory_order_release)) {

@@ -6,13 +6,16 @@
 // 3. A failure trips the latches of all ranks of the hub: a peer in this process is told, not left waiting.
 // 4. After an abort the communicator may be gone while works still wait on streams: they end without touching more than the Turn
 //    and what it keeps alive.
+// 5. A work that is dropped unfinished fails, so that nobody waits for it.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <vector>
 
+#include "core/clock.h"
 #include "exec/host/operation.h"
+#include "exec/host/verdict.h"
 #include "exec/host/wait.h"
 #include "observe/flight_recorder.h"
 #include "transport/local/hub.h"
@@ -23,10 +26,26 @@ namespace tutti::exec::host {
 struct Turn {
   std::shared_ptr<transport::local::Hub> hub;
   Rank rank;
+  bool checks = true;  ///< false: calls are not compared, waits never give up; to measure what that costs. Set before the first work
+  Nanoseconds silence = std::chrono::seconds(10);  ///< a wait this long is explained in the log, once. Set before the first work
   observe::FlightRecorder recorder;  ///< written under `recording`: the calling thread and a stream's thread may both have news
   std::atomic_flag recording;
+  /// Longest wait in nanoseconds; 0: no limit. Any thread writes, the driving thread reads: the value is all that matters.
+  std::atomic<int64_t> timeoutNs{0};
   /// The ticket whose turn it is. Written by the driving thread (release); pairs with the acquire of the next work and of finalize.
   std::atomic<uint64_t> finished{0};
+
+  // What the rank has begun so far. Used by the work whose turn it is, and handed on with `finished`.
+  uint64_t begunCollectives = 0;
+  std::vector<uint64_t> sent;  ///< messages to each rank; empty before the first message
+  std::vector<uint64_t> received;
+
+  /// Counts a message; its number among those of the pair.
+  uint64_t numberMessage(int32_t peer, bool receives) {
+    std::vector<uint64_t>& counts = receives ? received : sent;
+    if (counts.empty()) counts.resize(static_cast<size_t>(hub->ranks()));
+    return counts[static_cast<size_t>(peer)]++;
+  }
 
   void record(observe::FlightEvent event, observe::FlightKind kind) {
     if (!recorder.isOn()) return;
@@ -40,6 +59,9 @@ struct Turn {
 class Work {
  public:
   explicit Work(std::shared_ptr<Turn> turn) : turn_(std::move(turn)) {}
+  ~Work() { abandon(); }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
 
   /// Empties it for new calls. `ticket`: how many works of the communicator come before this one.
   void reset(uint64_t ticket);
@@ -49,11 +71,11 @@ class Work {
   void add(PlannedCall call) { chains_[used_ - 1].calls.push_back(std::move(call)); }
 
   Poll advance();
-  /// For waits that last: compares the call that is under way with what the peers have come to. Fails the work when they disagree, or
-  /// when it waits for a rank that has destroyed its communicator.
-  void inspect();
-  /// One warning that names the call under way and whom it waits for.
-  void warnOfWait(int64_t seconds) const;
+  /// For waits that last, after a try that moved nothing: compares the call that is under way with what the peers have come to, and
+  /// fails the work when its wait cannot end or has taken longer than the deadline.
+  void inspect(Nanoseconds now);
+  /// Fails the work, if it is not finished, where there is no memory to say why.
+  void abandon() noexcept;
   bool moved() const { return moved_; }
   const Status& status() const { return status_; }
 
@@ -64,21 +86,48 @@ class Work {
     bool running = false;
     bool peerGone = false;  // an earlier inspection saw that the peer of this message had departed
     Operation operation;
+
+    PlannedCall& current() { return calls[next]; }
+    const PlannedCall& current() const { return calls[next]; }
   };
+  /// A wait that has lasted, from its first inspection to the next movement.
+  struct Episode {
+    bool lasts = false;
+    bool published = false;
+    bool warned = false;
+    uint64_t unmet = 0;  // what was missing when it was published
+    Nanoseconds since{0};
+    Nanoseconds latest{0};
+  };
+
+  Poll advanceAll();
   Poll advanceChain(Chain& chain);
   void begin(Chain& chain);
-  Poll fail(Status cause);
+  Poll fail(Outcome outcome);
   Poll giveUp();
-  Status compareWithPeers(const PlannedCall& call) const;
-  Status lookForDeparted(Chain& chain) const;
-  void markFinished();
+  void markFinished() noexcept;
+
+  // work_wait.cc
+  bool compareWithPeers(const PlannedCall& call);
+  bool lookForDeparted(Chain& chain);
+  bool lookForDeadlock(Nanoseconds now);
+  bool lookAtDeadline(Nanoseconds now);
+  bool findFault(Nanoseconds now);
+  void warnOfWait();
+  void explainFailure(const Chain& chain);
+  transport::local::RankWait standing() const;
+  uint64_t countUnmet() const;
+  int64_t waitedMs() const;
+  void stopWatching();
 
   std::shared_ptr<Turn> turn_;
   uint64_t ticket_ = 0;
   bool moved_ = false;
-  bool finished_ = false;
+  bool finished_ = true;  // nothing to run yet
   std::vector<Chain> chains_;  // kept from use to use, so that a repeated call allocates nothing
   size_t used_ = 0;
+  Episode episode_;
+  Outcome outcome_;  // why the work is about to fail
   Status status_;
 };
 

@@ -22,10 +22,14 @@ bool registerBarrier() {
 }  // namespace
 
 Hub::Hub(int32_t ranks)
-    : needsFence_(!registerBarrier()), members_(static_cast<size_t>(ranks)), windows_(static_cast<size_t>(ranks)) {}
+    : needsFence_(!registerBarrier()), members_(static_cast<size_t>(ranks)), waits_(ranks), windows_(static_cast<size_t>(ranks)) {}
 
 void Hub::failAll(const Status& cause) {
   for (Member& member : members_) (void)member.latch.trip(cause);
+}
+
+void Hub::failAll(Code code) noexcept {
+  for (Member& member : members_) member.latch.trip(code);
 }
 
 void Hub::waitQuiet() {

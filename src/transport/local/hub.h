@@ -19,6 +19,7 @@
 #include "core/error_latch.h"
 #include "transport/local/board.h"
 #include "transport/local/pipe.h"
+#include "transport/local/waits.h"
 #include "transport/local/window.h"
 
 namespace tutti::transport::local {
@@ -44,6 +45,7 @@ class Hub {
   int32_t ranks() const { return static_cast<int32_t>(members_.size()); }
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
   Board& board(Rank rank) { return members_[index(rank)].board; }
+  Waits& waits() { return waits_; }
 
   /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
   void depart(Rank rank, uint64_t calls) {
@@ -57,6 +59,8 @@ class Hub {
 
   /// Trips every rank's latch with `cause`.
   void failAll(const Status& cause);
+  /// The same without words, for want of memory; cannot fail.
+  void failAll(Code code) noexcept;
 
   /// Marks that a thread is about to touch peers' memory for `rank`; false when the rank's latch has tripped.
   bool enter(Rank rank) {
@@ -86,6 +90,7 @@ class Hub {
 
   const bool needsFence_;  ///< the kernel offers no barrier in all threads: every enter() has one of its own
   std::vector<Member> members_;
+  Waits waits_;
   std::mutex mutex_;
   std::map<PipeKey, std::unique_ptr<Pipe>> pipes_;
   std::vector<std::unique_ptr<Window>> windows_;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/ids.h"
 #include "memory/mapping.h"
 
 namespace tutti::transport::local {
@@ -46,7 +47,7 @@ static_assert(std::is_trivially_copyable_v<PipeView>);
 
 class SendEnd {
  public:
-  explicit SendEnd(const PipeView& pipe) : pipe_(pipe) {}
+  explicit SendEnd(const PipeView& pipe, Rank peer = Rank()) : pipe_(pipe), peer_(peer) {}
 
   /// Whether a slot is free for the next message.
   bool ready() { return sent_ - seenFreed_ < pipe_.slots || sent_ - refresh() < pipe_.slots; }
@@ -64,11 +65,13 @@ class SendEnd {
   /// Whether every message sent by reference has been read.
   bool drained() { return seenFreed_ >= lastByReference_ || refresh() >= lastByReference_; }
   uint64_t sent() const { return sent_; }
+  Rank peer() const { return peer_; }
 
  private:
   uint64_t refresh() { return seenFreed_ = pipe_.freed->value.load(std::memory_order_acquire); }  // pairs with RecvEnd::release
 
   PipeView pipe_;
+  Rank peer_;  // who reads: for reports only
   uint64_t sent_ = 0;
   uint64_t seenFreed_ = 0;
   uint64_t lastByReference_ = 0;

@@ -11,6 +11,8 @@
 namespace tutti::exec::host {
 namespace {
 
+std::mutex launchOrder;
+
 using Streams = std::vector<std::shared_ptr<Stream>>;
 
 Streams makeStreams(int count) {
@@ -67,7 +69,7 @@ TEST(Launch, WithoutStreamsRunsOnTheCaller) {
   Comm comm(1);
   const auto in = numbers(0, 10);
   std::vector<int32_t> out(10);
-  EXPECT_TRUE(comm.copy(in, out)->submit({}, false).ok());
+  EXPECT_TRUE(comm.copy(in, out)->submit({}, false, launchOrder).ok());
   EXPECT_EQ(out, in);
 }
 
@@ -77,7 +79,7 @@ TEST(Launch, OnAStreamRunsBehindWhatIsThere) {
   const auto in = numbers(0, 10);
   std::vector<int32_t> out(10, -1);
   Blocker blocker(*streams[0]);
-  EXPECT_TRUE(comm.copy(in, out)->submit(streams, false).ok());
+  EXPECT_TRUE(comm.copy(in, out)->submit(streams, false, launchOrder).ok());
   EXPECT_EQ(out, std::vector<int32_t>(10, -1)) << "submit does not wait";
   blocker.open();
   streams[0]->synchronize();
@@ -91,8 +93,8 @@ TEST(Launch, WorkOfOneCommunicatorKeepsItsOrderAcrossStreams) {
   std::vector<int32_t> b(10, -1);
   std::vector<int32_t> c(10, -1);
   Blocker blocker(*streams[0]);
-  ASSERT_TRUE(comm.copy(a, b)->submit({streams[0]}, false).ok());
-  ASSERT_TRUE(comm.copy(b, c)->submit({streams[1]}, false).ok());
+  ASSERT_TRUE(comm.copy(a, b)->submit({streams[0]}, false, launchOrder).ok());
+  ASSERT_TRUE(comm.copy(b, c)->submit({streams[1]}, false, launchOrder).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(streams[1]->idle()) << "the second waits for the first, though its own stream is free";
   blocker.open();
@@ -108,7 +110,7 @@ TEST(Launch, OnTwoStreamsIsOnePieceOfWorkOnBoth) {
   std::vector<int32_t> seen[2];
   Blocker first(*streams[0]);
   Blocker second(*streams[1]);
-  ASSERT_TRUE(comm.copy(in, out)->submit(streams, false).ok());
+  ASSERT_TRUE(comm.copy(in, out)->submit(streams, false, launchOrder).ok());
   for (size_t s = 0; s < 2; ++s) streams[s]->push([&seen, &out, s] { seen[s] = out; });
   first.open();
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -132,7 +134,7 @@ TEST(Launch, TheCallerRunsItWhenANullStreamTakesPart) {
     opened.store(true);
     blocker.open();
   });
-  ASSERT_TRUE(comm.copy(in, out)->submit(streams, true).ok());
+  ASSERT_TRUE(comm.copy(in, out)->submit(streams, true, launchOrder).ok());
   EXPECT_TRUE(opened.load()) << "it waits for every stream";
   EXPECT_EQ(out, in) << "complete on return";
   opener.join();
@@ -144,13 +146,13 @@ TEST(Launch, AnErrorIsKeptOnEveryStream) {
   Streams streams = makeStreams(3);
   std::vector<int32_t> data(4);
   comm.planned.hub().failAll(error(Code::RemoteError, "aborted"));
-  EXPECT_TRUE(comm.copy(data, data)->submit({streams[0], streams[1]}, false).ok()) << "it runs later";
+  EXPECT_TRUE(comm.copy(data, data)->submit({streams[0], streams[1]}, false, launchOrder).ok()) << "it runs later";
   for (const auto& s : streams) s->synchronize();
   EXPECT_TRUE(saysAborted(streams[0]->takeError()));
   EXPECT_TRUE(saysAborted(streams[1]->takeError()));
   EXPECT_TRUE(streams[2]->takeError().ok());
 
-  const Status status = comm.copy(data, data)->submit({streams[2]}, true);
+  const Status status = comm.copy(data, data)->submit({streams[2]}, true, launchOrder);
   EXPECT_TRUE(saysAborted(status)) << "run by the caller: returned, too";
   EXPECT_TRUE(saysAborted(streams[2]->takeError()));
 }
@@ -163,7 +165,7 @@ TEST(Launch, ReleasesStreamsAndItselfWhenItHasRun) {
   {
     auto launch = comm.copy(data, data);
     watch = launch;
-    ASSERT_TRUE(launch->submit(streams, false).ok());
+    ASSERT_TRUE(launch->submit(streams, false, launchOrder).ok());
   }
   for (const auto& s : streams) s->stop();
   EXPECT_TRUE(watch.expired());
@@ -177,8 +179,8 @@ TEST(Launch, StopRunsWhatWasLaunched) {
   std::vector<int32_t> a(10, -1);
   std::vector<int32_t> b(10, -1);
   Blocker blocker(*streams[0]);
-  ASSERT_TRUE(comm.copy(in, a)->submit(streams, false).ok());
-  ASSERT_TRUE(comm.copy(a, b)->submit({streams[1]}, false).ok());
+  ASSERT_TRUE(comm.copy(in, a)->submit(streams, false, launchOrder).ok());
+  ASSERT_TRUE(comm.copy(a, b)->submit({streams[1]}, false, launchOrder).ok());
   std::thread stopper([&] { streams[1]->stop(); });
   blocker.open();
   stopper.join();
@@ -196,7 +198,7 @@ TEST(Launch, LaunchesThatShareStreamsDoNotLockEachOtherOut) {
       const auto in = numbers(static_cast<int32_t>(t), 8);
       std::vector<int32_t> out(8);
       Streams mine = t == 0 ? streams : Streams{streams[1], streams[0]};
-      for (int i = 0; i < 200; ++i) ASSERT_TRUE(comms[t].copy(in, out)->submit(mine, i % 5 == 4).ok());
+      for (int i = 0; i < 200; ++i) ASSERT_TRUE(comms[t].copy(in, out)->submit(mine, i % 5 == 4, launchOrder).ok());
       for (const auto& s : mine) s->synchronize();
       EXPECT_EQ(out, in);
     });
@@ -216,7 +218,7 @@ TEST(Launch, RanksMeetOnTheirStreams) {
       std::vector<std::vector<int32_t>> buffers(kCalls, numbers(r, 300));
       for (size_t i = 0; i < kCalls; ++i) {
         const plan::Shape shape = shapeOf(Collective::AllReduce, DataType::I32, 300);
-        ASSERT_TRUE(comm.launch(r, shape, buffers[i].data(), buffers[i].data())->submit({streams[i % 2]}, false).ok());
+        ASSERT_TRUE(comm.launch(r, shape, buffers[i].data(), buffers[i].data())->submit({streams[i % 2]}, false, launchOrder).ok());
       }
       for (const auto& s : streams) s->synchronize();
       for (const auto& buffer : buffers) EXPECT_EQ(buffer, sumOfNumbers(kRanks, 300));

@@ -88,7 +88,8 @@ class PlannedRanks {
     call.out = out;
     const bool message = shape.collective == Collective::SendRecv;
     const uint64_t sequence = message ? 0 : sequences_[r]++;
-    call.signature = packSignature({shape.collective, shape.type, static_cast<uint8_t>(shape.op), shape.root.value, shape.count, sequence});
+    call.call = {shape.collective, shape.type, static_cast<uint8_t>(shape.op), shape.root.value, shape.count, sequence, shape.receives};
+    call.signature = packSignature(call.call);
     call.event.sequence = sequence;
     if (call.plan->usesWindow) {
       call.windowEpoch = epochs_[r];

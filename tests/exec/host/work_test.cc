@@ -133,7 +133,7 @@ TEST(Work, AFailureIsToldToEveryRank) {
   for (int32_t r = 0; r < 3; ++r) EXPECT_EQ(comm.planned.hub().latch(Rank(r)).status().text(), works[1].status().text());
   EXPECT_EQ(works[2].advance(), Poll::Failed);
   EXPECT_EQ(works[2].status().text().rfind(works[1].status().text(), 0), 0U) << works[2].status().text();
-  EXPECT_NE(works[2].status().text().find("rank 2 in a message of 12 bytes: waits for rank 0"), std::string::npos)
+  EXPECT_NE(works[2].status().text().find("rank 2 in Recv #0 of 12 bytes from rank 0: waits for rank 0"), std::string::npos)
       << "says what it waited for: " << works[2].status().text();
   EXPECT_EQ(works[2].advance(), Poll::Failed) << "stays so";
   for (const auto& turn : comm.turns) EXPECT_EQ(turn->finished.load(), 1U) << "waiting for all work ends";
@@ -192,7 +192,7 @@ TEST(Work, InspectComparesTheCallsOfAllRanks) {
   for (int32_t r = 0; r < 3; ++r) {
     const auto i = static_cast<size_t>(r);
     works[r].reset(0);
-    works[r].inspect();  // nothing runs: nothing to compare
+    works[r].inspect(Nanoseconds(0));  // nothing runs: nothing to compare
     works[r].beginChain();
     // The third waits in pipes, the others in windows: it meets nobody.
     const auto shape = r < 2 ? shapeOf(Collective::AllReduce, DataType::I32, 20000) : shapeOf(Collective::Reduce, DataType::I32, 8, 2);
@@ -200,17 +200,17 @@ TEST(Work, InspectComparesTheCallsOfAllRanks) {
   }
   EXPECT_EQ(works[0].advance(), Poll::Pending);
   EXPECT_EQ(works[1].advance(), Poll::Pending);
-  works[0].inspect();
+  works[0].inspect(Nanoseconds(0));
   EXPECT_EQ(works[0].advance(), Poll::Pending) << "so far everybody agrees";
   EXPECT_EQ(works[2].advance(), Poll::Pending);
-  works[0].inspect();
+  works[0].inspect(Nanoseconds(0));
   EXPECT_EQ(works[0].advance(), Poll::Failed);
   EXPECT_EQ(works[0].status().code(), Code::InvalidUsage);
   EXPECT_NE(
       works[0].status().text().find("rank 0 called AllReduce #0 of 20000 int32, sum, but rank 2 called Reduce #0 of 8 int32, sum, root 2"),
       std::string::npos)
       << works[0].status().text();
-  works[0].inspect();  // of a finished work: no harm
+  works[0].inspect(Nanoseconds(0));  // of a finished work: no harm
   EXPECT_EQ(works[1].advance(), Poll::Failed);
   EXPECT_EQ(works[2].advance(), Poll::Failed);
 }
@@ -238,7 +238,7 @@ TEST(Work, RootedCallsCompareWithTheirPeersWhenTheyEnd) {
 TEST(Work, ACallWithoutDataIsAnnouncedInItsTurn) {
   Comm comm(2);
   PlannedCall nothing;
-  nothing.signature = packSignature({Collective::AllReduce, DataType::I32, 0, 0, 0, 5});
+  nothing.call = {Collective::AllReduce, DataType::I32, 0, 0, 0, 5};
   nothing.event.sequence = 5;
   Work before(comm.turns[0]);
   Work work(comm.turns[0]);
@@ -250,7 +250,7 @@ TEST(Work, ACallWithoutDataIsAnnouncedInItsTurn) {
   EXPECT_FALSE(comm.planned.hub().board(Rank(0)).find(5));
   EXPECT_EQ(before.advance(), Poll::Ready);
   EXPECT_EQ(work.advance(), Poll::Ready);
-  EXPECT_EQ(comm.planned.hub().board(Rank(0)).find(5), nothing.signature);
+  EXPECT_EQ(comm.planned.hub().board(Rank(0)).find(5), nothing.call);
 }
 
 TEST(Work, IsUsedAgain) {

@@ -59,7 +59,8 @@ TEST_P(PlantedBug, IsRejectedWithItsPlace) {
   const Mutant& mutant = mutants()[GetParam()];
   const Proof proof = firstFailure(mutant.subject, mutant.inPlaceOnly);
   ASSERT_FALSE(proof.ok) << mutant.name;
-  for (const char* word : {"rank ", "lane", "slice"}) EXPECT_NE(proof.failure.find(word), std::string::npos) << word << ": " << proof.failure;
+  for (const char* word : {"rank ", "lane", "slice"})
+    EXPECT_NE(proof.failure.find(word), std::string::npos) << word << ": " << proof.failure;
   for (const char* word : mutant.words) EXPECT_NE(proof.failure.find(word), std::string::npos) << word << ": " << proof.failure;
 }
 INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::Range(size_t{0}, mutants().size()),

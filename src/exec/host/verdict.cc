@@ -1,0 +1,181 @@
+#include "exec/host/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "core/format.h"
+#include "exec/host/signature.h"
+#include "observe/log.h"
+
+namespace tutti::exec::host {
+namespace {
+
+using transport::local::ChainWait;
+using transport::local::Ending;
+using transport::local::Hub;
+using transport::local::RankReport;
+using transport::local::RankWait;
+using transport::local::Verdict;
+using transport::local::Waits;
+
+constexpr std::array<std::string_view, 4> kEndings = {"mismatch", "deadline", "departed", "aborted"};
+constexpr std::array<std::string_view, 3> kStates = {"elsewhere", "waiting", "departed"};
+
+std::string_view nameOf(Ending ending) { return kEndings.at(static_cast<size_t>(ending)); }
+std::string_view nameOf(RankReport::State state) { return kStates.at(static_cast<size_t>(state)); }
+
+RankReport reportOf(Hub& hub, const Waits::Entry& entry, Rank rank) {
+  RankReport report;
+  report.begunCollectives = hub.board(rank).begun();
+  if (entry.waits) {
+    report.state = RankReport::State::Waiting;
+    report.wait = entry.wait;
+  } else if (const auto calls = hub.departed(rank)) {
+    report.state = RankReport::State::Departed;
+    report.begunCollectives = *calls;
+  }
+  return report;
+}
+
+bool hasArrived(const Verdict& verdict, const RankReport& report, Rank rank) {
+  if (rank == verdict.rank) return true;
+  if (!verdict.call->isMessage()) return report.begunCollectives > verdict.call->sequence;
+  return report.wait.begunMessages(verdict.rank, !verdict.call->receives) > verdict.call->sequence;
+}
+
+void countArrivals(Verdict& verdict) {
+  if (!verdict.call) return;
+  for (size_t r = 0; r < verdict.ranks.size(); ++r) {
+    const Rank rank(static_cast<int32_t>(r));
+    if (verdict.call->isMessage() && rank != verdict.rank && rank != Rank(verdict.call->root)) continue;
+    (hasArrived(verdict, verdict.ranks[r], rank) ? verdict.arrived : verdict.missing).push_back(rank);
+  }
+}
+
+std::string listOf(const std::vector<Rank>& ranks, std::string_view none) {
+  std::string text;
+  for (const Rank rank : ranks) text += format("{}{}", text.empty() ? "" : ",", rank.value);
+  return text.empty() ? std::string(none) : text;
+}
+
+std::string quoted(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += format("\\u{:04x}", static_cast<int>(c));
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+std::string callFields(const Call& call) {
+  const std::string_view operation = !call.isMessage() ? name(call.collective) : call.receives ? "Recv" : "Send";
+  std::string json = format(R"("operation":"{}","sequence":{},"count":{},"type":"{}")", operation, call.sequence, call.count,
+                            static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
+  if (reduces(call.collective)) json += format(R"(,"op":"{}")", operationName(call.opCode));
+  if (hasRoot(call.collective)) json += format(R"(,"root":{})", call.root);
+  if (call.isMessage()) json += format(R"(,"peer":{})", call.root);
+  return json;
+}
+
+/// Steps that the lane which waits has done: whole slices, and those of the one it is in.
+uint64_t finishedSteps(const ChainWait& chain) { return static_cast<uint64_t>(chain.slice) * chain.steps + chain.step; }
+
+std::string chainJson(const ChainWait& chain) {
+  return format(R"({{{},"slice":{},"slices":{},"step":{},"steps":{},"finishedSteps":{},"waits":{},"following":{}}})",
+                callFields(chain.call), chain.slice, chain.slices, chain.step, chain.steps, finishedSteps(chain), quoted(chain.words),
+                chain.following);
+}
+
+/// Calls that the rank has come to but not ended are in its chains.
+uint64_t finishedCollectives(const RankReport& report) {
+  const bool inOne =
+      std::any_of(report.wait.chains.begin(), report.wait.chains.end(), [](const ChainWait& c) { return !c.call.isMessage(); });
+  return report.begunCollectives - (inOne && report.begunCollectives > 0 ? 1 : 0);
+}
+
+std::string reportJson(const RankReport& report, size_t rank) {
+  std::string json = format(R"({{"rank":{},"state":"{}","begun":{},"finished":{},"in":[)", rank, nameOf(report.state),
+                            report.begunCollectives, finishedCollectives(report));
+  for (const ChainWait& chain : report.wait.chains) {
+    if (json.back() != '[') json += ',';
+    json += chainJson(chain);
+  }
+  return json + "]}";
+}
+
+std::string reportWords(const RankReport& report, size_t rank) {
+  std::string text = format("; rank {} ", rank);
+  if (report.state == RankReport::State::Departed) return text + "has destroyed its communicator";
+  if (report.wait.chains.empty()) return text + format("is in no wait, after {} collective calls", report.begunCollectives);
+  text += format("has finished {} collective calls and is in ", finishedCollectives(report));
+  for (const ChainWait& chain : report.wait.chains) {
+    if (&chain != &report.wait.chains.front()) text += " and ";
+    text += format("{} after {} steps: it {}", describeCall(chain.call), finishedSteps(chain), chain.words);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describeVerdict(const Verdict& verdict) {
+  constexpr size_t kMostRanks = 16;
+  std::string text = format("verdict ({}): rank {} gave up after {} ms", nameOf(verdict.ending), verdict.rank.value, verdict.waitedMs);
+  if (verdict.call) text += format(" in {}", describeCall(*verdict.call));
+  text += format(": {}", verdict.cause.text());
+  if (verdict.call)
+    text += format("; ranks that had come to this call: {}; not: {}", listOf(verdict.arrived, "none"), listOf(verdict.missing, "none"));
+  for (size_t r = 0; r < std::min(verdict.ranks.size(), kMostRanks); ++r) text += reportWords(verdict.ranks[r], r);
+  if (verdict.ranks.size() > kMostRanks) text += format("; {} more ranks", verdict.ranks.size() - kMostRanks);
+  return text;
+}
+
+std::string verdictJson(const Verdict& verdict) {
+  std::string json = format(R"({{"kind":"{}","code":{},"text":{},"rank":{},"waitedMs":{})", nameOf(verdict.ending),
+                            static_cast<int32_t>(verdict.cause.code()), quoted(verdict.cause.text()), verdict.rank.value, verdict.waitedMs);
+  if (verdict.call)
+    json +=
+        format(R"(,{},"arrived":[{}],"missing":[{}])", callFields(*verdict.call), listOf(verdict.arrived, ""), listOf(verdict.missing, ""));
+  json += R"(,"mismatch":[)";
+  for (const RankCall& call : verdict.mismatch)
+    json += format(R"({}{{"rank":{},{}}})", json.back() == '[' ? "" : ",", call.rank.value, callFields(call.call));
+  json += R"(],"ranks":[)";
+  for (size_t r = 0; r < verdict.ranks.size(); ++r) {
+    if (r > 0) json += ',';
+    json += reportJson(verdict.ranks[r], r);
+  }
+  return json + "]}";
+}
+
+std::string verdictJson(Hub& hub) {
+  return hub.waits().look([](Waits::State& state) { return state.verdict ? verdictJson(*state.verdict) : std::string("null"); });
+}
+
+void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
+  const std::string words = hub.waits().look([&](Waits::State& state) -> std::string {
+    RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
+    const auto self = static_cast<size_t>(rank.value);
+    if (state.verdict) {
+      if (!report.wait.chains.empty()) state.verdict->ranks[self] = std::move(report);
+      return {};
+    }
+    Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}};
+    if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
+    for (const RankCall& call : outcome.mismatch)
+      if (call.rank == rank) verdict.call = call.call;
+    for (size_t r = 0; r < state.ranks.size(); ++r)
+      verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
+    if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
+    countArrivals(verdict);
+    return describeVerdict(state.verdict.emplace(std::move(verdict)));
+  });
+  if (!words.empty()) observe::warn("{}", words);
+}
+
+}  // namespace tutti::exec::host

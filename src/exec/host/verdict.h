@@ -1,0 +1,30 @@
+// The verdict of a communicator: which wait gave up, why, and where every rank stood. In words for the log, as JSON for programs.
+//
+// Kept in transport::local::Waits, one for each communicator. Any thread.
+// 1. The first wait that gives up concludes; the log says it once. Those that end because of it add where they stood.
+#pragma once
+
+#include <string>
+
+#include "transport/local/hub.h"
+
+namespace tutti::exec::host {
+
+/// Why a wait ended without what it waited for.
+struct Outcome {
+  transport::local::Ending ending = transport::local::Ending::Aborted;
+  Status cause;
+  std::vector<RankCall> mismatch;  ///< the calls that do not match, if that is the cause
+};
+
+/// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.
+void conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, transport::local::RankWait own, int64_t waitedMs);
+
+/// "rank 1 gave up after 200 ms in AllReduce #3 …; arrived: 0, 1; missing: 2; rank 2 is in no wait …".
+std::string describeVerdict(const transport::local::Verdict& verdict);
+/// One JSON object; see tuttiCommGetVerdict.
+std::string verdictJson(const transport::local::Verdict& verdict);
+/// The communicator's verdict as JSON; "null" while no wait has given up.
+std::string verdictJson(transport::local::Hub& hub);
+
+}  // namespace tutti::exec::host

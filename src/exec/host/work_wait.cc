@@ -1,0 +1,176 @@
+// The slow path of a work: what it does while it waits, to end waits that cannot end by themselves.
+#include <algorithm>
+
+#include "core/format.h"
+#include "exec/host/deadlock.h"
+#include "exec/host/signature.h"
+#include "exec/host/work.h"
+#include "observe/log.h"
+
+namespace tutti::exec::host {
+
+using transport::local::ChainWait;
+using transport::local::Ending;
+using transport::local::RankWait;
+using transport::local::Waits;
+
+namespace {
+
+/// Shorter waits are the peers' business only when they compare calls; this keeps the lock out of them.
+constexpr Nanoseconds kBeforePublishing = std::chrono::milliseconds(1);
+
+int64_t millisecondsOf(Nanoseconds time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
+
+}  // namespace
+
+void Work::inspect(Nanoseconds now) {
+  if (finished_ || !turn_->checks) return;
+  // A work that waits for its turn waits for one of its own rank, which is inspected where it runs.
+  if (std::none_of(chains_.begin(), chains_.begin() + static_cast<std::ptrdiff_t>(used_), [](const Chain& c) { return c.running; })) return;
+  if (!episode_.lasts) {
+    episode_ = {};
+    episode_.lasts = true;
+    episode_.since = now;
+  }
+  episode_.latest = now;
+  if (findFault(now)) (void)fail(std::move(outcome_));
+}
+
+bool Work::findFault(Nanoseconds now) {
+  for (size_t i = 0; i < used_; ++i) {
+    Chain& chain = chains_[i];
+    if (!chain.running) continue;
+    if (!compareWithPeers(chain.current()) || lookForDeparted(chain)) return true;
+  }
+  const Nanoseconds waited = now - episode_.since;
+  if (waited >= kBeforePublishing && lookForDeadlock(now)) return true;
+  if (waited >= turn_->silence && !episode_.warned) warnOfWait();
+  return lookAtDeadline(now);
+}
+
+/// Compares a call with those of the peers that have come as far. False when one made another call: outcome_ says so.
+bool Work::compareWithPeers(const PlannedCall& call) {
+  if (call.call.isMessage()) return true;
+  for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
+    const auto theirs = turn_->hub->board(Rank(r)).find(call.call.sequence);
+    if (!theirs || agree(*theirs, call.call)) continue;
+    outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call.call, Rank(r), *theirs), {{turn_->rank, call.call}, {Rank(r), *theirs}}};
+    return false;
+  }
+  return true;
+}
+
+/// A collective waits in vain for a rank that ended before it. So does a message; but what its peer had sent before it ended may have
+/// come in just now, so that only a later inspection is sure.
+bool Work::lookForDeparted(Chain& chain) {
+  const Call& call = chain.current().call;
+  for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
+    const auto calls = turn_->hub->departed(Rank(r));
+    if (!calls || (call.isMessage() ? call.root != r : call.sequence < *calls)) continue;
+    if (turn_->hub->latch(turn_->rank).tripped()) return false;  // it aborted before it departed, and the next try says so
+    if (!call.isMessage() || chain.peerGone) {
+      outcome_ = {Ending::Departed,
+                  error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,
+                        describeCall(call)),
+                  {}};
+      return true;
+    }
+    chain.peerGone = true;
+  }
+  return false;
+}
+
+/// Publishes the wait, and asks whether all that are published can still end.
+bool Work::lookForDeadlock(Nanoseconds now) {
+  Waits& waits = turn_->hub->waits();
+  // Part of what a lane lacks may come without its moving: it then waits for fewer ranks, which is another wait.
+  if (!episode_.published || countUnmet() != episode_.unmet) {
+    RankWait wait = standing();
+    episode_.unmet = 0;
+    for (const ChainWait& chain : wait.chains)
+      for (const auto& lane : chain.lanes) episode_.unmet += lane.awaits.size();
+    waits.publish(turn_->rank, std::move(wait));
+    episode_.published = true;
+  }
+  auto found = waits.look([&](Waits::State& state) {
+    ++state.ranks[static_cast<size_t>(turn_->rank.value)].inspections;
+    return findDeadlock(state, now.count());
+  });
+  if (!found) return false;
+  outcome_ = {Ending::Mismatch, std::move(found->cause), std::move(found->calls)};
+  return true;
+}
+
+bool Work::lookAtDeadline(Nanoseconds now) {
+  const int64_t limit = turn_->timeoutNs.load(std::memory_order_relaxed);
+  if (limit <= 0 || (now - episode_.since).count() < limit) return false;
+  std::string where;
+  for (size_t i = 0; i < used_; ++i)
+    if (chains_[i].running && chains_[i].current().plan != nullptr)
+      where +=
+          format("{}{}: it {}", where.empty() ? "" : "; ", describeCall(chains_[i].current().call), chains_[i].operation.describeWait());
+  outcome_ = {Ending::Deadline,
+              error(Code::RemoteError, "rank {} has waited {} ms, which is past the deadline of {} ms, in {}", turn_->rank.value,
+                    waitedMs(), limit / 1'000'000, where),
+              {}};
+  return true;
+}
+
+/// One warning that names the call under way and whom it waits for.
+void Work::warnOfWait() {
+  episode_.warned = true;
+  for (size_t i = 0; i < used_; ++i) {
+    const Chain& chain = chains_[i];
+    if (chain.running && chain.current().plan != nullptr)
+      observe::warn("rank {} has waited for {} ms in {}: it {}", turn_->rank.value, waitedMs(), describeCall(chain.current().call),
+                    chain.operation.describeWait());
+  }
+}
+
+/// The operation refused what came: says it with the exact calls, where they can be had.
+void Work::explainFailure(const Chain& chain) {
+  const PlannedCall& call = chain.current();
+  if (!compareWithPeers(call)) return;
+  outcome_ = {Ending::Mismatch, chain.operation.status(), {}};
+  const auto foreign = chain.operation.foreignSignature();
+  if (!foreign || !call.call.isMessage()) return;
+  Call theirs = unpackSignature(*foreign);
+  theirs.root = turn_->rank.value;
+  theirs.sequence = call.call.sequence;
+  const Rank peer(call.call.root);
+  outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call.call, peer, theirs), {{turn_->rank, call.call}, {peer, theirs}}};
+}
+
+/// Where the unfinished chains stand.
+RankWait Work::standing() const {
+  RankWait wait;
+  for (size_t i = 0; i < used_; ++i) {
+    const Chain& chain = chains_[i];
+    if (!chain.running) continue;
+    ChainWait& stands = wait.chains.emplace_back();
+    stands.call = chain.current().call;
+    stands.following = chain.calls.size() - chain.next - 1;
+    if (chain.current().plan != nullptr) chain.operation.describe(stands);
+  }
+  if (wait.chains.empty()) return wait;  // not its turn: what the turn holds belongs to another work
+  wait.begunCollectives = turn_->begunCollectives;
+  wait.sent = turn_->sent;
+  wait.received = turn_->received;
+  return wait;
+}
+
+uint64_t Work::countUnmet() const {
+  uint64_t unmet = 0;
+  for (size_t i = 0; i < used_; ++i)
+    if (chains_[i].running && chains_[i].current().plan != nullptr) unmet += chains_[i].operation.countUnmet();
+  return unmet;
+}
+
+int64_t Work::waitedMs() const { return episode_.lasts ? millisecondsOf(episode_.latest - episode_.since) : 0; }
+
+void Work::stopWatching() {
+  if (episode_.published) turn_->hub->waits().withdraw(turn_->rank);
+  episode_ = {};
+}
+
+}  // namespace tutti::exec::host

@@ -1,0 +1,127 @@
+// What the ranks of a communicator wait for when a wait lasts, and the verdict when one gave up.
+//
+// Owner: the Hub. Any thread; everything happens under one lock, which only slow paths take: a rank publishes its wait after a
+// millisecond without movement and withdraws it when it moves again.
+// 1. A published wait was true at the latest inspection of its rank: nothing that it waits for had come.
+// 2. An episode is one stretch of standing still in which nothing came that was waited for, not even in part; its wait is published
+//    once, and `inspections` counts how often it was confirmed.
+// 3. The first verdict stays; ranks that give up later add where they stood.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/call.h"
+#include "core/status.h"
+
+namespace tutti::transport::local {
+
+/// What one lane of a collective waits for.
+struct LaneWait {
+  std::vector<Rank> awaits;    ///< ranks without which it cannot take its next step
+  std::vector<Rank> partners;  ///< ranks that it exchanges data with at any time
+  int32_t ownLane = -1;        ///< it waits for this lane of the same rank
+  bool finished = false;
+  bool mayMove = false;        ///< what it needs has come meanwhile, or nobody can tell
+};
+
+/// The call that runs in a chain of a work, and where it stands.
+struct ChainWait {
+  Call call;
+  uint64_t following = 0;  ///< calls of the chain behind it
+  int32_t slice = 0;       ///< of the first unfinished lane: the slice and the step that it cannot do yet
+  int32_t slices = 0;
+  uint32_t step = 0;
+  uint32_t steps = 0;
+  std::string words;            ///< whom it waits for; may be empty
+  std::vector<LaneWait> lanes;  ///< of a collective
+};
+
+/// Where a rank stands.
+struct RankWait {
+  std::vector<ChainWait> chains;   ///< the unfinished ones of its current work
+  uint64_t begunCollectives = 0;
+  std::vector<uint64_t> sent;      ///< messages to each rank that it has begun to send; empty: none at all
+  std::vector<uint64_t> received;  ///< likewise those from each rank
+
+  uint64_t begunMessages(Rank peer, bool receives) const {
+    const std::vector<uint64_t>& counts = receives ? received : sent;
+    return counts.empty() ? 0 : counts[static_cast<size_t>(peer.value)];
+  }
+};
+
+enum class Ending : uint8_t { Mismatch, Deadline, Departed, Aborted };
+
+/// Where a rank stood when a wait gave up.
+struct RankReport {
+  enum class State : uint8_t { Elsewhere, Waiting, Departed };
+  State state = State::Elsewhere;  ///< Elsewhere: in no wait that had lasted
+  uint64_t begunCollectives = 0;
+  RankWait wait;  ///< of Waiting
+};
+
+/// The outcome of a wait that gave up.
+struct Verdict {
+  Ending ending = Ending::Aborted;
+  Status cause;
+  Rank rank;                       ///< who gave up first
+  int64_t waitedMs = 0;            ///< how long it had waited
+  std::optional<Call> call;        ///< what it was in
+  std::vector<RankCall> mismatch;  ///< calls that do not match
+  std::vector<Rank> arrived;       ///< ranks that had come to `call`, and those that had not
+  std::vector<Rank> missing;
+  std::vector<RankReport> ranks;   ///< one for each rank
+};
+
+class Waits {
+ public:
+  struct Entry {
+    bool waits = false;
+    uint64_t episode = 0;
+    uint64_t inspections = 0;
+    RankWait wait;
+  };
+  /// Ranks that look as if they could never go on; confirmed by later inspections of all of them.
+  struct Suspect {
+    Rank rank;
+    uint64_t episode;
+    uint64_t inspections;
+  };
+  /// What the lock protects.
+  struct State {
+    std::vector<Entry> ranks;
+    std::vector<Suspect> suspects;
+    int64_t nextSearchNs = 0;  ///< no search before, so that searching stays cheap beside waiting
+    std::optional<Verdict> verdict;
+  };
+
+  explicit Waits(int32_t ranks) { state_.ranks.resize(static_cast<size_t>(ranks)); }
+
+  void publish(Rank rank, RankWait wait) {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = state_.ranks[static_cast<size_t>(rank.value)];
+    entry.wait = std::move(wait);
+    entry.waits = true;
+    ++entry.episode;
+  }
+  void withdraw(Rank rank) {
+    const std::lock_guard lock(mutex_);
+    state_.ranks[static_cast<size_t>(rank.value)].waits = false;
+  }
+  /// Runs `body` on the state, alone.
+  template <class Body>
+  auto look(Body&& body) {
+    const std::lock_guard lock(mutex_);
+    return std::forward<Body>(body)(state_);
+  }
+
+ private:
+  std::mutex mutex_;
+  State state_;
+};
+
+}  // namespace tutti::transport::local
