@@ -11,6 +11,7 @@
 #include "comm/group.h"
 #include "comm/handle.h"
 #include "comm/rendezvous.h"
+#include "comm/shared.h"
 #include "exec/host/stream.h"
 #include "memory/host_allocator.h"
 
@@ -31,9 +32,11 @@ class StreamTable {
 };
 
 struct Process {
+  const uint64_t token = drawToken();  ///< tells this process from others in unique ids
   HandleTable handles;
   Rendezvous rendezvous;
   StreamTable streams;
+  RetiredWorkers retiredWorkers;
   memory::HostAllocator memory;
 };
 

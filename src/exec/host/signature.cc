@@ -34,6 +34,8 @@ std::string describeSignature(uint64_t signature) {
   if (collective == Collective::SendRecv) return format("a message of {} bytes", signature & mask(kMessageBits));
   const uint64_t count = signature & mask(kCountBits);
   const uint64_t sequence = signature >> kCountBits & mask(kSequenceBits);
+  if (collective == kSplitCall) return format("CommSplit #{}", sequence);
+  if (collective == kShrinkCall) return "CommShrink";
   const uint64_t root = signature >> (kCountBits + kSequenceBits) & mask(kRootBits);
   const uint64_t op = signature >> (kCountBits + kSequenceBits + kRootBits) & mask(4);
   const uint64_t type = signature >> (kCountBits + kSequenceBits + kRootBits + 4) & mask(4);

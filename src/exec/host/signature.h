@@ -21,6 +21,10 @@ struct Call {
   uint64_t sequence = 0;  ///< collectives of this communicator so far; messages of pairs do not count
 };
 
+/// What takes a number among the collectives of a communicator, or the place of one, without being one: the making of a child.
+inline constexpr auto kSplitCall = static_cast<Collective>(kNumCollectives);
+inline constexpr auto kShrinkCall = static_cast<Collective>(kNumCollectives + 1);
+
 /// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and 24 of the count. A message
 /// of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
 uint64_t packSignature(const Call& call);
