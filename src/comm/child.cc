@@ -1,6 +1,7 @@
 // Split and shrink: set-ups whose ranks know each other from their parent.
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <memory>
 #include <utility>
 
 #include "comm/process.h"
@@ -19,11 +20,6 @@ uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
   return x ^ x >> 31;
 }
 
-template <class T>
-void append(std::string& key, const T& value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
 class Child final : public Setup {
  public:
   Child(Communicator& parent, ChildRequest request, Clock& clock)
@@ -36,20 +32,18 @@ class Child final : public Setup {
   Status arrive() override;
   Status inspect() override;
   Status finish(Meeting::Outcome outcome) override;
-  void forget() override { process().rendezvous.forgetBelow(key_, meeting_); }
+  void forget() override {}  // a failure is remembered for those who come later
 
-  std::string prefix() const;
   void chooseMembers();
   Status compareLists() const;
   Status compareCalls();
 
   Communicator& parent_;
   ChildRequest request_;
-  std::string key_;
+  ChildKey key_;
   uint64_t hash_ = 0;       // of the new communicators, before the colour is mixed in
   uint64_t number_ = 0;     // Split: among the collectives of the parent
   bool posted_ = false;     // Split: peers can see it on the board
-  bool mayBeBroken_ = false;  // the parent's errors do not matter
 };
 
 /// The survivors of a shrink, in their order.
@@ -58,37 +52,25 @@ void Child::chooseMembers() {
     if (!std::binary_search(request_.excluded.begin(), request_.excluded.end(), r)) members_.push_back(r);
 }
 
-std::string Child::prefix() const {
-  std::string text = isSplit() ? "split" : "shrink";
-  append(text, parent_.hash());
-  return text;
-}
-
 Status Child::arrive() {
   if (request_.stopsWork)
     parent_.stop(error(Code::RemoteError, "rank {} shrinks the communicator and ends its work in flight", parent_.rank().value));
-  mayBeBroken_ = parent_.isRevoked() || request_.stopsWork;
-  key_ = prefix();
+  key_.mayBeBroken = parent_.isRevoked() || request_.stopsWork;
   int32_t ranks = parent_.ranks();
   place_ = parent_.rank();
   if (isSplit()) {
     number_ = parent_.takeSequence();
-    append(key_, number_);
-    hash_ = mix(parent_.hash(), number_);
   } else {
     chooseMembers();
     ranks = static_cast<int32_t>(members_.size());
     place_ = Rank(static_cast<int32_t>(std::lower_bound(members_.begin(), members_.end(), place_.value) - members_.begin()));
-    const uint64_t earlier = parent_.countShrink(members_);
-    append(key_, earlier);
-    hash_ = mix(parent_.hash(), ~earlier);
-    for (const int32_t r : members_) {
-      append(key_, r);
-      hash_ = mix(hash_, static_cast<uint64_t>(r));
-    }
+    key_.members = members_;
   }
+  parent_.countChild(key_);
+  hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
+  for (const int32_t r : members_) hash_ = mix(hash_, static_cast<uint64_t>(r));
   const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas};
-  auto meeting = process().rendezvous.arriveBelow(key_, ranks, place_, arrival);
+  auto meeting = parent_.nursery().arrive(key_, ranks, place_, arrival);
   if (!meeting) return std::move(meeting).error();
   meeting_ = std::move(*meeting);
   if (isSplit()) return {};
@@ -99,25 +81,20 @@ Status Child::arrive() {
 
 /// Two ranks that wait for each other with different lists would wait for ever.
 Status Child::compareLists() const {
-  const std::string common = prefix();
-  const size_t listAt = common.size() + sizeof(uint64_t);
   const auto placeIn = [](const std::vector<int32_t>& list, int32_t rank) {
     const auto at = std::lower_bound(list.begin(), list.end(), rank);
     return at != list.end() && *at == rank ? static_cast<int32_t>(at - list.begin()) : -1;
   };
-  for (const auto& [key, other] : process().rendezvous.openBelow(common)) {
-    if (other == meeting_) continue;
-    std::vector<int32_t> theirs((key.size() - listAt) / sizeof(int32_t));
-    std::memcpy(theirs.data(), key.data() + listAt, theirs.size() * sizeof(int32_t));
-    const int32_t me = placeIn(theirs, parent_.rank().value);
-    if (me < 0 || other->has(Rank(me))) continue;
-    for (size_t i = 0; i < theirs.size(); ++i) {
-      const int32_t mine = placeIn(members_, theirs[i]);
+  for (const auto& [key, other] : parent_.nursery().open()) {
+    const int32_t me = placeIn(key.members, parent_.rank().value);
+    if (other == meeting_ || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
+    for (size_t i = 0; i < key.members.size(); ++i) {
+      const int32_t mine = placeIn(members_, key.members[i]);
       if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
       Status cause = error(Code::InvalidUsage,
                            "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
-                           "remain must pass the same list",
-                           parent_.rank().value, members_.size(), theirs[i], theirs.size());
+                           "remain must pass the same list and the same flags",
+                           parent_.rank().value, members_.size(), key.members[i], key.members.size());
       other->end(Rank(static_cast<int32_t>(i)), cause);
       return cause;
     }
@@ -127,7 +104,7 @@ Status Child::compareLists() const {
 
 Status Child::inspect() {
   auto& hub = parent_.hub();
-  if (!mayBeBroken_ && hub.latch(parent_.rank()).tripped()) return hub.latch(parent_.rank()).status();
+  if (!key_.mayBeBroken && hub.latch(parent_.rank()).tripped()) return hub.latch(parent_.rank()).status();
   const int32_t places = members_.empty() ? parent_.ranks() : static_cast<int32_t>(members_.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
@@ -135,7 +112,7 @@ Status Child::inspect() {
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, function_);
   }
-  return mayBeBroken_ ? Status() : compareCalls();
+  return key_.mayBeBroken ? Status() : compareCalls();
 }
 
 /// A rank that makes another call of the parent will not come here, and would wait for this rank there.
@@ -165,19 +142,17 @@ Status Child::compareCalls() {
 Status Child::finish(Meeting::Outcome outcome) {
   ncclComm* handle = nullptr;
   if (outcome.hub != nullptr) {
-    Config config = request_.config;
-    config.minCtas = outcome.minCtas;
-    config.maxCtas = outcome.maxCtas;
-    const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !mayBeBroken_;
+    const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !key_.mayBeBroken;
     const uint64_t hash = mix(hash_, static_cast<uint64_t>(static_cast<uint32_t>(request_.color)));
-    auto child = Communicator::create(std::move(outcome.hub), outcome.rank, outcome.ranks, parent_.device(), hash, config,
-                                      shares ? parent_.shared() : nullptr);
-    if (!child) return std::move(child).error();
-    auto made = process().handles.make(child->get());
+    auto child = std::make_unique<Communicator>(outcome.rank, outcome.ranks, parent_.device(), hash, request_.config,
+                                                shares ? parent_.shared() : nullptr);
+    TUTTI_TRY(child->open(outcome));
+    auto made = process().handles.make(child.get());
     if (!made) return std::move(made).error();
-    (void)child->release();  // owned through its handle from here on
+    (void)child.release();  // owned through its handle from here on
     handle = *made;
-    observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE",
+    observe::info(observe::Subsys::Init,
+                  "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE",
                   function_, static_cast<void*>(handle), outcome.rank.value, outcome.ranks, parent_.device(), hash,
                   static_cast<void*>(request_.parent), parent_.countChild(), request_.color, request_.key);
   }

@@ -27,25 +27,27 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
                                                            int32_t device, uint64_t hash, const Config& config,
                                                            std::shared_ptr<Shared> shared) {
   auto comm = std::make_unique<Communicator>(rank, ranks, device, hash, config, std::move(shared));
-  if (Status status = comm->open(std::move(hub), config.minCtas, config.maxCtas); !status.ok()) return tl::unexpected(std::move(status));
+  const Meeting::Outcome outcome{std::move(hub), std::make_shared<Nursery>(), rank, ranks, config.minCtas, config.maxCtas};
+  if (Status status = comm->open(outcome); !status.ok()) return tl::unexpected(std::move(status));
   return comm;
 }
 
-Status Communicator::open(std::shared_ptr<transport::local::Hub> hub, int32_t minCtas, int32_t maxCtas) {
-  config_.minCtas = minCtas;
-  config_.maxCtas = maxCtas;
+Status Communicator::open(const Meeting::Outcome& outcome) {
+  config_.minCtas = outcome.minCtas;
+  config_.maxCtas = outcome.maxCtas;
   auto settings = readSettings(config_);
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
   spins_ = readSpins(ranks());
   layout_ = connect::Layout::natural(ranks_);
-  lasting_ = std::make_shared<Lasting>(hub, rank_);
+  lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
-  shared_->add(hub);
+  shared_->add(outcome.hub);
+  nursery_ = outcome.nursery;
   open_.store(true, std::memory_order_release);  // pairs with isOpen()
   return {};
 }

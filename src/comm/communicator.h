@@ -59,11 +59,11 @@ class Communicator {
  public:
   /// A rank without peers yet. `hash` names the communicator in logs; `shared` (null: of its own) is what it shares with its parent.
   Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared = nullptr);
-  /// The same, opened.
+  /// The same, opened, for ranks that met elsewhere.
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device,
                                                       uint64_t hash, const Config& config, std::shared_ptr<Shared> shared = nullptr);
   /// The ranks have met, and agreed on their channels. Fails when the environment asks for what does not exist.
-  Status open(std::shared_ptr<transport::local::Hub> hub, int32_t minCtas, int32_t maxCtas);
+  Status open(const Meeting::Outcome& outcome);
   bool isOpen() const { return open_.load(std::memory_order_acquire); }
 
   Rank rank() const { return rank_; }
@@ -119,9 +119,10 @@ class Communicator {
   /// The number of a collective call that is no work.
   uint64_t takeSequence() { return issuedCollectives_++; }
   uint64_t nextSequence() const { return issuedCollectives_; }
-  /// How many shrinks to these ranks came before.
-  uint64_t countShrink(const std::vector<int32_t>& members) { return shrinks_[members]++; }
+  /// Numbers a child among those of its kind, and among all.
+  void countChild(ChildKey& key) { key.number = childrenOfKind_[{key.mayBeBroken, key.members}]++; }
   int32_t countChild() { return ++children_; }
+  Nursery& nursery() { return *nursery_; }
 
   // ---- its calls (communicator.cc)
 
@@ -176,6 +177,7 @@ class Communicator {
 
   // From open() on.
   std::atomic<bool> open_ = false;
+  std::shared_ptr<Nursery> nursery_;  // shared with the other ranks
   std::shared_ptr<Lasting> lasting_;
   std::shared_ptr<exec::host::Turn> turn_;  // lasting_->turn
   connect::Layout layout_ = connect::Layout::natural(0);
@@ -187,7 +189,7 @@ class Communicator {
   std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them
   uint64_t issuedCollectives_ = 0;
   uint64_t nextEpoch_ = 1;  // of the window; 0 is what fresh cells hold
-  std::map<std::vector<int32_t>, uint64_t> shrinks_;
+  std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
   std::atomic<int32_t> children_ = 0;
   std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
 

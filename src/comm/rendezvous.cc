@@ -73,6 +73,11 @@ bool Meeting::isOver() const {
   return !outcomes_.empty() || !error_.ok();
 }
 
+bool Meeting::isComplete() const {
+  const std::lock_guard lock(mutex_);
+  return arrivals_.size() == static_cast<size_t>(ranks_);
+}
+
 Status Meeting::join(int32_t ranks, Rank rank, const Arrival& arrival) {
   const std::lock_guard lock(mutex_);
   if (ranks != ranks_)
@@ -106,6 +111,7 @@ void Meeting::formGroups() {
     Outcome agreed;
     agreed.ranks = static_cast<int32_t>(end - begin);
     agreed.hub = std::make_shared<transport::local::Hub>(agreed.ranks);
+    agreed.nursery = std::make_shared<Nursery>();
     for (size_t i = begin; i < end; ++i) {
       agreed.minCtas = std::max(agreed.minCtas, arrivals[order[i]].minCtas);
       agreed.maxCtas = std::min(agreed.maxCtas, arrivals[order[i]].maxCtas);
@@ -128,6 +134,22 @@ void Meeting::end(Rank rank, Status cause) {
 }
 
 uint64_t drawToken() { return randomNumber().value_or(0); }
+
+Result<std::shared_ptr<Meeting>> Nursery::arrive(const ChildKey& key, int32_t ranks, Rank rank, const Arrival& arrival) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Meeting>& meeting = meetings_[key];
+  if (!meeting) meeting = std::make_shared<Meeting>(ranks);
+  std::shared_ptr<Meeting> mine = meeting;
+  Status status = mine->join(ranks, rank, arrival);
+  if (mine->isComplete()) meetings_.erase(key);
+  if (!status.ok()) return tl::unexpected(std::move(status));
+  return mine;
+}
+
+std::vector<std::pair<ChildKey, std::shared_ptr<Meeting>>> Nursery::open() const {
+  const std::lock_guard lock(mutex_);
+  return {meetings_.begin(), meetings_.end()};
+}
 
 Result<UniqueIdBytes> Rendezvous::makeId() {
   const auto hash = randomNumber();
@@ -166,34 +188,10 @@ Result<std::shared_ptr<Meeting>> Rendezvous::arrive(const UniqueIdBytes& id, int
   return mine;
 }
 
-Result<std::shared_ptr<Meeting>> Rendezvous::arriveBelow(const std::string& key, int32_t ranks, Rank rank, const Arrival& arrival) {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Meeting>& meeting = below_[key];
-  if (!meeting) meeting = std::make_shared<Meeting>(ranks);
-  std::shared_ptr<Meeting> mine = meeting;
-  Status status = mine->join(ranks, rank, arrival);
-  if (!status.ok()) return tl::unexpected(std::move(status));
-  if (mine->isOver()) below_.erase(key);
-  return mine;
-}
-
 void Rendezvous::forget(const UniqueIdBytes& id, const std::shared_ptr<Meeting>& meeting) {
   const std::lock_guard lock(mutex_);
   const auto it = meetings_.find(id);
   if (it != meetings_.end() && it->second == meeting) remember(id);
-}
-
-void Rendezvous::forgetBelow(const std::string& key, const std::shared_ptr<Meeting>& meeting) {
-  const std::lock_guard lock(mutex_);
-  const auto it = below_.find(key);
-  if (it != below_.end() && it->second == meeting) below_.erase(it);
-}
-
-std::vector<std::pair<std::string, std::shared_ptr<Meeting>>> Rendezvous::openBelow(const std::string& prefix) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::pair<std::string, std::shared_ptr<Meeting>>> open;
-  for (auto it = below_.lower_bound(prefix); it != below_.end() && it->first.starts_with(prefix); ++it) open.emplace_back(*it);
-  return open;
 }
 
 /// Moves an id from those that wait to those that have ended.

@@ -1,13 +1,13 @@
-// Where ranks of one process that make a communicator together find each other: by a unique id, or by what their parent and the
-// number of the split say.
+// Where ranks of one process that make a communicator together find each other: by a unique id, or as children of one parent.
 //
-// Owner: the process (table); the meeting itself is shared by the ranks that wait in it. Any thread may call.
+// Owner: the process (Rendezvous) or the ranks of the parent (Nursery); a meeting is shared by the ranks that wait in it. Any thread.
 // 1. An id that nobody uses costs nothing. A meeting ends when all ranks are there, or with the first error, for all of them; who
 //    comes with the same unique id afterwards is refused, as long as it is among the kRemembered latest.
 // 2. Nothing here blocks: who waits asks again (comm/setup.h).
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -17,6 +17,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/local/hub.h"
@@ -37,12 +38,15 @@ struct Arrival {
   int32_t maxCtas = 64;
 };
 
+class Nursery;
+
 class Meeting {
  public:
   /// What a rank gets: its place in the new communicator, what it shares with the others of its colour, and what they agreed on:
   /// enough channels for everybody, not more than anybody allows. Without a hub for a rank of no colour.
   struct Outcome {
     std::shared_ptr<transport::local::Hub> hub;
+    std::shared_ptr<Nursery> nursery;
     Rank rank;
     int32_t ranks = 0;
     int32_t minCtas = 1;
@@ -58,11 +62,14 @@ class Meeting {
   /// "ranks 1, 4 of 8": who has not come yet; `names` are the ranks of the places, if they are others.
   std::string describeMissing(std::span<const int32_t> names = {}) const;
   bool has(Rank rank) const;
+  bool isWaiting() const { return !isOver(); }
 
  private:
   friend class Rendezvous;
+  friend class Nursery;
   Status join(int32_t ranks, Rank rank, const Arrival& arrival);
   bool isOver() const;
+  bool isComplete() const;
   void formGroups();
 
   const int32_t ranks_;
@@ -70,6 +77,26 @@ class Meeting {
   std::map<int32_t, Arrival> arrivals_;  // no larger than those who came, however many they say to be
   std::vector<Outcome> outcomes_;  // one for each rank when all are there
   Status error_;
+};
+
+/// Which child of a communicator: what its members know without having spoken.
+struct ChildKey {
+  bool mayBeBroken = false;      ///< made of a parent that was revoked, or whose work was ended for it: counted from there
+  std::vector<int32_t> members;  ///< the survivors of a shrink; empty for a split
+  uint64_t number = 0;           ///< how many of its kind came before
+  friend auto operator<=>(const ChildKey&, const ChildKey&) = default;
+};
+
+/// The meetings of a communicator's children. One that failed is remembered: a rank that comes later is told, not left waiting.
+class Nursery {
+ public:
+  Result<std::shared_ptr<Meeting>> arrive(const ChildKey& key, int32_t ranks, Rank rank, const Arrival& arrival);
+  /// Those that are not complete.
+  std::vector<std::pair<ChildKey, std::shared_ptr<Meeting>>> open() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<ChildKey, std::shared_ptr<Meeting>> meetings_;
 };
 
 class Rendezvous {
@@ -80,13 +107,8 @@ class Rendezvous {
   /// Announces `rank` of `ranks`. InvalidArgument when the id is none of ours or the rank disagrees with others about how many they
   /// are, InvalidUsage when the id comes from another process or the rank is there already.
   Result<std::shared_ptr<Meeting>> arrive(const UniqueIdBytes& id, int32_t ranks, Rank rank, const Arrival& arrival);
-  /// The same for ranks of one communicator, which agree about `key` without an id: all of a split know the parent and its number.
-  Result<std::shared_ptr<Meeting>> arriveBelow(const std::string& key, int32_t ranks, Rank rank, const Arrival& arrival);
   /// Takes a meeting that has ended out of the table.
   void forget(const UniqueIdBytes& id, const std::shared_ptr<Meeting>& meeting);
-  void forgetBelow(const std::string& key, const std::shared_ptr<Meeting>& meeting);
-  /// Meetings below `prefix` that still wait for somebody.
-  std::vector<std::pair<std::string, std::shared_ptr<Meeting>>> openBelow(const std::string& prefix) const;
 
   /// A number that stands for the id in logs.
   static uint64_t hashOf(const UniqueIdBytes& id);
@@ -97,7 +119,6 @@ class Rendezvous {
 
   mutable std::mutex mutex_;
   std::map<UniqueIdBytes, std::shared_ptr<Meeting>> meetings_;  // those that still wait for somebody
-  std::map<std::string, std::shared_ptr<Meeting>> below_;       // the same, of ranks of one communicator
   std::set<UniqueIdBytes> ended_;
   std::deque<UniqueIdBytes> endedOrder_;  // oldest first
 };

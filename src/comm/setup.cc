@@ -92,7 +92,7 @@ class Join final : public Setup {
   }
   Status inspect() override { return {}; }
   Status finish(Meeting::Outcome outcome) override {
-    TUTTI_TRY(comm_.open(std::move(outcome.hub), outcome.minCtas, outcome.maxCtas));
+    TUTTI_TRY(comm_.open(outcome));
     log("COMPLETE");
     return {};
   }
