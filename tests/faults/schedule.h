@@ -200,7 +200,8 @@ class Planner {
   /// An abort by `rank` also breaks what shares its fate.
   void breakFamily(Event& event, int rank) {
     for (Circle& other : plan_.circles) {
-      if (other.family != at(event.circle).family || other.placeOf(rank) < 0 || other.state == Circle::State::Ended) continue;
+      if (other.family != at(event.circle).family || other.placeOf(rank) < 0) continue;
+      // Of one that has ended in the plan, others may still be about to end.
       if (other.state == Circle::State::Healthy) other.state = Circle::State::Broken;
       for (const int member : other.members)
         if (std::find(event.concerned.begin(), event.concerned.end(), member) == event.concerned.end()) event.concerned.push_back(member);
