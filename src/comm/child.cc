@@ -91,10 +91,11 @@ Status Child::compareLists() const {
     for (size_t i = 0; i < key.members.size(); ++i) {
       const int32_t mine = placeIn(members_, key.members[i]);
       if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
-      Status cause = error(Code::InvalidUsage,
-                           "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
-                           "remain must pass the same list and the same flags",
-                           parent_.rank().value, members_.size(), key.members[i], key.members.size());
+      Status cause =
+          error(Code::InvalidUsage,
+                "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
+                "remain must pass the same list and the same flags",
+                parent_.rank().value, members_.size(), key.members[i], key.members.size());
       other->end(Rank(static_cast<int32_t>(i)), cause);
       return cause;
     }

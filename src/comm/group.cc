@@ -127,7 +127,8 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
     bool isKnown = !content.calls.empty();
     for (const Entry& entry : content.calls) {
       const auto use = process().handles.use(entry.handle);
-      if (!use || &*use != entry.call.comm) return error(Code::InvalidUsage, "a communicator was destroyed while its calls waited for the group's end");
+      if (!use || &*use != entry.call.comm)
+        return error(Code::InvalidUsage, "a communicator was destroyed while its calls waited for the group's end");
       isKnown = isKnown && entry.call.call.collective != Collective::SendRecv;
       if (!isKnown) break;
       const auto summary = use->summarize(entry.call);

@@ -35,8 +35,9 @@ Code Communicator::state() {
 
 Status Communicator::checkReady() {
   if (!isOpen() || state() == Code::InProgress)
-    return error(Code::InvalidArgument,
-                 "the communicator was used before its previous operation was complete: call ncclCommGetAsyncError until it reports ncclSuccess");
+    return error(
+        Code::InvalidArgument,
+        "the communicator was used before its previous operation was complete: call ncclCommGetAsyncError until it reports ncclSuccess");
   return {};
 }
 
@@ -91,7 +92,8 @@ Status Communicator::finalize() {
 }
 
 bool Communicator::isDrained() const {
-  return turn_->finished.load(std::memory_order_acquire) >= issuedWorks_.load(std::memory_order_relaxed);  // pairs with the release of the last work
+  return turn_->finished.load(std::memory_order_acquire) >=
+         issuedWorks_.load(std::memory_order_relaxed);  // pairs with the release of the last work
 }
 
 void Communicator::drain() {

@@ -19,7 +19,7 @@ Status Setup::start() {
 
 Poll Setup::advance() {
   const std::lock_guard lock(mutex_);
-  if (poll_ != Poll::Pending) return poll_;
+  if (poll_ != Poll::Pending || meeting_ == nullptr) return poll_;  // over, or not started
   auto outcome = meeting_->poll(place_);
   if (!outcome) {
     Status cause = inspect();

@@ -170,7 +170,8 @@ TEST(Split, AgainstACollectiveIsToldOnBothSides) {
   threads.run([&](int rank, ncclComm_t comm) {
     int value = 1;
     ncclComm_t child = nullptr;
-    results[rank] = rank == 0 ? ncclCommSplit(comm, 0, 0, &child, nullptr) : ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr);
+    results[rank] =
+        rank == 0 ? ncclCommSplit(comm, 0, 0, &child, nullptr) : ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr);
     EXPECT_EQ(child, nullptr);
     threads.meet();
     EXPECT_EQ(ncclCommGetAsyncError(comm, &states[rank]), ok);
@@ -253,7 +254,8 @@ TEST_F(Divide, ShrinkAfterAFailureNeedsTheFlag) {
   comms[1] = nullptr;
   int excluded[] = {1};
   Comms children(kRanks);
-  EXPECT_TRUE(refused(ncclCommShrink(comms[0], excluded, 1, &children[0], nullptr, NCCL_SHRINK_DEFAULT), ncclRemoteError, {"rank 1 aborted"}));
+  EXPECT_TRUE(
+      refused(ncclCommShrink(comms[0], excluded, 1, &children[0], nullptr, NCCL_SHRINK_DEFAULT), ncclRemoteError, {"rank 1 aborted"}));
   ASSERT_EQ(ncclGroupStart(), ok);
   for (const int r : {0, 2, 3}) ASSERT_EQ(ncclCommShrink(comms[r], excluded, 1, &children[r], nullptr, NCCL_SHRINK_ABORT), ok);
   ASSERT_EQ(ncclGroupEnd(), ok) << ncclGetLastError(nullptr);
@@ -296,8 +298,8 @@ TEST(Shrink, AgainstACollectiveIsToldOnBothSides) {
     if (rank == 2) return;
     ncclComm_t child = nullptr;
     int excluded = 2, value = 0;
-    const ncclResult_t result =
-        rank == 0 ? ncclCommShrink(comm, &excluded, 1, &child, nullptr, 0) : ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr);
+    const ncclResult_t result = rank == 0 ? ncclCommShrink(comm, &excluded, 1, &child, nullptr, 0)
+                                          : ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr);
     EXPECT_EQ(result, ncclInvalidUsage) << "rank " << rank;
   });
   const std::string text = ncclGetLastError(nullptr);

@@ -114,6 +114,40 @@ TEST(Rendezvous, TheRanksAgreeOnTheirChannels) {
   }
 }
 
+TEST(Meeting, FormsACommunicatorOfEachColour) {
+  Rendezvous rendezvous;
+  const UniqueIdBytes id = newId(rendezvous);
+  const Arrival arrivals[] = {{5, 1, 2, 64}, {-9, 0}, {5, -3, 1, 8}, {kNoColor, 0}, {-9, 0}};
+  std::shared_ptr<Meeting> meeting;
+  for (int32_t r = 4; r >= 0; --r) {
+    EXPECT_FALSE(meeting && meeting->poll(Rank(4)));
+    meeting = *rendezvous.arrive(id, 5, Rank(r), arrivals[r]);
+  }
+  const int32_t expectedRank[] = {1, 0, 0, 0, 1};
+  for (int32_t r = 0; r < 5; ++r) {
+    const auto outcome = wait(*meeting, r);
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->hub == nullptr, r == 3);
+    EXPECT_EQ(outcome->rank, Rank(expectedRank[r])) << r;
+    EXPECT_EQ(outcome->ranks, r == 3 ? 0 : 2);
+  }
+  EXPECT_EQ(wait(*meeting, 0)->hub, wait(*meeting, 2)->hub);
+  EXPECT_EQ(wait(*meeting, 0)->minCtas, 2);
+  EXPECT_EQ(wait(*meeting, 2)->maxCtas, 8);
+  meeting->end(Rank(1), error(Code::SystemError, "over"));
+  EXPECT_TRUE(wait(*meeting, 4)->hub->latch(Rank(0)).tripped());
+  EXPECT_FALSE(wait(*meeting, 0)->hub->latch(Rank(0)).tripped()) << "another colour";
+}
+
+TEST(Meeting, NamesWhoIsMissing) {
+  Rendezvous rendezvous;
+  const UniqueIdBytes id = newId(rendezvous);
+  const auto meeting = *arrive(rendezvous, id, 30, 1);
+  EXPECT_EQ(meeting->describeMissing(), "ranks 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 13 more of 30");
+  const UniqueIdBytes two = newId(rendezvous);
+  EXPECT_EQ((*arrive(rendezvous, two, 2, 0))->describeMissing(), "rank 1 of 2");
+}
+
 TEST(Rendezvous, ForeignBytesAreRefused) {
   Rendezvous rendezvous;
   UniqueIdBytes zeros{};

@@ -92,7 +92,8 @@ class Planner {
     Circle circle;
     circle.members.resize(static_cast<size_t>(plan_.ranks));
     std::iota(circle.members.begin(), circle.members.end(), 0);
-    for (size_t i = circle.members.size(); i > 1; --i) std::swap(circle.members[i - 1], circle.members[static_cast<size_t>(pick(static_cast<int>(i)))]);
+    for (size_t i = circle.members.size(); i > 1; --i)
+      std::swap(circle.members[i - 1], circle.members[static_cast<size_t>(pick(static_cast<int>(i)))]);
     circle.members.resize(static_cast<size_t>(chance(60) ? plan_.ranks : 1 + pick(plan_.ranks)));
     circle.blocking = blocking;
     circle.shares = chance(30);

@@ -8,7 +8,8 @@ namespace tutti::faults {
 
 constexpr ncclResult_t ok = ncclSuccess;
 
-World::World(const Plan& p, uint64_t s) : plan(p), seed(s), handles(p.circles.size()), ids(p.circles.size()), ready(p.events.size()), at(static_cast<size_t>(p.threads)) {
+World::World(const Plan& p, uint64_t s)
+    : plan(p), seed(s), handles(p.circles.size()), ids(p.circles.size()), ready(p.events.size()), at(static_cast<size_t>(p.threads)) {
   for (size_t c = 0; c < p.circles.size(); ++c) {
     handles[c] = std::deque<std::atomic<ncclComm_t>>(p.circles[c].members.size());
     expect(ncclGetUniqueId(&ids[c]) == ok, "ncclGetUniqueId");
@@ -17,8 +18,8 @@ World::World(const Plan& p, uint64_t s) : plan(p), seed(s), handles(p.circles.si
 
 void World::expect(bool holds, const char* what, int event, int rank, int64_t seen) {
   if (holds || failures++ > 5) return;  // later ones follow from the first
-  std::fprintf(stderr, "schedule %llu, event %d, rank %d: %s (%lld); last error: %s\n", static_cast<unsigned long long>(seed), event, rank, what,
-               static_cast<long long>(seen), ncclGetLastError(nullptr));
+  std::fprintf(stderr, "schedule %llu, event %d, rank %d: %s (%lld); last error: %s\n", static_cast<unsigned long long>(seed), event, rank,
+               what, static_cast<long long>(seen), ncclGetLastError(nullptr));
 }
 
 void Driver::run() {
@@ -143,8 +144,10 @@ void Driver::divide(const Event& e) {
     check((made[i] != nullptr) == (child >= 0), "who gets a child", members[i].rank);
     if (made[i] == nullptr) continue;
     int rank = -1, size = -1;
-    check(ncclCommUserRank(made[i], &rank) == ok && rank == circle(child).placeOf(members[i].rank), "rank in the child", members[i].rank, rank);
-    check(ncclCommCount(made[i], &size) == ok && size == static_cast<int>(circle(child).members.size()), "size of the child", members[i].rank, size);
+    check(ncclCommUserRank(made[i], &rank) == ok && rank == circle(child).placeOf(members[i].rank), "rank in the child", members[i].rank,
+          rank);
+    check(ncclCommCount(made[i], &size) == ok && size == static_cast<int>(circle(child).members.size()), "size of the child",
+          members[i].rank, size);
     handle(child, rank) = made[i];
   }
 }

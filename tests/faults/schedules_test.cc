@@ -44,11 +44,12 @@ class Runner {
 
  private:
   void endStuck() {
-    std::fprintf(stderr, "\nSTUCK: schedule %llu, %d ranks on %d threads, %zu events; threads are in", static_cast<unsigned long long>(world_.seed),
-                 world_.plan.ranks, world_.plan.threads, world_.plan.events.size());
+    std::fprintf(stderr, "\nSTUCK: schedule %llu, %d ranks on %d threads, %zu events; threads are in",
+                 static_cast<unsigned long long>(world_.seed), world_.plan.ranks, world_.plan.threads, world_.plan.events.size());
     for (const auto& at : world_.at) {
       const auto i = static_cast<size_t>(at.load());
-      std::fprintf(stderr, " event %zu (kind %d, circle %d)", i, static_cast<int>(world_.plan.events[i].kind), world_.plan.events[i].circle);
+      std::fprintf(stderr, " event %zu (kind %d, circle %d)", i, static_cast<int>(world_.plan.events[i].kind),
+                   world_.plan.events[i].circle);
     }
     std::fprintf(stderr, "\nlast error: %s\n", ncclGetLastError(nullptr));
     std::fflush(stderr);
@@ -93,7 +94,8 @@ void runSchedules(uint64_t first, uint64_t last) {
   }
   EXPECT_EQ(entries("/proc/self/fd"), files);
   // A joined thread may take a moment to leave /proc.
-  for (int tries = 0; tries < 100 && entries("/proc/self/task") > tasks; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int tries = 0; tries < 100 && entries("/proc/self/task") > tasks; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_LE(entries("/proc/self/task"), tasks);
 }
 
