@@ -29,7 +29,10 @@ Code Communicator::state() {
   const bool isSettled = advanceSetups() == Poll::Ready;
   if (const Code code = poison_.code(); code != Code::Ok) return code;
   if (!isSettled || !isOpen()) return Code::InProgress;
-  if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) return code;
+  if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) {
+    if (!isDrained()) hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended
+    return code;
+  }
   return isWorking() && !revoked_ ? Code::InProgress : Code::Ok;
 }
 

@@ -42,6 +42,18 @@ class Runner {
     return world_.failures == 0;
   }
 
+  /// Where handles lie: they are used again, oldest first, so that a leak makes them spread.
+  void widen(uintptr_t& low, uintptr_t& high) const {
+    for (const auto& circle : world_.handles) {
+      for (const auto& handle : circle) {
+        const auto address = reinterpret_cast<uintptr_t>(handle.load());
+        if (address == 0) continue;
+        low = std::min(low, address);
+        high = std::max(high, address);
+      }
+    }
+  }
+
  private:
   void endStuck() {
     std::fprintf(stderr, "\nSTUCK: schedule %llu, %d ranks on %d threads, %zu events; threads are in",
@@ -86,13 +98,18 @@ int64_t entries(const char* folder) {
 }
 
 void runSchedules(uint64_t first, uint64_t last) {
+  constexpr uintptr_t kHandleBytes = 16, kResting = 4096, kMostLive = 512;  // comm/handle.h
   int64_t files = 0, tasks = 0;
+  uintptr_t low = UINTPTR_MAX, high = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     const Plan plan = Planner(seed).plan();
-    ASSERT_TRUE(Runner(plan, seed).run()) << "schedule " << seed;
+    Runner runner(plan, seed);
+    ASSERT_TRUE(runner.run()) << "schedule " << seed;
+    runner.widen(low, high);
     if (seed == first) files = entries("/proc/self/fd"), tasks = entries("/proc/self/task");
   }
   EXPECT_EQ(entries("/proc/self/fd"), files);
+  EXPECT_LE((high - low) / kHandleBytes, kResting + kMostLive) << "communicators that nobody ended";
   // A joined thread may take a moment to leave /proc.
   for (int tries = 0; tries < 100 && entries("/proc/self/task") > tasks; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
