@@ -14,7 +14,7 @@ static_assert(static_cast<int>(ReduceOp::Sum) == ncclSum && static_cast<int>(Red
               static_cast<int>(ReduceOp::Max) == ncclMax && static_cast<int>(ReduceOp::Min) == ncclMin);
 
 ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
-  return withComm(request.function, comm, [&](Communicator& c) -> Status {
+  return useComm(request.function, comm, [&](Communicator& c) -> Status {
     auto pending = c.prepare(request);
     if (!pending) return std::move(pending).error();
     if (stream != nullptr) {

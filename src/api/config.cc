@@ -84,7 +84,8 @@ int override(int64_t environment, int least, int most, int field) {
 
 }  // namespace
 
-Result<comm::Config> readConfig(const ncclConfig_t* config) {
+Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* inherited) {
+  if (config == nullptr && inherited != nullptr) return *inherited;
   ncclConfig_t own = NCCL_CONFIG_INITIALIZER;
   if (config != nullptr) {
     auto adopted = adopt(*config);
@@ -96,13 +97,15 @@ Result<comm::Config> readConfig(const ncclConfig_t* config) {
   own.blocking = override(config::get<Param::CommBlocking>(), 0, 1, own.blocking);
   own.minCTAs = override(config::get<Param::MinCtas>(), 1, kMostCtas, own.minCTAs);
   own.maxCTAs = override(config::get<Param::MaxCtas>(), 1, kMostCtas, own.maxCTAs);
-  if (own.blocking == 0)
-    return tl::unexpected(
-        notBuilt("a non-blocking communicator (config field blocking = 0, or NCCL_COMM_BLOCKING=0)", "leave blocking at 1"));
+  own.splitShare = override(config::get<Param::CommSplitShareResources>(), 0, 1, own.splitShare);
+  own.shrinkShare = override(config::get<Param::CommShrinkShareResources>(), 0, 1, own.shrinkShare);
 
   comm::Config result;
   if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);
   if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, result.maxCtas);
+  result.blocking = own.blocking != 0;  // undefined: blocking
+  result.splitShare = own.splitShare == 1;
+  result.shrinkShare = own.shrinkShare == 1;
   if (own.commName != nullptr) result.name = own.commName;
   return result;
 }

@@ -6,8 +6,8 @@
 
 namespace tutti::api {
 
-/// The options that `config` (may be NULL) and the environment ask for. InvalidArgument for a struct that was not made by
-/// NCCL_CONFIG_INITIALIZER or a value out of range; InvalidUsage for options that are not built yet.
-Result<comm::Config> readConfig(const ncclConfig_t* config);
+/// The options that `config` and the environment ask for; without a config those of `inherited`, or the defaults. InvalidArgument for a
+/// struct that was not made by NCCL_CONFIG_INITIALIZER or a value out of range; InvalidUsage for options that are not built yet.
+Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* inherited = nullptr);
 
 }  // namespace tutti::api

@@ -1,6 +1,7 @@
 // Groups of calls.
 
-#include <cstring>
+#include <cstddef>
+#include <optional>
 
 #include "api/guard.h"
 
@@ -44,8 +45,11 @@ extern "C" ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
     constexpr unsigned int kMagic = 0x74685283;
     if (simInfo->size < offsetof(ncclSimInfo_t, estimatedTime) || simInfo->magic != kMagic)
       return tutti::error(Code::InvalidArgument, "the ncclSimInfo_t argument was not initialized via NCCL_SIM_INFO_INITIALIZER");
-    group.discard();
-    return tutti::api::notBuilt("an estimate of a group's time", "measure it: `tutti bench`. The group has been ended without a launch");
+    std::optional<float> estimated;
+    TUTTI_TRY(group.simulate(estimated));
+    if (estimated && simInfo->size >= offsetof(ncclSimInfo_t, estimatedTime) + sizeof simInfo->estimatedTime)
+      simInfo->estimatedTime = *estimated;
+    return {};
   });
 }
 TUTTI_WEAK_TWIN(ncclGroupSimulateEnd);

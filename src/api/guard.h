@@ -31,6 +31,7 @@ ncclResult_t guard(const char* function, Body&& body) noexcept {
     Status status = std::forward<Body>(body)();
     if (status.ok()) [[likely]]
       return ncclSuccess;
+    if (status.code() == Code::InProgress) return ncclInProgress;  // no error: it has begun
     return report(function, status);
   } catch (const std::bad_alloc&) {
     return report(function, Status(Code::SystemError, "out of memory"));
@@ -44,7 +45,8 @@ ncclResult_t guard(const char* function, Body&& body) noexcept {
 /// Why the handle names no communicator.
 Status deadHandle(ncclComm_t comm);
 
-/// Runs `body(communicator)` while the handle keeps the communicator alive; InvalidArgument for anything but a live handle.
+/// Runs `body(communicator)` while the handle keeps the communicator alive; InvalidArgument for anything but a live handle. For
+/// questions: an error is the call's alone.
 template <class Body>
 ncclResult_t withComm(const char* function, ncclComm_t comm, Body&& body) noexcept {
   return guard(function, [&]() -> Status {
@@ -53,6 +55,17 @@ ncclResult_t withComm(const char* function, ncclComm_t comm, Body&& body) noexce
       return deadHandle(comm);
     observe::setCurrentDevice(use->device());
     return body(*use);
+  });
+}
+
+/// The same for uses of the communicator: on a non-blocking one an error becomes its state.
+template <class Body>
+ncclResult_t useComm(const char* function, ncclComm_t comm, Body&& body) noexcept {
+  return withComm(function, comm, [&](comm::Communicator& c) -> Status {
+    Status status = body(c);
+    if (!status.ok() && !c.isBlocking() && status.code() != Code::InProgress) [[unlikely]]
+      c.poison(status);
+    return status;
   });
 }
 

@@ -4,12 +4,12 @@
 
 using tutti::Code;
 using tutti::Status;
-using tutti::api::withComm;
+using tutti::api::useComm;
 using tutti::comm::Communicator;
 
 extern "C" ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
                                                   ncclComm_t comm) {
-  return withComm("ncclRedOpCreatePreMulSum", comm, [&](Communicator& c) -> Status {
+  return useComm("ncclRedOpCreatePreMulSum", comm, [&](Communicator& c) -> Status {
     TUTTI_TRY(c.usable());
     if (op == nullptr) return tutti::error(Code::InvalidArgument, "op is NULL: expected where to write the operator");
     if (scalar == nullptr) return tutti::error(Code::InvalidArgument, "scalar is NULL: expected one element of the datatype");
@@ -27,6 +27,9 @@ extern "C" ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
 TUTTI_WEAK_TWIN(ncclRedOpCreatePreMulSum);
 
 extern "C" ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
-  return withComm("ncclRedOpDestroy", comm, [&](Communicator& c) { return c.redOps().destroy(op); });
+  return useComm("ncclRedOpDestroy", comm, [&](Communicator& c) -> Status {
+    TUTTI_TRY(c.isBlocking() ? Status() : c.checkReady());
+    return c.redOps().destroy(op);
+  });
 }
 TUTTI_WEAK_TWIN(ncclRedOpDestroy);

@@ -14,42 +14,48 @@ namespace tutti::comm {
 
 using exec::host::Work;
 
-Communicator::Communicator(std::shared_ptr<Shared> shared, int32_t ranks, int32_t device, uint64_t hash)
-    : shared_(std::move(shared)),
-      turn_(shared_, &shared_->turn),
-      layout_(connect::Layout::natural(ranks)),
-      redOps_(static_cast<uint32_t>(hash) ^ static_cast<uint32_t>(rank().value) * 0x9e3779b9U),
+Communicator::Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared)
+    : rank_(rank),
+      ranks_(ranks),
+      redOps_(static_cast<uint32_t>(hash) ^ static_cast<uint32_t>(rank.value) * 0x9e3779b9U),
       device_(device),
-      hash_(hash) {}
+      hash_(hash),
+      config_(std::move(config)),
+      shared_(shared != nullptr ? std::move(shared) : std::make_shared<Shared>()) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks,
-                                                           int32_t device, uint64_t hash, const Config& config) {
-  std::unique_ptr<Communicator> comm(new Communicator(std::make_shared<Shared>(std::move(hub), rank), ranks, device, hash));
-  auto settings = readSettings(config);
-  if (!settings) return tl::unexpected(std::move(settings).error());
-  comm->settings_ = std::move(*settings);
-  comm->layout_ = connect::Layout::natural(ranks, comm->settings_.nodeRanks);
-  comm->name_ = config.name;
-  comm->spins_ = readSpins(ranks);
-  comm->shared_->flight = observe::FlightMemory(readFlightEvents(), rank, hash);
-  comm->turn_->recorder = comm->shared_->flight.recorder();
-  readWaitLimits(*comm->turn_);
-  comm->planner_ = std::make_unique<plan::Planner>(comm->layout_, comm->shared_->connections, rank, comm->settings_);
-  comm->alone_[0] = std::make_unique<Work>(comm->turn_);
+                                                           int32_t device, uint64_t hash, const Config& config,
+                                                           std::shared_ptr<Shared> shared) {
+  auto comm = std::make_unique<Communicator>(rank, ranks, device, hash, config, std::move(shared));
+  const Meeting::Outcome outcome{std::move(hub), std::make_shared<Nursery>(), rank, ranks, config.minCtas, config.maxCtas};
+  if (Status status = comm->open(outcome); !status.ok()) return tl::unexpected(std::move(status));
   return comm;
 }
 
-Status Communicator::usable() const {
-  const ErrorLatch& latch = hub().latch(rank());
-  if (latch.tripped()) return latch.status();
-  if (finalized_)
-    return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
+Status Communicator::open(const Meeting::Outcome& outcome) {
+  config_.minCtas = outcome.minCtas;
+  config_.maxCtas = outcome.maxCtas;
+  auto settings = readSettings(config_);
+  if (!settings) return std::move(settings).error();
+  settings_ = std::move(*settings);
+  spins_ = readSpins(ranks());
+  layout_ = connect::Layout::natural(ranks_, settings_.nodeRanks);
+  lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
+  turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);
+  lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
+  turn_->recorder = lasting_->flight.recorder();
+  readWaitLimits(*turn_);
+  planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
+  alone_ = std::make_unique<Work>(turn_);
+  shared_->add(outcome.hub);
+  nursery_ = outcome.nursery;
+  open_.store(true, std::memory_order_release);  // pairs with isOpen()
   return {};
 }
 
-Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp& op) const {
+Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp& op) {
   if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
-  if (Status status = checkArguments(request, rank(), ranks()); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = checkArguments(request, ranks()); !status.ok()) return tl::unexpected(std::move(status));
 
   plan::Shape shape;
   shape.collective = request.collective;
@@ -109,6 +115,17 @@ Result<plan::Summary> Communicator::explain(const CallRequest& request) {
   const auto shape = shapeOf(request, op);
   if (!shape) return tl::unexpected(shape.error());
   return planner_->summarize(*shape);
+}
+
+Result<plan::Summary> Communicator::summarize(const PendingCall& pending) const {
+  plan::Shape shape;
+  shape.collective = pending.call.collective;
+  shape.type = pending.call.type;
+  shape.op = pending.planned.event.op;
+  shape.count = pending.call.count;
+  shape.root = Rank(pending.call.root);
+  shape.receives = pending.receives;
+  return planner_->summarize(shape);
 }
 
 Result<std::shared_ptr<const exec::host::HostPlan>> Communicator::planFor(const plan::Shape& shape) {
@@ -172,7 +189,7 @@ Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
 
 std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   auto work = std::make_unique<Work>(turn_);
-  work->reset(issuedWorks_++);
+  work->reset(takeTicket());
   std::map<std::pair<int32_t, bool>, std::vector<PendingCall*>> messages;  // by peer and direction
   bool inCollectives = false;
   for (PendingCall& c : calls) {
@@ -194,28 +211,15 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
 
 Status Communicator::runAlone(PendingCall& call) {
   assign(call);
-  Work& work = *alone_[0];
-  work.reset(issuedWorks_++);
+  Work& work = *alone_;
+  work.reset(takeTicket());
   work.beginChain();
   work.add(std::move(call.planned));
-  return exec::host::drive(alone_, spins_);
+  return exec::host::drive(std::span(&alone_, 1), spins_);
 }
 
-void Communicator::drain() {
-  exec::host::Waiter waiter(spins_);
-  // Pairs with the release of the last work.
-  while (turn_->finished.load(std::memory_order_acquire) < issuedWorks_) waiter.pause();
-}
-
-Status Communicator::finalize() {
-  if (finalized_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been finalized already");
-  drain();
-  return {};
-}
-
-void Communicator::abort() {
-  hub().failAll(error(Code::RemoteError, "rank {} aborted its communicator", rank().value));
-  hub().waitQuiet();
+std::span<const std::byte> Communicator::flightBytes() const {
+  return isOpen() ? lasting_->flight.bytes() : std::span<const std::byte>();
 }
 
 }  // namespace tutti::comm

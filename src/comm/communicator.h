@@ -1,19 +1,25 @@
 // One rank's communicator: everything that its calls need, owned by value.
 //
-// Owner: the process, through its handle. Used by one thread at a time, except abort(), asyncError() and readers of the
+// Owner: the process, through its handle. Used by one thread at a time, except abort(), revoke(), state() and readers of the
 // flight recorder, which any thread may call.
 // 1. Work runs in the order in which it was issued (tickets), on whatever streams.
-// 2. The first error stays: every later call returns it, and so does asyncError().
-// 3. Nothing of this rank's is touched by a peer after finalize() or abort() has returned.
+// 2. The first error stays: every later call returns it, and so does state().
+// 3. Nothing of this rank's is touched by a peer after finalize(), revoke() or abort() has returned.
+// 4. Before it is open there are a rank, a size and set-ups only; `open_` (release) publishes the rest to threads that see it (acquire).
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/config.h"
 #include "comm/red_ops.h"
+#include "comm/setup.h"
+#include "comm/shared.h"
 #include "connect/connections.h"
 #include "connect/layout.h"
 #include "exec/host/launch.h"
@@ -28,13 +34,6 @@ namespace tutti::comm {
 
 /// So that nanoseconds stay far from the largest number.
 inline constexpr int64_t kLongestTimeoutMs = int64_t{1} << 43;
-
-/// What ncclConfig_t and its environment variables come to.
-struct Config {
-  int32_t minCtas = 1;
-  int32_t maxCtas = 64;
-  std::string name;
-};
 
 /// A collective or message as the caller gave it; arguments not yet checked.
 struct CallRequest {
@@ -61,24 +60,81 @@ struct PendingCall {
 
 class Communicator {
  public:
-  /// `hash` names the communicator in logs. Fails when the environment asks for what does not exist.
+  /// A rank without peers yet. `hash` names the communicator in logs; `shared` (null: of its own) is what it shares with its parent.
+  Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared = nullptr);
+  /// The same, opened, for ranks that met elsewhere.
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device,
-                                                      uint64_t hash, const Config& config);
+                                                      uint64_t hash, const Config& config, std::shared_ptr<Shared> shared = nullptr);
+  /// The ranks have met, and agreed on their channels. Fails when the environment asks for what does not exist.
+  Status open(const Meeting::Outcome& outcome);
+  bool isOpen() const { return open_.load(std::memory_order_acquire); }
 
-  Rank rank() const { return turn_->rank; }
-  int32_t ranks() const { return layout_.ranks(); }
+  Rank rank() const { return rank_; }
+  int32_t ranks() const { return ranks_; }
   int32_t device() const { return device_; }
   uint64_t hash() const { return hash_; }
+  const Config& config() const { return config_; }
+  bool isBlocking() const { return config_.blocking; }
+  const std::shared_ptr<Shared>& shared() const { return shared_; }
+  transport::local::Hub& hub() const { return *turn_->hub; }
   RedOps& redOps() { return redOps_; }
   int32_t spins() const { return spins_; }
 
-  /// The stored error, if there is one, or what else makes the communicator unusable.
-  Status usable() const;
+  // ---- its state (life.cc)
+
+  /// Drives what is under way, and says what ncclCommGetAsyncError says: InProgress while something is. Any thread.
+  Code state();
+  /// InvalidArgument while something is under way.
+  Status checkReady();
+  /// What makes the communicator unusable for calls: revoked, not ready, an error, finalized; in this order.
+  Status usable();
+  /// The same for making a child of it: revoked is no hindrance, and with `stopsWork` neither is what is under way.
+  Status dividable(bool stopsWork);
+  /// The same for destroying it.
+  Status destroyable();
+  /// On a non-blocking communicator an error of a call is its state from then on; only an abort follows.
+  void poison(const Status& cause);
+
+  /// Takes a started set-up into the state.
+  void follow(std::shared_ptr<Setup> setup);
+  /// Work issued so far keeps the state at InProgress until it is complete.
+  void followWork() { busyUntil_.store(issuedWorks_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+
+  /// Waits for all work that was issued; on a non-blocking communicator the state does. InvalidArgument the second time.
+  Status finalize();
+  bool isFinalized() const { return finalized_; }
+  /// Waits until the turn of the last issued work is over, or there is an error: work that is still queued on streams ends without
+  /// touching anything of the caller's.
+  void drain();
+  bool isDrained() const;
+  /// Finalizes it, if that has not been done, and drains it.
+  void close();
+  /// Tells the peers that this rank will make no further call.
+  void depart();
+  /// Makes all ranks of this process give up, here and in communicators that share; bounded.
+  void abort();
+  /// Ends all work in flight; the communicator remains for its children. InvalidArgument the second time.
+  Status revoke();
+  bool isRevoked() const { return revoked_; }
+  /// Ends all work in flight with `cause`, on every rank.
+  void stop(const Status& cause);
+
+  /// The number of a collective call that is no work.
+  uint64_t takeSequence() { return issuedCollectives_++; }
+  uint64_t nextSequence() const { return issuedCollectives_; }
+  /// Numbers a child among those of its kind, and among all.
+  void countChild(ChildKey& key) { key.number = childrenOfKind_[{key.mayBeBroken, key.members}]++; }
+  int32_t countChild() { return ++children_; }
+  Nursery& nursery() { return *nursery_; }
+
+  // ---- its calls (communicator.cc)
 
   /// Checks a call in the documented order and plans it.
   Result<PendingCall> prepare(const CallRequest& request);
   /// The plan that the call would get, in numbers.
   Result<plan::Summary> explain(const CallRequest& request);
+  /// The same for a call that has been planned.
+  Result<plan::Summary> summarize(const PendingCall& call) const;
   exec::host::SimdLevel simd() const { return settings_.simd; }
 
   /// Turns calls of this communicator, in issue order, into one piece of work: collectives one after the other, messages of
@@ -89,29 +145,18 @@ class Communicator {
   /// Runs one call on this thread to its end, without allocating.
   Status runAlone(PendingCall& call);
 
-  /// Waits for all work that was issued. InvalidArgument the second time.
-  Status finalize();
-  bool isFinalized() const { return finalized_; }
-  /// Waits until the turn of the last issued work is over. After a failure, works on streams may still be queued; they end without
-  /// touching anything of the caller's.
-  void drain();
-  /// Tells the peers that this rank will make no further call.
-  void depart() { hub().depart(rank(), issuedCollectives_); }
-  /// Makes all ranks of this process give up; bounded.
-  void abort();
-  Code asyncError() const { return hub().latch(rank()).code(); }
-
-  /// The longest wait of a call; 0: no limit. Any thread.
+  /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
-  /// Why a wait gave up, as tuttiCommGetVerdict tells it. Any thread.
+  int64_t timeoutMs() const { return turn_->timeoutNs.load(std::memory_order_relaxed) / 1'000'000; }
+  /// Why a wait gave up, as tuttiCommGetVerdict tells it. Any thread, once it is open.
   std::string verdictJson() const { return exec::host::verdictJson(hub()); }
 
-  std::span<const std::byte> flightBytes() const { return shared_->flight.bytes(); }
+  std::span<const std::byte> flightBytes() const;
 
  private:
   /// What work on a stream still looks at after an abort has freed the communicator.
-  struct Shared {
-    Shared(std::shared_ptr<transport::local::Hub> hub, Rank rank) : connections(*hub, rank) {
+  struct Lasting {
+    Lasting(std::shared_ptr<transport::local::Hub> hub, Rank rank) : connections(*hub, rank) {
       turn.hub = std::move(hub);
       turn.rank = rank;
     }
@@ -120,31 +165,51 @@ class Communicator {
     observe::FlightMemory flight;
   };
 
-  Communicator(std::shared_ptr<Shared> shared, int32_t ranks, int32_t device, uint64_t hash);
-  Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op) const;
+  Poll advanceSetups();
+  bool isWorking() const;
+  Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
+  uint64_t takeTicket() {
+    const uint64_t ticket = issuedWorks_.load(std::memory_order_relaxed);
+    issuedWorks_.store(ticket + 1, std::memory_order_relaxed);
+    return ticket;
+  }
 
-  transport::local::Hub& hub() const { return *turn_->hub; }
-
+  const Rank rank_;
+  const int32_t ranks_;
+  RedOps redOps_;
+  const int32_t device_;
+  const uint64_t hash_;
+  Config config_;
   std::shared_ptr<Shared> shared_;
-  std::shared_ptr<exec::host::Turn> turn_;  // shared_->turn
-  connect::Layout layout_;
+
+  // From open() on.
+  std::atomic<bool> open_ = false;
+  std::shared_ptr<Nursery> nursery_;  // shared with the other ranks
+  std::shared_ptr<Lasting> lasting_;
+  std::shared_ptr<exec::host::Turn> turn_;  // lasting_->turn
+  connect::Layout layout_ = connect::Layout::natural(0);
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};
-  RedOps redOps_;
-  int32_t device_;
-  uint64_t hash_;
-  std::string name_;
   int32_t spins_ = 0;
 
-  uint64_t issuedWorks_ = 0;
+  std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them
   uint64_t issuedCollectives_ = 0;
   uint64_t nextEpoch_ = 1;  // of the window; 0 is what fresh cells hold
-  std::atomic<bool> finalized_ = false;  // exchanged by finalize(), which a second thread may call too
+  std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
+  std::atomic<int32_t> children_ = 0;
+  std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
 
-  std::unique_ptr<exec::host::Work> alone_[1];  // reused by runAlone; used on the calling thread only
+  // What any thread may ask or end. The flags are exchanged: whoever is second is told.
+  std::atomic<bool> finalized_ = false;
+  std::atomic<bool> revoked_ = false;
+  std::atomic<uint64_t> busyUntil_ = 0;  // works; by the thread that issues them
+  ErrorLatch poison_;
+  std::mutex setupMutex_;
+  std::vector<std::shared_ptr<Setup>> setups_;  // under way, as far as state() knows
+  std::atomic<bool> settingUp_ = false;         // setups_ holds something
 };
 
 }  // namespace tutti::comm

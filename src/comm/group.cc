@@ -1,6 +1,7 @@
 #include "comm/group.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "comm/process.h"
@@ -17,6 +18,7 @@ struct Share {
   HandleTable::Use use;
   std::vector<PendingCall> calls;
   std::vector<std::shared_ptr<Stream>> streams;  // distinct; null: complete on return
+  bool inBackground = false;                     // some calls had no stream, and nobody waits for them
 };
 
 /// Shares that have a stream in common, directly or through others: they run on one thread, or they would wait for each other.
@@ -78,57 +80,86 @@ Status submit(std::vector<Cluster> clusters) {
 }  // namespace
 
 void Group::fail(const Status& status) {
-  if (isOpen() && error_.ok()) error_ = status;
-}
-
-void Group::discard() {
-  if (depth_ == 0 || --depth_ > 0) return;
-  error_ = Status();
-  joins_.clear();
-  calls_.clear();
-  endings_.clear();
+  if (isOpen() && content_.error.ok()) content_.error = status;
 }
 
 Status Group::end() {
   if (depth_ == 0) return error(Code::InvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--depth_ > 0) return {};
   // Taken out first: whatever happens below, the next group starts empty.
-  Status failed = std::exchange(error_, Status());
-  auto joins = std::exchange(joins_, {});
-  auto calls = std::exchange(calls_, {});
-  auto endings = std::exchange(endings_, {});
-  if (!failed.ok()) return failed;
-  if (!joins.empty()) TUTTI_TRY(join(std::move(joins)));
-  if (!calls.empty()) TUTTI_TRY(launch(std::move(calls)));
+  return run(std::exchange(content_, {}));
+}
+
+Status Group::run(Content content) {
+  if (!content.error.ok()) return undo(content.creations, std::move(content.error));
+  const bool blocking = content.blocking.value_or(true);
+  const bool begins = !content.creations.empty() || !content.calls.empty();
   Status first;
-  for (const auto& ending : endings) {
+  const auto keep = [&first](Status status) {
+    if (first.ok() && status.code() != Code::InProgress) first = std::move(status);
+    return first.ok();
+  };
+  if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return first;
+  if (!content.calls.empty() && !keep(launch(std::move(content.calls)))) return first;
+  bool ends = false;
+  for (const auto& ending : content.endings) {
     Status status = ending();
-    if (first.ok()) first = std::move(status);
+    ends = ends || status.code() == Code::InProgress;
+    (void)keep(std::move(status));
   }
-  return first;
+  return first.ok() && ((begins && !blocking) || ends) ? Status(Code::InProgress, "") : first;
+}
+
+Status Group::simulate(std::optional<float>& estimatedUs) {
+  if (depth_ == 1 && content_.error.ok() && content_.blocking.value_or(true)) {
+    --depth_;
+    Content content = std::exchange(content_, {});
+    if (!content.creations.empty()) (void)undo(content.creations, error(Code::InvalidUsage, "the group was not launched"));
+    std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
+    bool isKnown = !content.calls.empty();
+    for (const Entry& entry : content.calls) {
+      const auto use = process().handles.use(entry.handle);
+      if (!use || &*use != entry.call.comm)
+        return error(Code::InvalidUsage, "a communicator was destroyed while its calls waited for the group's end");
+      isKnown = isKnown && entry.call.call.collective != Collective::SendRecv;
+      if (!isKnown) break;
+      const auto summary = use->summarize(entry.call);
+      if (!summary) return summary.error();
+      totals[entry.call.comm] += static_cast<float>(summary->estimatedUs);
+    }
+    estimatedUs = -1.0F;
+    for (const auto& [comm, total] : totals)
+      if (isKnown) estimatedUs = std::max(*estimatedUs, total);
+    return {};
+  }
+  return end();
+}
+
+Status Group::admit(bool blocking) {
+  if (!isOpen()) return {};
+  if (content_.blocking.value_or(blocking) != blocking)
+    return error(Code::InvalidArgument, "blocking and non-blocking communicators in one group: use one group for each kind");
+  content_.blocking = blocking;
+  return {};
 }
 
 Status Group::add(ncclComm* handle, PendingCall call) {
-  if (!isOpen() && call.stream == nullptr && call.planned.plan != nullptr) return call.comm->runAlone(call);
-  std::vector<Entry> alone;
-  std::vector<Entry>& entries = isOpen() ? calls_ : alone;
-  entries.push_back({handle, std::move(call)});
-  return isOpen() ? Status() : launch(std::move(alone));
-}
-
-Status Group::add(JoinRequest request) {
+  const bool blocking = call.comm->isBlocking();
+  if (!isOpen() && blocking && call.stream == nullptr && call.planned.plan != nullptr) return call.comm->runAlone(call);
+  TUTTI_TRY(admit(blocking));
   if (isOpen()) {
-    joins_.push_back(std::move(request));
+    content_.calls.push_back({handle, std::move(call)});
     return {};
   }
-  std::vector<JoinRequest> alone;
-  alone.push_back(std::move(request));
-  return join(std::move(alone));
+  Content alone;
+  alone.blocking = blocking;
+  alone.calls.push_back({handle, std::move(call)});
+  return run(std::move(alone));
 }
 
 Status Group::addEnding(std::function<Status()> ending) {
   if (!isOpen()) return ending();
-  endings_.push_back(std::move(ending));
+  content_.endings.push_back(std::move(ending));
   return {};
 }
 
@@ -139,78 +170,27 @@ Status Group::launch(std::vector<Entry> entries) {
     const auto at = static_cast<size_t>(std::find(handles.begin(), handles.end(), entry.handle) - handles.begin());
     if (at == handles.size()) {
       handles.push_back(entry.handle);
-      shares.push_back({process().handles.use(entry.handle), {}, {}});
+      shares.push_back({process().handles.use(entry.handle), {}, {}, false});
       if (!shares.back().use || &*shares.back().use != entry.call.comm)
         return error(Code::InvalidUsage, "a communicator was destroyed or aborted while its calls waited for ncclGroupEnd");
     }
     if (entry.call.stream != nullptr && entry.call.stream->isStopped())
       return error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd");
     Share& share = shares[at];
+    if (entry.call.stream == nullptr && !share.use->isBlocking()) {
+      auto worker = share.use->shared()->worker();
+      if (!worker) return std::move(worker).error();
+      entry.call.stream = std::move(*worker);
+      share.inBackground = true;
+    }
     addStreams(share.streams, {entry.call.stream});
     share.calls.push_back(std::move(entry.call));
   }
   for (Share& share : shares) TUTTI_TRY(share.use->pairSelfMessages(share.calls));
-  return submit(clusterByStreams(shares));
-}
-
-namespace {
-
-/// Ends the meetings of requests that failed: nobody is left waiting for a rank that will not come.
-Status giveUp(const std::vector<std::shared_ptr<Meeting>>& meetings, const std::vector<JoinRequest>& requests, Status cause) {
-  for (size_t i = 0; i < meetings.size(); ++i) {
-    meetings[i]->end(error(cause.code(), "another rank of the same group failed to join: {}", cause.text()));
-    process().rendezvous.forget(requests[i].id, meetings[i]);
-  }
-  return cause;
-}
-
-/// Makes the communicator of one request whose meeting may still be under way.
-Result<ncclComm*> finishJoin(Meeting& meeting, const JoinRequest& request) {
-  auto outcome = meeting.wait();
-  if (!outcome) return tl::unexpected(std::move(outcome).error());
-  Config config = request.config;
-  config.minCtas = outcome->minCtas;
-  config.maxCtas = outcome->maxCtas;
-  const uint64_t hash = Rendezvous::hashOf(request.id);
-  auto comm = Communicator::create(std::move(outcome->hub), request.rank, request.ranks, request.device, hash, config);
-  if (!comm) return tl::unexpected(std::move(comm).error());
-  auto handle = process().handles.make(comm->get());
-  if (!handle) return tl::unexpected(std::move(handle).error());
-  (void)comm->release();  // owned through its handle from here on
-  observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init COMPLETE", request.function,
-                static_cast<void*>(*handle), request.rank.value, request.ranks, request.device, hash);
-  return *handle;
-}
-
-/// Undoes a communicator that its caller will never hear of.
-void discardComm(ncclComm* handle) {
-  HandleTable::Use use = process().handles.use(handle);
-  const std::unique_ptr<Communicator> comm(process().handles.retire(use));
-  process().handles.waitUnused(use);
-}
-
-}  // namespace
-
-Status Group::join(std::vector<JoinRequest> requests) {
-  // Everybody arrives before anybody waits, so that one thread can bring several ranks.
-  std::vector<std::shared_ptr<Meeting>> meetings;
-  for (const JoinRequest& r : requests) {
-    auto meeting = process().rendezvous.arrive(r.id, r.ranks, r.rank, r.config.minCtas, r.config.maxCtas);
-    if (!meeting) return giveUp(meetings, requests, std::move(meeting).error());
-    meetings.push_back(std::move(*meeting));
-  }
-  std::vector<ncclComm*> handles;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    auto handle = finishJoin(*meetings[i], requests[i]);
-    if (handle) {
-      handles.push_back(*handle);
-      continue;
-    }
-    for (ncclComm* made : handles) discardComm(made);
-    return giveUp(meetings, requests, std::move(handle).error());
-  }
-  for (size_t i = 0; i < requests.size(); ++i) *requests[i].result = handles[i];
-  return {};
+  auto clusters = clusterByStreams(shares);
+  for (Share& share : shares)
+    if (share.inBackground) share.use->followWork();
+  return submit(std::move(clusters));
 }
 
 }  // namespace tutti::comm

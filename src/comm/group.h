@@ -4,45 +4,42 @@
 // 1. Nothing is launched before the outermost end(); with an error in between, nothing at all.
 // 2. Communicators are made first, then calls are launched, then communicators are ended.
 // 3. A communicator that was destroyed meanwhile is noticed, not touched.
+// 4. All communicators of a group are blocking, or none is. In the latter case what was launched goes on when end() returns InProgress.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/handle.h"
-#include "comm/rendezvous.h"
+#include "comm/setup.h"
 
 namespace tutti::comm {
 
-/// A rank that is to join a communicator.
-struct JoinRequest {
-  ncclComm** result = nullptr;
-  UniqueIdBytes id{};
-  int32_t ranks = 0;
-  Rank rank;
-  int32_t device = 0;
-  Config config;
-  const char* function = "";
-};
-
 class Group {
  public:
+  Group() = default;
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
   void start() { ++depth_; }
   /// InvalidUsage without start(). The outermost end() launches and returns the first error of the group.
   Status end();
+  /// Ends the group without launching it, and estimates how long its calls would take, in microseconds: -1 without a collective or
+  /// with messages. A group of non-blocking communicators is launched after all; nothing is estimated then, as in an inner group.
+  Status simulate(std::optional<float>& estimatedUs);
   bool isOpen() const { return depth_ > 0; }
-  bool hasFailed() const { return !error_.ok(); }
-  /// Ends one level without launching; the outermost forgets all calls.
-  void discard();
-
+  bool hasFailed() const { return !content_.error.ok(); }
   /// Remembers that a call of this group was refused.
   void fail(const Status& status);
 
-  /// Outside a group these run at once.
+  /// Outside a group these run at once. InProgress: it has begun, on a non-blocking communicator.
   Status add(ncclComm* handle, PendingCall call);
   Status add(JoinRequest request);
+  Status add(ChildRequest request);
   Status addEnding(std::function<Status()> ending);
 
  private:
@@ -50,14 +47,33 @@ class Group {
     ncclComm* handle;
     PendingCall call;
   };
+  /// A communicator on its way.
+  struct Creation {
+    ncclComm** result = nullptr;
+    ncclComm* subject = nullptr;  // whose state it is part of: the new communicator, or the parent
+    bool isNew = false;           // the subject is the new one
+    bool isKnown = false;         // and the caller has its handle before the group ends
+    std::function<std::shared_ptr<Setup>(Communicator&)> makeSetup;
+    std::shared_ptr<Setup> setup;  // from the group's end on
+  };
+  struct Content {
+    Status error;
+    std::optional<bool> blocking;
+    std::vector<Creation> creations;
+    std::vector<Entry> calls;
+    std::vector<std::function<Status()>> endings;
+  };
+  Status admit(bool blocking);
+  Status add(Creation creation, bool blocking);
+  static Status run(Content content);
   static Status launch(std::vector<Entry> entries);
-  static Status join(std::vector<JoinRequest> requests);
+  static Status create(std::vector<Creation> creations, bool blocking);
+  static Status startAll(std::vector<Creation>& creations);
+  static Status waitForAll(std::vector<Creation>& creations);
+  static Status undo(std::vector<Creation>& creations, Status cause);
 
   int32_t depth_ = 0;
-  Status error_;
-  std::vector<JoinRequest> joins_;
-  std::vector<Entry> calls_;
-  std::vector<std::function<Status()>> endings_;
+  Content content_;
 };
 
 }  // namespace tutti::comm

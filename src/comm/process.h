@@ -11,6 +11,7 @@
 #include "comm/group.h"
 #include "comm/handle.h"
 #include "comm/rendezvous.h"
+#include "comm/shared.h"
 #include "exec/host/stream.h"
 #include "memory/host_allocator.h"
 
@@ -31,10 +32,12 @@ class StreamTable {
 };
 
 struct Process {
+  const uint64_t token = drawToken();  ///< tells this process from others in unique ids
   HandleTable handles;
   Rendezvous rendezvous;
   StreamTable streams;
   std::mutex launchOrder;  ///< held while a launch is queued on its streams
+  RetiredWorkers retiredWorkers;
   memory::HostAllocator memory;
 };
 

@@ -114,7 +114,7 @@ void readWaitLimits(exec::host::Turn& turn) {
 
 bool hasRootOrPeer(Collective collective) { return hasRoot(collective) || collective == Collective::SendRecv; }
 
-Status checkArguments(const CallRequest& request, Rank, int32_t ranks) {
+Status checkArguments(const CallRequest& request, int32_t ranks) {
   if (hasRootOrPeer(request.collective) && (request.root < 0 || request.root >= ranks))
     return error(Code::InvalidArgument, "{} {} is out of range: the communicator has ranks 0 to {}",
                  request.collective == Collective::SendRecv ? "peer" : "root", request.root, ranks - 1);

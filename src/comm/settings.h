@@ -15,7 +15,7 @@ void readWaitLimits(exec::host::Turn& turn);
 bool hasRootOrPeer(Collective collective);
 
 /// Root or peer, type, and that the buffers can exist at all. InvalidArgument, naming argument, value and what is allowed.
-Status checkArguments(const CallRequest& request, Rank rank, int32_t ranks);
+Status checkArguments(const CallRequest& request, int32_t ranks);
 /// That no buffer that this rank's part of the call touches is NULL.
 Status checkBuffers(const CallRequest& request, Rank rank);
 

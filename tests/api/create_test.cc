@@ -202,12 +202,6 @@ TEST(Config, UnknownNetworkNameIsInvalidUsage) {
   EXPECT_TRUE(refused(initWith(&config), ncclInvalidUsage, {"netName", "no such network"}));
 }
 
-TEST(Config, NonBlockingIsRefusedWithAReason) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  EXPECT_TRUE(refused(initWith(&config), ncclInvalidUsage, {"blocking", "not built"}));
-}
-
 TEST(End, NullsAndSecondCalls) {
   EXPECT_EQ(ncclCommDestroy(nullptr), ok);
   EXPECT_EQ(ncclCommAbort(nullptr), ok);

@@ -51,7 +51,7 @@ TEST(Communicator, SaysWhoItIs) {
   EXPECT_EQ(comms[2].device(), 2);
   EXPECT_EQ(comms[2].hash(), 0x1234U);
   EXPECT_TRUE(comms[2].usable().ok());
-  EXPECT_EQ(comms[2].asyncError(), Code::Ok);
+  EXPECT_EQ(comms[2].state(), Code::Ok);
   EXPECT_FALSE(comms[2].isFinalized());
 }
 
@@ -163,7 +163,7 @@ TEST(Communicator, FinalizesOnce) {
   const Status use = runAlone(comms[0], allReduce(in, out));
   EXPECT_EQ(use.code(), Code::InvalidUsage);
   EXPECT_NE(use.text().find("ncclCommDestroy"), std::string::npos) << "says what may follow: " << use.text();
-  EXPECT_EQ(comms[0].asyncError(), Code::Ok);
+  EXPECT_EQ(comms[0].state(), Code::Ok);
 }
 
 TEST(Communicator, FinalizeWaitsForWorkOnStreams) {
@@ -198,14 +198,18 @@ TEST(Communicator, AbortEndsTheWaitOfAnotherThread) {
     Ints out(50000);
     outcome.set_value(call(group, ranks[0], allReduce(in, out)));  // rank 1 never calls
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(ranks.use(0)->asyncError(), Code::Ok);
+  const auto isInside = [&] {
+    const auto log = observe::FlightLog::attach(ranks.use(0)->flightBytes());
+    return log && log->read().events.size() >= 2;  // enqueued, started
+  };
+  while (!isInside()) std::this_thread::yield();
+  EXPECT_EQ(ranks.use(0)->state(), Code::Ok);
   ASSERT_TRUE(endComm(ranks[0], true).ok()) << "while the other thread is inside";
   const Status status = outcome.get_future().get();
   waiter.join();
   EXPECT_EQ(status.code(), Code::RemoteError);
   EXPECT_NE(status.text().find("rank 0 aborted"), std::string::npos) << status.text();
-  EXPECT_EQ(ranks.use(1)->asyncError(), Code::RemoteError) << "the peers are told";
+  EXPECT_EQ(ranks.use(1)->state(), Code::RemoteError) << "the peers are told";
   EXPECT_FALSE(process().handles.use(ranks[0]));
 }
 

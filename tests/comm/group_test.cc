@@ -27,14 +27,6 @@ TEST(Group, EndWithoutStartIsAnError) {
   EXPECT_FALSE(group.isOpen());
 }
 
-TEST(Group, DiscardWithoutStartLeavesItUsable) {
-  Group group;
-  group.discard();
-  group.start();
-  EXPECT_TRUE(group.isOpen());
-  EXPECT_TRUE(group.end().ok());
-}
-
 TEST(Group, AnEmptyGroupIsNoWork) {
   Group group;
   group.start();
@@ -113,7 +105,7 @@ TEST(Group, AFailureOutsideAGroupIsNotRemembered) {
   EXPECT_TRUE(group.end().ok());
 }
 
-TEST(Group, DiscardForgetsTheCalls) {
+TEST(Group, SimulateForgetsTheCalls) {
   JoinedRanks ranks(1);
   const Ints in(4, 7);
   Ints out(4);
@@ -121,10 +113,13 @@ TEST(Group, DiscardForgetsTheCalls) {
   group.start();
   group.start();
   ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
-  group.fail(error(Code::InvalidArgument, "and the error"));
-  group.discard();
+  std::optional<float> us;
+  EXPECT_TRUE(group.simulate(us).ok());
   EXPECT_TRUE(group.isOpen());
-  group.discard();
+  EXPECT_FALSE(us) << "an inner group";
+  EXPECT_TRUE(group.simulate(us).ok());
+  ASSERT_TRUE(us);
+  EXPECT_GT(*us, 0);
   EXPECT_FALSE(group.isOpen());
   group.start();
   EXPECT_TRUE(group.end().ok());
@@ -308,26 +303,27 @@ TEST(Group, AJoinThatFailsLeavesNoRankWaiting) {
   const auto id = process().rendezvous.makeId();
   ASSERT_TRUE(id);
   const size_t before = process().handles.live();
-  const auto other = process().rendezvous.arrive(*id, 3, Rank(1), 1, 64);
+  const auto other = process().rendezvous.arrive(*id, 3, Rank(1), {0, 1});
   ASSERT_TRUE(other);
   const Status status = joinInVain(*id, 3);
   EXPECT_EQ(status.code(), Code::InvalidArgument);
   EXPECT_NE(status.text().find("unique id"), std::string::npos) << status.text();
-  const auto outcome = (*other)->wait();
-  ASSERT_FALSE(outcome);
-  EXPECT_NE(outcome.error().text().find("ncclGetUniqueId"), std::string::npos) << "the reason: " << outcome.error().text();
+  const auto outcome = (*other)->poll(Rank(1));
+  ASSERT_TRUE(outcome && !*outcome) << "everybody knows before the call returns";
+  EXPECT_NE(outcome->error().text().find("ncclGetUniqueId"), std::string::npos) << "the reason: " << outcome->error().text();
   EXPECT_EQ(process().handles.live(), before) << "no communicator is left behind";
 }
 
 TEST(Group, AJoinThatFailsAfterAllHaveComeFailsTheirCalls) {
   const auto id = process().rendezvous.makeId();
   ASSERT_TRUE(id);
-  const auto other = process().rendezvous.arrive(*id, 2, Rank(1), 1, 64);
+  const auto other = process().rendezvous.arrive(*id, 2, Rank(1), {0, 1});
   ASSERT_TRUE(other);
   EXPECT_FALSE(joinInVain(*id, 2).ok());
-  const auto outcome = (*other)->wait();
-  if (outcome) {  // it may believe in the communicator, but not wait for the rank that is not there
-    EXPECT_TRUE(outcome->hub->latch(Rank(1)).tripped());
+  const auto outcome = (*other)->poll(Rank(1));
+  ASSERT_TRUE(outcome);
+  if (*outcome) {  // it may believe in the communicator, but not wait for the rank that is not there
+    EXPECT_TRUE((*outcome)->hub->latch(Rank(1)).tripped());
   }
 }
 

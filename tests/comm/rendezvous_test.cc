@@ -21,7 +21,15 @@ UniqueIdBytes newId(Rendezvous& rendezvous) {
 
 Result<std::shared_ptr<Meeting>> arrive(Rendezvous& rendezvous, const UniqueIdBytes& id, int32_t ranks, int32_t rank, int32_t minCtas = 1,
                                         int32_t maxCtas = 64) {
-  return rendezvous.arrive(id, ranks, Rank(rank), minCtas, maxCtas);
+  return rendezvous.arrive(id, ranks, Rank(rank), {0, rank, minCtas, maxCtas});
+}
+
+/// Asks until everybody has come, as a set-up does.
+Result<Meeting::Outcome> wait(const Meeting& meeting, int32_t rank = 0) {
+  for (;;) {
+    if (auto outcome = meeting.poll(Rank(rank))) return *outcome;
+    std::this_thread::yield();
+  }
 }
 
 TEST(Rendezvous, EveryIdIsNew) {
@@ -39,7 +47,7 @@ TEST(Rendezvous, ARankAloneMeetsAtOnce) {
   Rendezvous rendezvous;
   const auto meeting = arrive(rendezvous, newId(rendezvous), 1, 0);
   ASSERT_TRUE(meeting);
-  const auto outcome = (*meeting)->wait();
+  const auto outcome = wait(**meeting);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->hub->ranks(), 1);
 }
@@ -53,8 +61,8 @@ TEST(Rendezvous, OneThreadMayBringEverybody) {
     ASSERT_TRUE(meeting);
     meetings.push_back(*meeting);
   }
-  const auto hub = meetings[0]->wait()->hub;
-  for (const auto& meeting : meetings) EXPECT_EQ(meeting->wait()->hub, hub);
+  const auto hub = wait(*meetings[0])->hub;
+  for (const auto& meeting : meetings) EXPECT_EQ(wait(*meeting)->hub, hub);
 }
 
 TEST(Rendezvous, ThreadsMeetAndShareOneHub) {
@@ -68,7 +76,7 @@ TEST(Rendezvous, ThreadsMeetAndShareOneHub) {
       threads.emplace_back([&, r] {
         const auto meeting = arrive(rendezvous, id, kRanks, r);
         ASSERT_TRUE(meeting);
-        const auto outcome = (*meeting)->wait();
+        const auto outcome = wait(**meeting);
         ASSERT_TRUE(outcome);
         hubs[static_cast<size_t>(r)] = outcome->hub;
       });
@@ -88,9 +96,9 @@ TEST(Rendezvous, MeetingsAtDifferentIdsDoNotMix) {
   const auto b1 = arrive(rendezvous, b, 2, 1);
   const auto a1 = arrive(rendezvous, a, 2, 1);
   ASSERT_TRUE(a0 && a1 && b0 && b1);
-  EXPECT_EQ((*a0)->wait()->hub, (*a1)->wait()->hub);
-  EXPECT_EQ((*b0)->wait()->hub, (*b1)->wait()->hub);
-  EXPECT_NE((*a0)->wait()->hub, (*b0)->wait()->hub);
+  EXPECT_EQ(wait(**a0)->hub, wait(**a1)->hub);
+  EXPECT_EQ(wait(**b0)->hub, wait(**b1)->hub);
+  EXPECT_NE(wait(**a0)->hub, wait(**b0)->hub);
 }
 
 TEST(Rendezvous, TheRanksAgreeOnTheirChannels) {
@@ -101,9 +109,43 @@ TEST(Rendezvous, TheRanksAgreeOnTheirChannels) {
   const auto c = arrive(rendezvous, id, 3, 2, 2, 20);
   ASSERT_TRUE(a && b && c);
   for (const auto& meeting : {*a, *b, *c}) {
-    EXPECT_EQ(meeting->wait()->minCtas, 4);
-    EXPECT_EQ(meeting->wait()->maxCtas, 16);
+    EXPECT_EQ(wait(*meeting)->minCtas, 4);
+    EXPECT_EQ(wait(*meeting)->maxCtas, 16);
   }
+}
+
+TEST(Meeting, FormsACommunicatorOfEachColour) {
+  Rendezvous rendezvous;
+  const UniqueIdBytes id = newId(rendezvous);
+  const Arrival arrivals[] = {{5, 1, 2, 64}, {-9, 0}, {5, -3, 1, 8}, {kNoColor, 0}, {-9, 0}};
+  std::shared_ptr<Meeting> meeting;
+  for (int32_t r = 4; r >= 0; --r) {
+    EXPECT_FALSE(meeting && meeting->poll(Rank(4)));
+    meeting = *rendezvous.arrive(id, 5, Rank(r), arrivals[r]);
+  }
+  const int32_t expectedRank[] = {1, 0, 0, 0, 1};
+  for (int32_t r = 0; r < 5; ++r) {
+    const auto outcome = wait(*meeting, r);
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->hub == nullptr, r == 3);
+    EXPECT_EQ(outcome->rank, Rank(expectedRank[r])) << r;
+    EXPECT_EQ(outcome->ranks, r == 3 ? 0 : 2);
+  }
+  EXPECT_EQ(wait(*meeting, 0)->hub, wait(*meeting, 2)->hub);
+  EXPECT_EQ(wait(*meeting, 0)->minCtas, 2);
+  EXPECT_EQ(wait(*meeting, 2)->maxCtas, 8);
+  meeting->end(Rank(1), error(Code::SystemError, "over"));
+  EXPECT_TRUE(wait(*meeting, 4)->hub->latch(Rank(0)).tripped());
+  EXPECT_FALSE(wait(*meeting, 0)->hub->latch(Rank(0)).tripped()) << "another colour";
+}
+
+TEST(Meeting, NamesWhoIsMissing) {
+  Rendezvous rendezvous;
+  const UniqueIdBytes id = newId(rendezvous);
+  const auto meeting = *arrive(rendezvous, id, 30, 1);
+  EXPECT_EQ(meeting->describeMissing(), "ranks 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 13 more of 30");
+  const UniqueIdBytes two = newId(rendezvous);
+  EXPECT_EQ((*arrive(rendezvous, two, 2, 0))->describeMissing(), "rank 1 of 2");
 }
 
 TEST(Rendezvous, ForeignBytesAreRefused) {
@@ -129,7 +171,7 @@ TEST(Rendezvous, AnIdOfAnotherProcessIsRefusedByName) {
     Rendezvous own;
     const auto id = own.makeId();
     const bool ok = id && write(pipe[1], id->data(), id->size()) == static_cast<ssize_t>(id->size());
-    const bool refused = !own.arrive(before, 1, Rank(0), 1, 64);
+    const bool refused = !own.arrive(before, 1, Rank(0), {});
     _exit(ok && refused ? 0 : 1);
   }
   UniqueIdBytes id{};
@@ -150,7 +192,7 @@ TEST(Rendezvous, ARankThatIsThereAlreadyEndsTheMeeting) {
   const UniqueIdBytes id = newId(rendezvous);
   const auto first = arrive(rendezvous, id, 3, 1);
   ASSERT_TRUE(first);
-  auto waiting = std::async(std::launch::async, [&] { return (*first)->wait(); });
+  auto waiting = std::async(std::launch::async, [&] { return wait(**first); });
   const auto second = arrive(rendezvous, id, 3, 1);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code(), Code::InvalidUsage);
@@ -166,7 +208,7 @@ TEST(Rendezvous, RanksThatDisagreeAboutTheirNumberAllGetToKnow) {
   const UniqueIdBytes id = newId(rendezvous);
   const auto first = arrive(rendezvous, id, 3, 0);
   ASSERT_TRUE(first);
-  auto waiting = std::async(std::launch::async, [&] { return (*first)->wait(); });
+  auto waiting = std::async(std::launch::async, [&] { return wait(**first); });
   const auto second = arrive(rendezvous, id, 4, 3);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code(), Code::InvalidArgument);
@@ -181,9 +223,9 @@ TEST(Meeting, EndTellsThoseWhoWait) {
   const UniqueIdBytes id = newId(rendezvous);
   const auto meeting = arrive(rendezvous, id, 2, 0);
   ASSERT_TRUE(meeting);
-  auto waiting = std::async(std::launch::async, [&] { return (*meeting)->wait(); });
-  (*meeting)->end(error(Code::SystemError, "no memory"));
-  (*meeting)->end(error(Code::RemoteError, "later"));
+  auto waiting = std::async(std::launch::async, [&] { return wait(**meeting); });
+  (*meeting)->end(Rank(0), error(Code::SystemError, "no memory"));
+  (*meeting)->end(Rank(0), error(Code::RemoteError, "later"));
   const auto outcome = waiting.get();
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().text(), "no memory") << "the first reason counts";
@@ -195,8 +237,8 @@ TEST(Meeting, EndAfterAllHaveComeFailsTheirCalls) {
   const auto a = arrive(rendezvous, id, 2, 0);
   const auto b = arrive(rendezvous, id, 2, 1);
   ASSERT_TRUE(a && b);
-  const auto hub = (*a)->wait()->hub;
-  (*b)->end(error(Code::SystemError, "rank 1 found no memory"));
+  const auto hub = wait(**a)->hub;
+  (*b)->end(Rank(1), error(Code::SystemError, "rank 1 found no memory"));
   for (int32_t r = 0; r < 2; ++r) EXPECT_EQ(hub->latch(Rank(r)).status().text(), "rank 1 found no memory");
 }
 
@@ -205,7 +247,7 @@ TEST(Rendezvous, AnIdIsGoodOnce) {
   const UniqueIdBytes id = newId(rendezvous);
   const auto ended = arrive(rendezvous, id, 2, 0);
   ASSERT_TRUE(ended);
-  (*ended)->end(error(Code::SystemError, "over"));
+  (*ended)->end(Rank(0), error(Code::SystemError, "over"));
   rendezvous.forget(id, *ended);
   rendezvous.forget(id, *ended);  // twice is no harm
   const auto late = arrive(rendezvous, id, 2, 1);

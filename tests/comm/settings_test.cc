@@ -35,18 +35,18 @@ TEST(CheckArguments, TakesWhatIsRight) {
     for (int32_t type = 0; type < kNumDataTypes; ++type) {
       CallRequest r = request(static_cast<Collective>(c), 3);
       r.type = type;
-      EXPECT_TRUE(checkArguments(r, Rank(0), 4).ok());
+      EXPECT_TRUE(checkArguments(r, 4).ok());
     }
 }
 
 TEST(CheckArguments, RefusesRootsAndPeersThatAreNoRank) {
   for (const int32_t root : {-1, 4, 1000, INT32_MIN, INT32_MAX}) {
     for (const Collective c : {Collective::Broadcast, Collective::Reduce, Collective::Gather, Collective::Scatter}) {
-      expectRefused(checkArguments(request(c, root), Rank(0), 4), "root " + std::to_string(root));
-      expectRefused(checkArguments(request(c, root), Rank(0), 4), "0 to 3");
+      expectRefused(checkArguments(request(c, root), 4), "root " + std::to_string(root));
+      expectRefused(checkArguments(request(c, root), 4), "0 to 3");
     }
-    expectRefused(checkArguments(request(Collective::SendRecv, root), Rank(0), 4), "peer " + std::to_string(root));
-    EXPECT_TRUE(checkArguments(request(Collective::AllReduce, root), Rank(0), 4).ok()) << "has none";
+    expectRefused(checkArguments(request(Collective::SendRecv, root), 4), "peer " + std::to_string(root));
+    EXPECT_TRUE(checkArguments(request(Collective::AllReduce, root), 4).ok()) << "has none";
   }
 }
 
@@ -54,23 +54,23 @@ TEST(CheckArguments, RefusesTypesThatAreNone) {
   for (const int32_t type : {-1, 12, 255, INT32_MAX}) {
     CallRequest r = request(Collective::AllReduce);
     r.type = type;
-    expectRefused(checkArguments(r, Rank(0), 4), "datatype " + std::to_string(type));
+    expectRefused(checkArguments(r, 4), "datatype " + std::to_string(type));
   }
 }
 
 TEST(CheckArguments, TheRootComesBeforeTheType) {
   CallRequest r = request(Collective::Broadcast, 9);
   r.type = 99;
-  expectRefused(checkArguments(r, Rank(0), 4), "root 9");
+  expectRefused(checkArguments(r, 4), "root 9");
 }
 
 TEST(CheckArguments, RefusesBuffersThatCannotExist) {
   CallRequest r = request(Collective::AllGather);
   r.count = (uint64_t{1} << 62) / 4 / 4;
-  EXPECT_TRUE(checkArguments(r, Rank(0), 4).ok());
+  EXPECT_TRUE(checkArguments(r, 4).ok());
   for (const uint64_t count : {r.count + 1, UINT64_MAX, uint64_t{1} << 63}) {
     r.count = count;
-    expectRefused(checkArguments(r, Rank(0), 4), "count " + std::to_string(count));
+    expectRefused(checkArguments(r, 4), "count " + std::to_string(count));
   }
 }
 

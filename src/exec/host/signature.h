@@ -12,6 +12,10 @@ namespace tutti::exec::host {
 
 using tutti::Call;
 
+/// What takes a number among the collectives of a communicator, or the place of one, without being one: the making of a child.
+inline constexpr auto kSplitCall = static_cast<Collective>(kNumCollectives);
+inline constexpr auto kShrinkCall = static_cast<Collective>(kNumCollectives + 1);
+
 /// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and 24 of the count. A message
 /// of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
 uint64_t packSignature(const Call& call);

@@ -1,0 +1,170 @@
+// Split and shrink: set-ups whose ranks know each other from their parent.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "comm/process.h"
+#include "comm/setup.h"
+#include "core/format.h"
+#include "exec/host/signature.h"
+#include "observe/log.h"
+
+namespace tutti::comm {
+namespace {
+
+uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
+  uint64_t x = a ^ (b * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL);
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return x ^ x >> 31;
+}
+
+class Child final : public Setup {
+ public:
+  Child(Communicator& parent, ChildRequest request, Clock& clock)
+      : Setup(request.kind == ChildRequest::Kind::Split ? "ncclCommSplit" : "ncclCommShrink", clock, parent.timeoutMs()),
+        parent_(parent),
+        request_(std::move(request)) {}
+
+ private:
+  bool isSplit() const { return request_.kind == ChildRequest::Kind::Split; }
+  Status arrive() override;
+  Status inspect() override;
+  Status finish(Meeting::Outcome outcome) override;
+  void forget() override {}  // a failure is remembered for those who come later
+
+  void chooseMembers();
+  Status compareLists() const;
+  Status compareCalls();
+
+  Communicator& parent_;
+  ChildRequest request_;
+  ChildKey key_;
+  uint64_t hash_ = 0;       // of the new communicators, before the colour is mixed in
+  uint64_t number_ = 0;     // Split: among the collectives of the parent
+  bool posted_ = false;     // Split: peers can see it on the board
+};
+
+/// The survivors of a shrink, in their order.
+void Child::chooseMembers() {
+  for (int32_t r = 0; r < parent_.ranks(); ++r)
+    if (!std::binary_search(request_.excluded.begin(), request_.excluded.end(), r)) members_.push_back(r);
+}
+
+Status Child::arrive() {
+  if (request_.stopsWork)
+    parent_.stop(error(Code::RemoteError, "rank {} shrinks the communicator and ends its work in flight", parent_.rank().value));
+  key_.mayBeBroken = parent_.isRevoked() || request_.stopsWork;
+  int32_t ranks = parent_.ranks();
+  place_ = parent_.rank();
+  if (isSplit()) {
+    number_ = parent_.takeSequence();
+  } else {
+    chooseMembers();
+    ranks = static_cast<int32_t>(members_.size());
+    place_ = Rank(static_cast<int32_t>(std::lower_bound(members_.begin(), members_.end(), place_.value) - members_.begin()));
+    key_.members = members_;
+  }
+  parent_.countChild(key_);
+  hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
+  for (const int32_t r : members_) hash_ = mix(hash_, static_cast<uint64_t>(r));
+  const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas};
+  auto meeting = parent_.nursery().arrive(key_, ranks, place_, arrival);
+  if (!meeting) return std::move(meeting).error();
+  meeting_ = std::move(*meeting);
+  if (isSplit()) return {};
+  Status status = compareLists();
+  if (!status.ok()) parent_.stop(status);
+  return status;
+}
+
+/// Two ranks that wait for each other with different lists would wait for ever.
+Status Child::compareLists() const {
+  const auto placeIn = [](const std::vector<int32_t>& list, int32_t rank) {
+    const auto at = std::lower_bound(list.begin(), list.end(), rank);
+    return at != list.end() && *at == rank ? static_cast<int32_t>(at - list.begin()) : -1;
+  };
+  for (const auto& [key, other] : parent_.nursery().open()) {
+    const int32_t me = placeIn(key.members, parent_.rank().value);
+    if (other == meeting_ || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
+    for (size_t i = 0; i < key.members.size(); ++i) {
+      const int32_t mine = placeIn(members_, key.members[i]);
+      if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
+      Status cause =
+          error(Code::InvalidUsage,
+                "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
+                "remain must pass the same list and the same flags",
+                parent_.rank().value, members_.size(), key.members[i], key.members.size());
+      other->end(Rank(static_cast<int32_t>(i)), cause);
+      return cause;
+    }
+  }
+  return {};
+}
+
+Status Child::inspect() {
+  auto& hub = parent_.hub();
+  if (!key_.mayBeBroken && hub.latch(parent_.rank()).tripped()) return hub.latch(parent_.rank()).status();
+  const int32_t places = members_.empty() ? parent_.ranks() : static_cast<int32_t>(members_.size());
+  for (int32_t p = 0; p < places; ++p) {
+    const Rank peer = nameOf(Rank(p));
+    if (hub.departed(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
+      return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
+                   parent_.rank().value, function_);
+  }
+  return key_.mayBeBroken ? Status() : compareCalls();
+}
+
+/// A rank that makes another call of the parent will not come here, and would wait for this rank there.
+Status Child::compareCalls() {
+  auto& hub = parent_.hub();
+  exec::host::Call call;
+  call.collective = isSplit() ? exec::host::kSplitCall : exec::host::kShrinkCall;
+  call.sequence = isSplit() ? number_ : parent_.nextSequence();
+  if (isSplit() && !posted_ && parent_.isDrained()) {  // the board has one writer at a time: not while works of streams post their calls
+    hub.board(parent_.rank()).post(call);
+    posted_ = true;
+  }
+  const int32_t places = members_.empty() ? parent_.ranks() : static_cast<int32_t>(members_.size());
+  for (int32_t p = 0; p < places; ++p) {
+    const Rank peer = nameOf(Rank(p));
+    if (peer == parent_.rank() || meeting_->has(Rank(p))) continue;
+    const auto theirs = hub.board(peer).find(call.sequence);
+    if (!theirs || exec::host::agree(call, *theirs)) continue;
+    Status cause = exec::host::mismatch(parent_.rank(), call, peer, *theirs);
+    parent_.stop(cause);
+    return cause;
+  }
+  return {};
+}
+
+Status Child::finish(Meeting::Outcome outcome) {
+  ncclComm* handle = nullptr;
+  if (outcome.hub != nullptr) {
+    const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !key_.mayBeBroken;
+    const uint64_t hash = mix(hash_, static_cast<uint64_t>(static_cast<uint32_t>(request_.color)));
+    auto child = std::make_unique<Communicator>(outcome.rank, outcome.ranks, parent_.device(), hash, request_.config,
+                                                shares ? parent_.shared() : nullptr);
+    TUTTI_TRY(child->open(outcome));
+    auto made = process().handles.make(child.get());
+    if (!made) return std::move(made).error();
+    (void)child.release();  // owned through its handle from here on
+    handle = *made;
+    observe::info(observe::Subsys::Init,
+                  "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE",
+                  function_, static_cast<void*>(handle), outcome.rank.value, outcome.ranks, parent_.device(), hash,
+                  static_cast<void*>(request_.parent), parent_.countChild(), request_.color, request_.key);
+  }
+  // release: whoever reads the handle from another thread also sees what it leads to
+  std::atomic_ref<ncclComm*>(*request_.result).store(handle, std::memory_order_release);
+  return {};
+}
+
+}  // namespace
+
+std::shared_ptr<Setup> makeChild(Communicator& parent, ChildRequest request, Clock& clock) {
+  return std::make_shared<Child>(parent, std::move(request), clock);
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,18 @@
+// What ncclConfig_t and its environment variables come to. Plain value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tutti::comm {
+
+struct Config {
+  int32_t minCtas = 1;
+  int32_t maxCtas = 64;
+  std::string name;
+  bool blocking = true;
+  bool splitShare = false;   ///< children of a split share this communicator's resources
+  bool shrinkShare = false;  ///< the same for children of a shrink
+};
+
+}  // namespace tutti::comm

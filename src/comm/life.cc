@@ -1,0 +1,139 @@
+// The life of a communicator: its state, and the ways to end it.
+#include <utility>
+
+#include "comm/communicator.h"
+#include "exec/host/wait.h"
+
+namespace tutti::comm {
+
+/// Ready when no set-up is under way any more.
+Poll Communicator::advanceSetups() {
+  if (!settingUp_.load(std::memory_order_acquire)) return Poll::Ready;  // pairs with the release below
+  const std::lock_guard lock(setupMutex_);
+  for (const auto& setup : setups_)
+    if (setup->advance() == Poll::Failed) poison(setup->status());
+  std::erase_if(setups_, [](const auto& setup) { return setup->advance() != Poll::Pending; });
+  if (!setups_.empty()) return Poll::Pending;
+  settingUp_.store(false, std::memory_order_release);
+  return Poll::Ready;
+}
+
+/// Something that nobody waits for is under way.
+bool Communicator::isWorking() const {
+  const uint64_t finished = turn_->finished.load(std::memory_order_acquire);  // pairs with the release of the last work
+  return finished < busyUntil_.load(std::memory_order_relaxed) || (!isBlocking() && finalized_ && !isDrained());
+}
+
+Code Communicator::state() {
+  if (const Code code = poison_.code(); code != Code::Ok) return code;
+  const bool isSettled = advanceSetups() == Poll::Ready;
+  if (const Code code = poison_.code(); code != Code::Ok) return code;
+  if (!isSettled || !isOpen()) return Code::InProgress;
+  if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) {
+    if (!isDrained()) hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended
+    return code;
+  }
+  return isWorking() && !revoked_ ? Code::InProgress : Code::Ok;
+}
+
+Status Communicator::checkReady() {
+  if (!isOpen() || state() == Code::InProgress)
+    return error(
+        Code::InvalidArgument,
+        "the communicator was used before its previous operation was complete: call ncclCommGetAsyncError until it reports ncclSuccess");
+  return {};
+}
+
+Status Communicator::usable() {
+  if (revoked_) return error(Code::InvalidUsage, "the communicator has been revoked: it can be split, shrunk, destroyed and aborted");
+  if (!isBlocking() || !isOpen()) {
+    if (poison_.tripped()) return poison_.status();
+    TUTTI_TRY(checkReady());
+  }
+  const ErrorLatch& latch = hub().latch(rank_);
+  if (latch.tripped()) return latch.status();
+  if (finalized_)
+    return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
+  return {};
+}
+
+Status Communicator::dividable(bool stopsWork) {
+  if (poison_.tripped()) return poison_.status();
+  const bool onlyWorks = isOpen() && advanceSetups() == Poll::Ready;
+  if (!stopsWork || !onlyWorks) TUTTI_TRY(checkReady());
+  if (finalized_)
+    return error(Code::InvalidUsage, "the communicator has been finalized: only ncclCommDestroy and ncclCommAbort may follow");
+  const ErrorLatch& latch = hub().latch(rank_);
+  return latch.tripped() && !revoked_ && !stopsWork ? latch.status() : Status();
+}
+
+Status Communicator::destroyable() {
+  if (poison_.tripped()) return poison_.status();
+  return isBlocking() && isOpen() && !settingUp_ ? Status() : checkReady();
+}
+
+void Communicator::poison(const Status& cause) {
+  if (!isBlocking()) (void)poison_.trip(cause);
+}
+
+void Communicator::follow(std::shared_ptr<Setup> setup) {
+  const std::lock_guard lock(setupMutex_);
+  setups_.push_back(std::move(setup));
+  settingUp_.store(true, std::memory_order_release);  // pairs with advanceSetups()
+}
+
+Status Communicator::finalize() {
+  if (revoked_) return error(Code::InvalidArgument, "the communicator has been revoked: it can be split, shrunk, destroyed and aborted");
+  if (!isBlocking() || !isOpen()) {
+    if (poison_.tripped()) return poison_.status();
+    TUTTI_TRY(checkReady());
+  }
+  if (finalized_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been finalized already");
+  if (!isBlocking()) return Status(Code::InProgress, "");
+  drain();
+  return {};
+}
+
+bool Communicator::isDrained() const {
+  return turn_->finished.load(std::memory_order_acquire) >=
+         issuedWorks_.load(std::memory_order_relaxed);  // pairs with the release of the last work
+}
+
+void Communicator::drain() {
+  exec::host::Waiter waiter(spins_);
+  while (!isDrained() && !hub().latch(rank_).tripped()) waiter.pause();
+  if (!isDrained()) hub().waitQuiet();
+}
+
+void Communicator::close() {
+  finalized_ = true;
+  drain();
+}
+
+void Communicator::depart() {
+  if (isOpen()) hub().depart(rank_, issuedCollectives_);
+}
+
+void Communicator::stop(const Status& cause) {
+  hub().failAll(cause);
+  hub().waitQuiet();
+}
+
+void Communicator::abort() {
+  const Status cause = error(Code::RemoteError, "rank {} aborted its communicator", rank_.value);
+  {
+    const std::lock_guard lock(setupMutex_);
+    for (const auto& setup : setups_) setup->giveUp(cause);
+  }
+  if (!isOpen()) return;
+  shared_->failAll(cause);
+}
+
+Status Communicator::revoke() {
+  TUTTI_TRY(isOpen() ? Status() : checkReady());
+  if (revoked_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been revoked already");
+  stop(error(Code::RemoteError, "rank {} revoked its communicator", rank_.value));
+  return {};
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,122 @@
+#include "comm/setup.h"
+
+#include <new>
+#include <utility>
+
+#include "comm/process.h"
+#include "config/params.h"
+#include "core/format.h"
+#include "observe/log.h"
+
+namespace tutti::comm {
+
+Status Setup::start() {
+  const std::lock_guard lock(mutex_);
+  since_ = clock_.now();
+  Status status = arrive();
+  if (!status.ok()) (void)fail(status);
+  return status;
+}
+
+Poll Setup::advance() {
+  const std::lock_guard lock(mutex_);
+  if (poll_ != Poll::Pending || meeting_ == nullptr) return poll_;  // over, or not started
+  auto outcome = meeting_->poll(place_);
+  if (!outcome) {
+    Status cause = inspect();
+    if (cause.ok()) cause = explainWait();
+    if (cause.ok()) return poll_;
+    outcome = meeting_->poll(place_);  // the last may have come, and gone, in between
+    if (!outcome) return fail(std::move(cause));
+  }
+  if (!*outcome) return fail(std::move(*outcome).error());
+  Status status;
+  try {
+    status = finish(std::move(**outcome));
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::SystemError, "out of memory");
+  }
+  if (!status.ok()) return fail(std::move(status));
+  return poll_ = Poll::Ready;
+}
+
+Status Setup::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+void Setup::giveUp(const Status& cause) {
+  const std::lock_guard lock(mutex_);
+  if (poll_ == Poll::Pending) {
+    (void)fail(cause);
+  } else if (poll_ == Poll::Ready) {
+    meeting_->end(place_, cause);
+  }
+}
+
+Poll Setup::fail(Status cause) {
+  if (meeting_ != nullptr) {
+    // Nobody is left waiting for a rank that will not come.
+    meeting_->end(place_, error(cause.code(), "another rank failed in {}: {}", function_, cause.text()));
+    forget();
+  }
+  status_ = std::move(cause);
+  return poll_ = Poll::Failed;
+}
+
+/// Says once who is missing when the wait lasts; the error of one that lasts longer than it may.
+Status Setup::explainWait() {
+  const auto waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
+  if (timeoutMs_ > 0 && waitedMs >= timeoutMs_)
+    return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {} have not come", function_,
+                 nameOf(place_).value, waitedMs, meeting_->describeMissing(members_));
+  const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
+  if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
+  warned_ = true;
+  observe::warn("{}: rank {} has waited for {} s: {} have not come", function_, nameOf(place_).value, waitedMs / 1000,
+                meeting_->describeMissing(members_));
+  return {};
+}
+
+namespace {
+
+class Join final : public Setup {
+ public:
+  Join(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock)
+      : Setup(request.function, clock, config::get<config::Param::TuttiTimeoutMs>()), comm_(comm), handle_(handle), id_(request.id) {}
+
+ private:
+  Status arrive() override {
+    place_ = comm_.rank();
+    log("START");
+    const Config& config = comm_.config();
+    auto meeting = process().rendezvous.arrive(id_, comm_.ranks(), place_, {0, place_.value, config.minCtas, config.maxCtas});
+    if (!meeting) return std::move(meeting).error();
+    meeting_ = std::move(*meeting);
+    return {};
+  }
+  Status inspect() override { return {}; }
+  Status finish(Meeting::Outcome outcome) override {
+    TUTTI_TRY(comm_.open(outcome));
+    log("COMPLETE");
+    return {};
+  }
+  void forget() override { process().rendezvous.forget(id_, meeting_); }
+
+  void log(const char* what) const {
+    observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init {}", function_,
+                  static_cast<void*>(handle_), comm_.rank().value, comm_.ranks(), comm_.device(), comm_.hash(), what);
+  }
+
+  Communicator& comm_;
+  ncclComm* const handle_;
+  const UniqueIdBytes id_;
+};
+
+}  // namespace
+
+std::shared_ptr<Setup> makeJoin(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock) {
+  return std::make_shared<Join>(comm, handle, request, clock);
+}
+
+}  // namespace tutti::comm

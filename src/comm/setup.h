@@ -1,0 +1,96 @@
+// One rank's way to a new communicator: a state machine that whoever is interested drives. A blocking call drives it to its end; on
+// a non-blocking communicator, asking for the state does.
+//
+// Owner: the group that starts it, and the communicator whose state it is part of (the new one, or the parent). Any thread may call.
+// 1. Nothing blocks: start() arrives at the meeting, advance() looks whether the others have.
+// 2. It ends once, well or badly. The handle is written before advance() has returned Ready, and to a communicator that can be used.
+// 3. giveUp() ends it for the other ranks too, also after it has ended well.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/config.h"
+#include "comm/rendezvous.h"
+#include "core/clock.h"
+
+struct ncclComm;
+
+namespace tutti::comm {
+
+class Communicator;
+
+class Setup {
+ public:
+  virtual ~Setup() = default;
+
+  Status start();
+  Poll advance();
+  Status status() const;
+  void giveUp(const Status& cause);
+
+ protected:
+  /// `timeoutMs`: how long it may wait for the others; 0: as long as it takes.
+  Setup(const char* function, Clock& clock, int64_t timeoutMs) : function_(function), clock_(clock), timeoutMs_(timeoutMs) {}
+
+  virtual Status arrive() = 0;
+  /// What ends the wait early, or nothing.
+  virtual Status inspect() = 0;
+  /// Everybody is there.
+  virtual Status finish(Meeting::Outcome outcome) = 0;
+  /// Takes the meeting out of the table.
+  virtual void forget() = 0;
+
+  /// The rank at a place of the meeting.
+  Rank nameOf(Rank place) const { return members_.empty() ? place : Rank(members_[static_cast<size_t>(place.value)]); }
+
+  const char* const function_;
+  std::shared_ptr<Meeting> meeting_;
+  Rank place_;                    // in the meeting
+  std::vector<int32_t> members_;  // ranks of the meeting's places; empty: the same numbers
+
+ private:
+  Status explainWait();
+  Poll fail(Status cause);
+
+  Clock& clock_;
+  const int64_t timeoutMs_;
+  mutable std::mutex mutex_;
+  Poll poll_ = Poll::Pending;
+  Status status_;
+  Nanoseconds since_{0};
+  bool warned_ = false;
+};
+
+/// A rank that is to join a communicator by a unique id.
+struct JoinRequest {
+  ncclComm** result = nullptr;
+  UniqueIdBytes id{};
+  int32_t ranks = 0;
+  Rank rank;
+  int32_t device = 0;
+  Config config;
+  const char* function = "";
+};
+
+/// Part of a communicator's ranks that are to make one of their own.
+struct ChildRequest {
+  enum class Kind : uint8_t { Split, Shrink };
+  ncclComm** result = nullptr;
+  ncclComm* parent = nullptr;
+  Kind kind = Kind::Split;
+  Config config;
+  int32_t color = 0;              ///< Split
+  int32_t key = 0;                ///< Split
+  std::vector<int32_t> excluded;  ///< Shrink: sorted, without doubles, this rank not among them
+  bool stopsWork = false;         ///< Shrink: whatever the parent does is ended first
+};
+
+/// `comm` is the new communicator, which lives behind `handle` and owns the set-up.
+std::shared_ptr<Setup> makeJoin(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock = realClock());
+/// `parent` owns the set-up.
+std::shared_ptr<Setup> makeChild(Communicator& parent, ChildRequest request, Clock& clock = realClock());
+
+}  // namespace tutti::comm

@@ -1,0 +1,65 @@
+// The state of a communicator and its ends; the file's own tests are beside those of its calls (communicator_test.cc).
+#include <gtest/gtest.h>
+
+#include "comm/communicator.h"
+
+namespace tutti::comm {
+namespace {
+
+std::unique_ptr<Communicator> makeAlone(bool blocking) {
+  Config config;
+  config.blocking = blocking;
+  auto comm = Communicator::create(std::make_shared<transport::local::Hub>(1), Rank(0), 1, 0, 7, config);
+  EXPECT_TRUE(comm);
+  return std::move(*comm);
+}
+
+TEST(Life, AnErrorPoisonsNonBlockingOnesOnly) {
+  const auto blocking = makeAlone(true), other = makeAlone(false);
+  for (const auto& comm : {blocking.get(), other.get()}) {
+    comm->poison(error(Code::InvalidUsage, "first"));
+    comm->poison(error(Code::InvalidArgument, "second"));
+  }
+  EXPECT_EQ(blocking->state(), Code::Ok);
+  EXPECT_TRUE(blocking->usable().ok());
+  EXPECT_EQ(other->state(), Code::InvalidUsage);
+  EXPECT_EQ(other->usable().text(), "first");
+  EXPECT_EQ(other->destroyable().text(), "first");
+  EXPECT_EQ(other->finalize().text(), "first");
+  EXPECT_EQ(other->dividable(true).text(), "first");
+}
+
+TEST(Life, RevokedComesBeforeEverythingElse) {
+  const auto comm = makeAlone(false);
+  EXPECT_TRUE(comm->revoke().ok());
+  comm->poison(error(Code::SystemError, "a call failed"));
+  EXPECT_EQ(comm->usable().code(), Code::InvalidUsage);
+  EXPECT_EQ(comm->revoke().code(), Code::InvalidArgument);
+  EXPECT_EQ(comm->finalize().code(), Code::InvalidArgument);
+}
+
+TEST(Life, FinalizedOnce) {
+  const auto blocking = makeAlone(true), other = makeAlone(false);
+  EXPECT_TRUE(blocking->finalize().ok());
+  EXPECT_EQ(blocking->finalize().code(), Code::InvalidArgument);
+  EXPECT_EQ(blocking->usable().code(), Code::InvalidUsage);
+  EXPECT_EQ(blocking->dividable(false).code(), Code::InvalidUsage);
+  EXPECT_EQ(other->finalize().code(), Code::InProgress);
+  EXPECT_EQ(other->state(), Code::Ok) << "there was no work";
+  EXPECT_TRUE(other->destroyable().ok());
+}
+
+TEST(Life, WithoutPeersItIsNotReady) {
+  Config config;
+  Communicator comm(Rank(1), 2, 5, 7, config);
+  EXPECT_EQ(comm.state(), Code::InProgress);
+  EXPECT_EQ(comm.usable().code(), Code::InvalidArgument);
+  EXPECT_EQ(comm.destroyable().code(), Code::InvalidArgument);
+  EXPECT_EQ(comm.revoke().code(), Code::InvalidArgument);
+  EXPECT_TRUE(comm.flightBytes().empty());
+  comm.abort();
+  comm.depart();
+}
+
+}  // namespace
+}  // namespace tutti::comm
