@@ -171,7 +171,9 @@ void addChecks(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("checks", "measure what agreement, deadlines and abort checks cost");
   command->add_option("--ranks", options->ranks, "ranks, a thread each")->capture_default_str()->check(CLI::Range(1, 1024));
   command->add_option("--bytes", options->bytes, "size of the all-reduce")->capture_default_str()->check(CLI::Range(4, 1 << 30));
-  command->add_option("--blocks", options->blocks, "blocks, each timed with checks and without")->capture_default_str()->check(CLI::Range(1, 100000));
+  command->add_option("--blocks", options->blocks, "blocks, each timed with checks and without")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
   command->add_option("--calls", options->calls, "calls of a block")->capture_default_str()->check(CLI::Range(1, 100000000));
   command->footer(kChecksFooter);
   command->callback([options, &action] { action = [options] { return bench::runChecks(*options); }; });

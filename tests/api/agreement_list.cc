@@ -39,7 +39,8 @@ void addCollectives(List& list) {
   for (int c = 0; c < kCollectives; ++c) {
     const std::string name = kCollectiveNames[c];
     list.pair(name + ", one element more", collective(c, kLarge), collective(c, kLarge + 1), {"100000", "100001"});
-    list.pair(name + ", another type of the same size", collective(c, kLarge, ncclInt), collective(c, kLarge, ncclFloat), {"int32", "float"});
+    list.pair(name + ", another type of the same size", collective(c, kLarge, ncclInt), collective(c, kLarge, ncclFloat),
+              {"int32", "float"});
     if (c == 0 || c == 1 || c == 3)
       list.pair(name + ", another operation", collective(c, kLarge, ncclInt, ncclSum), collective(c, kLarge, ncclInt, ncclMin),
                 {"sum", "min"});
@@ -49,8 +50,8 @@ void addCollectives(List& list) {
   }
   const size_t base = size_t{1} << 24;
   for (const int c : {0, 1, 2})
-    list.pair(std::string(kCollectiveNames[c]) + ", counts that are 2^24 apart", collective(c, 100, ncclInt8), collective(c, base + 100, ncclInt8),
-              {"of 100 int8", "of 16777316 int8"});
+    list.pair(std::string(kCollectiveNames[c]) + ", counts that are 2^24 apart", collective(c, 100, ncclInt8),
+              collective(c, base + 100, ncclInt8), {"of 100 int8", "of 16777316 int8"});
 }
 
 void addMessages(List& list) {
@@ -64,10 +65,12 @@ void addMessages(List& list) {
   list.add("Recv against Recv", {{recv(1, 8)}, {recv(0, 8)}}, {"Recv #0 of 8 bytes from rank 1", "from rank 0"});
   list.add("grouped Sends", {{send(1, kLarge), send(1, 8)}, {send(0, kLarge)}}, {"Send #0", "to rank 0", "to rank 1"}, true);
   list.add("grouped Recvs", {{recv(1, 8), recv(1, 9)}, {recv(0, 8)}}, {"Recv #0", "from rank 0", "from rank 1"}, true);
-  list.add("a second Recv", {{send(1, 8), recv(1, 8)}, {recv(0, 8), recv(0, 8)}}, {"Recv #0 of 8 bytes from rank 1", "Recv #1 of 8 bytes from rank 0"});
+  list.add("a second Recv", {{send(1, 8), recv(1, 8)}, {recv(0, 8), recv(0, 8)}},
+           {"Recv #0 of 8 bytes from rank 1", "Recv #1 of 8 bytes from rank 0"});
   for (const size_t bytes : {size_t{0}, size_t{16}, size_t{5000}, size_t{3000000}})
-    list.add("a Recv one byte longer than " + std::to_string(bytes), {{send(1, bytes), allReduce(1)}, {recv(0, bytes + 1), allReduce(1)}},
-             {"Send #0 of " + std::to_string(bytes) + " bytes to rank 1", "Recv #0 of " + std::to_string(bytes + 1) + " bytes from rank 0"});
+    list.add(
+        "a Recv one byte longer than " + std::to_string(bytes), {{send(1, bytes), allReduce(1)}, {recv(0, bytes + 1), allReduce(1)}},
+        {"Send #0 of " + std::to_string(bytes) + " bytes to rank 1", "Recv #0 of " + std::to_string(bytes + 1) + " bytes from rank 0"});
 }
 
 void addCircles(List& list) {
@@ -88,10 +91,11 @@ void addCircles(List& list) {
              {{allReduce(kLarge)}, {allReduce(kLarge)}, {recv(grouped ? 1 : 0, 16)}}, {"AllReduce #0", "Recv #0"}, grouped);
     list.add("two in a small AllReduce, the third in a Send", {{allReduce(1)}, {allReduce(1)}, {send(grouped ? 1 : 0, kLarge)}},
              {"AllReduce #0", "Send #0"}, grouped);
-    list.add("an AllReduce in a group with a message that nobody takes", {{allReduce(8), send(1, kLarge), recv(1, 8)}, {recv(0, kLarge), recv(0, 8), allReduce(8)}},
-             {"Recv #1"}, true);
+    list.add("an AllReduce in a group with a message that nobody takes",
+             {{allReduce(8), send(1, kLarge), recv(1, 8)}, {recv(0, kLarge), recv(0, 8), allReduce(8)}}, {"Recv #1"}, true);
   }
-  list.add("a Gather whose second sender waits for the root", {{collective(6, kLarge)}, {collective(6, kLarge)}, {recv(0, 16), collective(6, kLarge)}},
+  list.add("a Gather whose second sender waits for the root",
+           {{collective(6, kLarge)}, {collective(6, kLarge)}, {recv(0, 16), collective(6, kLarge)}},
            {"Gather #0", "Recv #0 of 16 bytes from rank 0"});
 }
 
@@ -156,11 +160,16 @@ std::vector<Case> mismatches() {
 /// The pauses are long enough for everybody else to publish its wait and to look for a deadlock many times.
 std::vector<Case> legalOrders() {
   List list;
-  const auto legal = [&](std::string name, Program program, bool grouped = false) { list.add(std::move(name), std::move(program), {}, grouped); };
+  const auto legal = [&](std::string name, Program program, bool grouped = false) {
+    list.add(std::move(name), std::move(program), {}, grouped);
+  };
   const Step late = sleepFor(60);
   for (int c = 0; c < kCollectives; ++c) {
-    legal(std::string("a rank that is late for ") + kCollectiveNames[c],
-          {{late, collective(c, kLarge)}, {collective(c, kLarge)}, {collective(c, kLarge), collective(c, 1)}, });
+    legal(std::string("a rank that is late for ") + kCollectiveNames[c], {
+                                                                             {late, collective(c, kLarge)},
+                                                                             {collective(c, kLarge)},
+                                                                             {collective(c, kLarge), collective(c, 1)},
+                                                                         });
     list.cases.back().program[0].push_back(collective(c, 1));
     list.cases.back().program[1].push_back(collective(c, 1));
   }
@@ -171,7 +180,8 @@ std::vector<Case> legalOrders() {
   legal("large messages cross in a group", {{send(1, kLarge), recv(1, kLarge)}, {recv(0, kLarge), send(0, kLarge)}}, true);
   legal("a chain of messages whose first link is late",
         {{late, send(1, kLarge)}, {recv(0, kLarge), send(2, kLarge)}, {recv(1, kLarge), send(3, kLarge)}, {recv(2, kLarge)}});
-  legal("a circle with one that receives first", {{send(1, kLarge), recv(2, kLarge)}, {recv(0, kLarge), late, send(2, kLarge)}, {recv(1, kLarge), send(0, kLarge)}});
+  legal("a circle with one that receives first",
+        {{send(1, kLarge), recv(2, kLarge)}, {recv(0, kLarge), late, send(2, kLarge)}, {recv(1, kLarge), send(0, kLarge)}});
   legal("messages and a collective in a group, in any order",
         {{allReduce(kLarge), send(1, kLarge), recv(1, 8)}, {recv(0, kLarge), allReduce(kLarge), send(0, 8)}}, true);
   legal("a collective before a small message that is taken after it", {{send(1, 16), allReduce(8)}, {late, allReduce(8), recv(0, 16)}});

@@ -38,7 +38,8 @@ Step collective(int collective, size_t count, ncclDataType_t type = ncclInt, ncc
 Step allReduce(size_t count, ncclDataType_t type = ncclInt, ncclRedOp_t op = ncclSum);
 Step sleepFor(int milliseconds);
 
-inline constexpr const char* kCollectiveNames[] = {"AllReduce", "Reduce", "Broadcast", "ReduceScatter", "AllGather", "AlltoAll", "Gather", "Scatter"};
+inline constexpr const char* kCollectiveNames[] = {"AllReduce", "Reduce",   "Broadcast", "ReduceScatter",
+                                                   "AllGather", "AlltoAll", "Gather",    "Scatter"};
 inline constexpr int kCollectives = 8;
 
 /// Every program of it must fail on all ranks with ncclInvalidUsage.

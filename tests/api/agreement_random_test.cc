@@ -126,7 +126,8 @@ TEST_P(RandomPrograms, SpoiltOnesEnd) {
   EXPECT_GT(failed, programs() / 3) << "most faults are of consequence";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, RandomPrograms, testing::Bool(), [](const auto& p) { return std::string(p.param ? "InGroups" : "OneByOne"); });
+INSTANTIATE_TEST_SUITE_P(Ranks, RandomPrograms, testing::Bool(),
+                         [](const auto& p) { return std::string(p.param ? "InGroups" : "OneByOne"); });
 
 }  // namespace
 }  // namespace tutti::api_test

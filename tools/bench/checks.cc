@@ -19,7 +19,7 @@ constexpr int kExitError = 3;
 /// Where a communicator's memory comes to lie can cost more than the checks: so many pairs of communicators take turns.
 constexpr int kBlocksOfOnePair = 5;
 constexpr int kWarmups = 50;
-constexpr int kRounds = 20;  // of each kind in a block
+constexpr int kRounds = 20;               // of each kind in a block
 constexpr long long kTimeoutMs = 60'000;  // a deadline that is looked at, and never reached
 
 using Clock = std::chrono::steady_clock;
@@ -27,7 +27,8 @@ using Clock = std::chrono::steady_clock;
 /// A communicator of the team's threads with checks, or without.
 class Rivals {
  public:
-  explicit Rivals(int ranks) : comms_{std::vector<ncclComm_t>(static_cast<size_t>(ranks)), std::vector<ncclComm_t>(static_cast<size_t>(ranks))} {}
+  explicit Rivals(int ranks)
+      : comms_{std::vector<ncclComm_t>(static_cast<size_t>(ranks)), std::vector<ncclComm_t>(static_cast<size_t>(ranks))} {}
 
   Status create(Team& team) {
     for (const bool checks : {true, false}) {
@@ -123,10 +124,11 @@ int runChecks(const CheckCostOptions& options) {
     return kExitError;
   }
   const CheckCostSummary s = summarize(*cost);
-  std::printf("all-reduce of %d bytes on %d ranks, %d blocks of %d calls with checks and as many without, by turns, medians in ns a call\n", options.bytes,
-              options.ranks, options.blocks, options.calls);
+  std::printf("all-reduce of %d bytes on %d ranks, %d blocks of %d calls with checks and as many without, by turns, medians in ns a call\n",
+              options.bytes, options.ranks, options.blocks, options.calls);
   std::printf("with checks     %8.1f\nwithout         %8.1f\n", s.with, s.without);
-  std::printf("difference      %8.1f (quartiles %.1f to %.1f), %.2f%%\n", s.difference, s.lowQuarter, s.highQuarter, 100 * s.difference / s.without);
+  std::printf("difference      %8.1f (quartiles %.1f to %.1f), %.2f%%\n", s.difference, s.lowQuarter, s.highQuarter,
+              100 * s.difference / s.without);
   std::printf("allowed         %8.1f (the larger of 2%% and 20 ns): %s\n", s.allowed, s.isWithin() ? "within" : "ABOVE");
   return s.isWithin() ? 0 : kExitAbove;
 }

@@ -57,9 +57,8 @@ std::string describeCall(const Call& call) {
   if (call.isMessage())
     return format("{} #{} of {} bytes {} rank {}", call.receives ? "Recv" : "Send", call.sequence, call.count * sizeOf(call.type),
                   call.receives ? "from" : "to", call.root);
-  std::string text =
-      format("{} #{} of {} {}", static_cast<int>(call.collective) < kNumCollectives ? name(call.collective) : "call", call.sequence,
-             call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
+  std::string text = format("{} #{} of {} {}", static_cast<int>(call.collective) < kNumCollectives ? name(call.collective) : "call",
+                            call.sequence, call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
   if (reduces(call.collective)) text += format(", {}", operationName(call.opCode));
   if (hasRoot(call.collective)) text += format(", root {}", call.root);
   return text;

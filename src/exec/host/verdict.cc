@@ -98,19 +98,21 @@ std::string callFields(const Call& call) {
 uint64_t finishedSteps(const ChainWait& chain) { return static_cast<uint64_t>(chain.slice) * chain.steps + chain.step; }
 
 std::string chainJson(const ChainWait& chain) {
-  return format(R"({{{},"slice":{},"slices":{},"step":{},"steps":{},"finishedSteps":{},"waits":{},"following":{}}})", callFields(chain.call),
-                chain.slice, chain.slices, chain.step, chain.steps, finishedSteps(chain), quoted(chain.words), chain.following);
+  return format(R"({{{},"slice":{},"slices":{},"step":{},"steps":{},"finishedSteps":{},"waits":{},"following":{}}})",
+                callFields(chain.call), chain.slice, chain.slices, chain.step, chain.steps, finishedSteps(chain), quoted(chain.words),
+                chain.following);
 }
 
 /// Calls that the rank has come to but not ended are in its chains.
 uint64_t finishedCollectives(const RankReport& report) {
-  const bool inOne = std::any_of(report.wait.chains.begin(), report.wait.chains.end(), [](const ChainWait& c) { return !c.call.isMessage(); });
+  const bool inOne =
+      std::any_of(report.wait.chains.begin(), report.wait.chains.end(), [](const ChainWait& c) { return !c.call.isMessage(); });
   return report.begunCollectives - (inOne && report.begunCollectives > 0 ? 1 : 0);
 }
 
 std::string reportJson(const RankReport& report, size_t rank) {
-  std::string json = format(R"({{"rank":{},"state":"{}","begun":{},"finished":{},"in":[)", rank, nameOf(report.state), report.begunCollectives,
-                            finishedCollectives(report));
+  std::string json = format(R"({{"rank":{},"state":"{}","begun":{},"finished":{},"in":[)", rank, nameOf(report.state),
+                            report.begunCollectives, finishedCollectives(report));
   for (const ChainWait& chain : report.wait.chains) {
     if (json.back() != '[') json += ',';
     json += chainJson(chain);
@@ -176,8 +178,7 @@ void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t
     if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
     for (const RankCall& call : outcome.mismatch)
       if (call.rank == rank) verdict.call = call.call;
-    for (size_t r = 0; r < state.ranks.size(); ++r)
-      verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
+    for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
     if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
     countArrivals(verdict);
     return describeVerdict(state.verdict.emplace(std::move(verdict)));

@@ -107,10 +107,11 @@ bool Work::lookAtDeadline(Nanoseconds now) {
   std::string where;
   for (size_t i = 0; i < used_; ++i)
     if (chains_[i].running && chains_[i].current().plan != nullptr)
-      where += format("{}{}: it {}", where.empty() ? "" : "; ", describeCall(chains_[i].current().call), chains_[i].operation.describeWait());
+      where +=
+          format("{}{}: it {}", where.empty() ? "" : "; ", describeCall(chains_[i].current().call), chains_[i].operation.describeWait());
   outcome_ = {Ending::Deadline,
-              error(Code::RemoteError, "rank {} has waited {} ms, which is past the deadline of {} ms, in {}", turn_->rank.value, waitedMs(),
-                    limit / 1'000'000, where),
+              error(Code::RemoteError, "rank {} has waited {} ms, which is past the deadline of {} ms, in {}", turn_->rank.value,
+                    waitedMs(), limit / 1'000'000, where),
               {}};
   return true;
 }
