@@ -15,8 +15,8 @@ struct Call {
   Collective collective = Collective::AllReduce;
   DataType type = DataType::I8;
   uint8_t opCode = 0;
-  int32_t root = 0;       ///< of a message: the peer
-  uint64_t count = 0;     ///< elements of `type`
+  int32_t root = 0;    ///< of a message: the peer
+  uint64_t count = 0;  ///< elements of `type`
   /// Collectives of this communicator before it; of a message: those between the two ranks in its direction before it.
   uint64_t sequence = 0;
   bool receives = false;  ///< of a message: this rank is the receiver

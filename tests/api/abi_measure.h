@@ -366,6 +366,8 @@ inline void measureOwnFunctions(Measured& m) {
   OWN(tuttiStreamDestroy);
   OWN(tuttiStreamSynchronize);
   OWN(tuttiStreamQuery);
+  OWN(tuttiCommGetVerdict);
+  OWN(tuttiCommSetTimeout);
   OWN(tuttiExplain);
   OWN(tuttiReadFlightRecorder);
 }

@@ -165,8 +165,11 @@ std::vector<Case> legalOrders() {
   };
   const Step late = sleepFor(60);
   for (int c = 0; c < kCollectives; ++c) {
-    legal(std::string("a rank that is late for ") + kCollectiveNames[c],
-          {{late, collective(c, kLarge)}, {collective(c, kLarge)}, {collective(c, kLarge), collective(c, 1)}, });
+    legal(std::string("a rank that is late for ") + kCollectiveNames[c], {
+                                                                             {late, collective(c, kLarge)},
+                                                                             {collective(c, kLarge)},
+                                                                             {collective(c, kLarge), collective(c, 1)},
+                                                                         });
     list.cases.back().program[0].push_back(collective(c, 1));
     list.cases.back().program[1].push_back(collective(c, 1));
   }

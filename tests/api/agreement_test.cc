@@ -1,7 +1,6 @@
 // Every program of a generated list of mismatches is reported on all ranks, with a text that quotes both calls, and none hangs;
 // odd programs that match are never reported.
 #include "api/agreement_list.h"
-
 #include "api/api_fixture.h"
 
 namespace tutti::api_test {

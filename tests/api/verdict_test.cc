@@ -3,9 +3,8 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <thread>
-
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "api/api_fixture.h"
 

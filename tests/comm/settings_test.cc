@@ -222,6 +222,29 @@ TEST_F(FromEnvironment, TheSimdLevelMustExist) {
   expectError("mmx");
 }
 
+TEST_F(FromEnvironment, LimitsOfWaits) {
+  exec::host::Turn turn;
+  readWaitLimits(turn);
+  EXPECT_TRUE(turn.checks);
+  EXPECT_EQ(turn.timeoutNs.load(), 0) << "no deadline";
+  EXPECT_EQ(turn.silence, std::chrono::seconds(10));
+  set("TUTTI_TIMEOUT_MS", "1500");
+  set("TUTTI_WARN_MS", "250");
+  set("TUTTI_CHECKS", "off");
+  readWaitLimits(turn);
+  EXPECT_FALSE(turn.checks);
+  EXPECT_EQ(turn.timeoutNs.load(), 1'500'000'000);
+  EXPECT_EQ(turn.silence, std::chrono::milliseconds(250));
+  set("TUTTI_TIMEOUT_MS", "-5");
+  set("TUTTI_WARN_MS", "0");
+  readWaitLimits(turn);
+  EXPECT_EQ(turn.timeoutNs.load(), 0);
+  EXPECT_GT(turn.silence, std::chrono::hours(24 * 365)) << "never";
+  set("TUTTI_TIMEOUT_MS", "9223372036854775807");
+  readWaitLimits(turn);
+  EXPECT_GT(turn.timeoutNs.load(), 0) << "does not run over";
+}
+
 TEST_F(FromEnvironment, SpinsAreFewWhereRanksOutnumberCores) {
   EXPECT_LT(readSpins(100000), readSpins(1));
   set("TUTTI_SPIN", "0");

@@ -19,7 +19,7 @@ constexpr int kExitError = 3;
 /// Where a communicator's memory comes to lie can cost more than the checks: so many pairs of communicators take turns.
 constexpr int kBlocksOfOnePair = 5;
 constexpr int kWarmups = 50;
-constexpr int kRounds = 20;  // of each kind in a block
+constexpr int kRounds = 20;               // of each kind in a block
 constexpr long long kTimeoutMs = 60'000;  // a deadline that is looked at, and never reached
 
 using Clock = std::chrono::steady_clock;

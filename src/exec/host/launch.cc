@@ -23,8 +23,7 @@ Status Launch::queue(bool callerRuns, std::mutex& order) {
   const std::lock_guard ordered(order);
   try {
     const std::vector<std::shared_ptr<Stream>> targets = streams_;  // the launch may run, and let go of them, meanwhile
-    for (const auto& stream : targets)
-      stream->push([self = shared_from_this(), callerRuns] { self->reach(!callerRuns); });
+    for (const auto& stream : targets) stream->push([self = shared_from_this(), callerRuns] { self->reach(!callerRuns); });
   } catch (const std::bad_alloc&) {
     for (const auto& work : works_) work->abandon();
     const std::lock_guard lock(mutex_);

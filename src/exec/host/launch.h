@@ -37,7 +37,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t awaited_ = 0;  // streams that have not reached this launch yet
-  bool done_ = false;     // has run, or never will
+  bool done_ = false;   // has run, or never will
 };
 
 }  // namespace tutti::exec::host

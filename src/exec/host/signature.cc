@@ -59,9 +59,8 @@ std::string describeCall(const Call& call) {
                   call.receives ? "from" : "to", call.root);
   if (call.collective == kSplitCall) return format("CommSplit #{}", call.sequence);
   if (call.collective == kShrinkCall) return "CommShrink";
-  std::string text =
-      format("{} #{} of {} {}", static_cast<int>(call.collective) < kNumCollectives ? name(call.collective) : "call", call.sequence,
-             call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
+  std::string text = format("{} #{} of {} {}", static_cast<int>(call.collective) < kNumCollectives ? name(call.collective) : "call",
+                            call.sequence, call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
   if (reduces(call.collective)) text += format(", {}", operationName(call.opCode));
   if (hasRoot(call.collective)) text += format(", root {}", call.root);
   return text;

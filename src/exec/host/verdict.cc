@@ -53,10 +53,20 @@ void countArrivals(Verdict& verdict) {
   }
 }
 
-std::string listOf(const std::vector<Rank>& ranks, std::string_view none) {
+std::string listOf(const std::vector<Rank>& ranks) {
   std::string text;
   for (const Rank rank : ranks) text += format("{}{}", text.empty() ? "" : ",", rank.value);
-  return text.empty() ? std::string(none) : text;
+  return text;
+}
+
+/// The same for people: not all of a thousand.
+std::string describeList(std::vector<Rank> ranks) {
+  constexpr size_t kMost = 32;
+  if (ranks.empty()) return "none";
+  if (ranks.size() <= kMost) return listOf(ranks);
+  const size_t more = ranks.size() - kMost;
+  ranks.resize(kMost);
+  return format("{} and {} more", listOf(ranks), more);
 }
 
 std::string quoted(std::string_view text) {
@@ -130,7 +140,7 @@ std::string describeVerdict(const Verdict& verdict) {
   if (verdict.call) text += format(" in {}", describeCall(*verdict.call));
   text += format(": {}", verdict.cause.text());
   if (verdict.call)
-    text += format("; ranks that had come to this call: {}; not: {}", listOf(verdict.arrived, "none"), listOf(verdict.missing, "none"));
+    text += format("; ranks that had come to this call: {}; not: {}", describeList(verdict.arrived), describeList(verdict.missing));
   for (size_t r = 0; r < std::min(verdict.ranks.size(), kMostRanks); ++r) text += reportWords(verdict.ranks[r], r);
   if (verdict.ranks.size() > kMostRanks) text += format("; {} more ranks", verdict.ranks.size() - kMostRanks);
   return text;
@@ -140,8 +150,7 @@ std::string verdictJson(const Verdict& verdict) {
   std::string json = format(R"({{"kind":"{}","code":{},"text":{},"rank":{},"waitedMs":{})", nameOf(verdict.ending),
                             static_cast<int32_t>(verdict.cause.code()), quoted(verdict.cause.text()), verdict.rank.value, verdict.waitedMs);
   if (verdict.call)
-    json +=
-        format(R"(,{},"arrived":[{}],"missing":[{}])", callFields(*verdict.call), listOf(verdict.arrived, ""), listOf(verdict.missing, ""));
+    json += format(R"(,{},"arrived":[{}],"missing":[{}])", callFields(*verdict.call), listOf(verdict.arrived), listOf(verdict.missing));
   json += R"(,"mismatch":[)";
   for (const RankCall& call : verdict.mismatch)
     json += format(R"({}{{"rank":{},{}}})", json.back() == '[' ? "" : ",", call.rank.value, callFields(call.call));
@@ -169,8 +178,7 @@ void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t
     if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
     for (const RankCall& call : outcome.mismatch)
       if (call.rank == rank) verdict.call = call.call;
-    for (size_t r = 0; r < state.ranks.size(); ++r)
-      verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
+    for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
     if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
     countArrivals(verdict);
     return describeVerdict(state.verdict.emplace(std::move(verdict)));

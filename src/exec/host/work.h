@@ -123,7 +123,7 @@ class Work {
   std::shared_ptr<Turn> turn_;
   uint64_t ticket_ = 0;
   bool moved_ = false;
-  bool finished_ = true;  // nothing to run yet
+  bool finished_ = true;       // nothing to run yet
   std::vector<Chain> chains_;  // kept from use to use, so that a repeated call allocates nothing
   size_t used_ = 0;
   Episode episode_;

@@ -26,7 +26,7 @@ struct LaneWait {
   std::vector<Rank> partners;  ///< ranks that it exchanges data with at any time
   int32_t ownLane = -1;        ///< it waits for this lane of the same rank
   bool finished = false;
-  bool mayMove = false;        ///< what it needs has come meanwhile, or nobody can tell
+  bool mayMove = false;  ///< what it needs has come meanwhile, or nobody can tell
 };
 
 /// The call that runs in a chain of a work, and where it stands.
@@ -43,7 +43,7 @@ struct ChainWait {
 
 /// Where a rank stands.
 struct RankWait {
-  std::vector<ChainWait> chains;   ///< the unfinished ones of its current work
+  std::vector<ChainWait> chains;  ///< the unfinished ones of its current work
   uint64_t begunCollectives = 0;
   std::vector<uint64_t> sent;      ///< messages to each rank that it has begun to send; empty: none at all
   std::vector<uint64_t> received;  ///< likewise those from each rank
@@ -74,7 +74,7 @@ struct Verdict {
   std::vector<RankCall> mismatch;  ///< calls that do not match
   std::vector<Rank> arrived;       ///< ranks that had come to `call`, and those that had not
   std::vector<Rank> missing;
-  std::vector<RankReport> ranks;   ///< one for each rank
+  std::vector<RankReport> ranks;  ///< one for each rank
 };
 
 class Waits {

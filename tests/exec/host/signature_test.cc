@@ -93,6 +93,37 @@ TEST(Signature, KeepsTheLowBitsOfWhatIsTooLong) {
   EXPECT_EQ(describeSignature(full), "Broadcast #65535 of 16777215 float, root 4095");
 }
 
+TEST(Signature, UnpacksWhatItKeeps) {
+  const Call reduce{Collective::Reduce, DataType::BF16, 5, 3, 12, 9};
+  EXPECT_EQ(unpackSignature(packSignature(reduce)), reduce);
+  const Call message = unpackSignature(packSignature({Collective::SendRecv, DataType::F32, 0, 1, 10, 99}));
+  EXPECT_TRUE(message.isMessage());
+  EXPECT_EQ(message.count, 40U);
+}
+
+TEST(Signature, CallsAgreeInAllThatMatters) {
+  const Call call{Collective::Reduce, DataType::F32, 0, 1, 100, 7};
+  EXPECT_TRUE(agree(call, call));
+  Call other = call;
+  other.root += 4096;
+  EXPECT_FALSE(agree(call, other));
+  other = call;
+  other.count += uint64_t{1} << 24;
+  EXPECT_FALSE(agree(call, other));
+  other = call;
+  other.sequence += 65536;
+  EXPECT_FALSE(agree(call, other));
+  other = call;
+  other.opCode = 2;
+  EXPECT_FALSE(agree(call, other));
+  EXPECT_TRUE(agree({Collective::AllGather, DataType::F32, 3, 5, 8, 2}, {Collective::AllGather, DataType::F32, 0, 0, 8, 2}));
+}
+
+TEST(Signature, DescribesMessagesExactly) {
+  EXPECT_EQ(describeCall({Collective::SendRecv, DataType::F32, 0, 3, 10, 2, false}), "Send #2 of 40 bytes to rank 3");
+  EXPECT_EQ(describeCall({Collective::SendRecv, DataType::I8, 0, 0, 7, 0, true}), "Recv #0 of 7 bytes from rank 0");
+}
+
 TEST(Signature, DescribesAnyBitsWithoutFailing) {
   for (uint64_t bits = 1; bits != 0; bits <<= 1) EXPECT_FALSE(describeSignature(bits).empty());
   EXPECT_FALSE(describeSignature(~uint64_t{0}).empty());

@@ -1,0 +1,135 @@
+// Without memory nothing is thrown into a stream's thread, and nobody is left waiting.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "exec/host/launch.h"
+#include "planned_ranks.h"
+
+namespace {
+
+/// How many allocations of this thread succeed before they fail; negative: all.
+thread_local int64_t allowed = -1;
+
+void* allocate(size_t bytes) {
+  if (allowed == 0) throw std::bad_alloc();
+  if (allowed > 0) --allowed;
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return allocate(bytes); }
+void* operator new[](size_t bytes) { return allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace tutti::exec::host {
+namespace {
+
+struct Ranks {
+  explicit Ranks(int32_t ranks) : planned(ranks, settingsOf(2, 64, "ring")) {
+    for (int32_t r = 0; r < ranks; ++r) turns.push_back(planned.makeTurn(r));
+  }
+  std::vector<std::unique_ptr<Work>> works(int32_t rank, std::vector<int32_t>& data) {
+    std::vector<std::unique_ptr<Work>> works;
+    works.push_back(std::make_unique<Work>(turns[static_cast<size_t>(rank)]));
+    works.back()->reset(0);
+    works.back()->beginChain();
+    works.back()->add(planned.call(rank, shapeOf(Collective::AllReduce, DataType::I32, data.size()), data.data(), data.data()));
+    return works;
+  }
+  PlannedRanks planned;
+  std::vector<std::shared_ptr<Turn>> turns;
+};
+
+/// One rank of two runs out of memory after so many allocations: it fails, its peer is told, and the turns of both go on.
+TEST(OutOfMemory, FailsTheWorkAndTellsThePeers) {
+  bool succeeded = false;
+  for (int64_t limit = 0; !succeeded && limit < 200; ++limit) {
+    Ranks ranks(2);
+    std::vector<int32_t> data[2] = {numbers(0, 300), numbers(1, 300)};
+    auto own = ranks.works(0, data[0]);
+    auto theirs = ranks.works(1, data[1]);
+    Status peer;
+    std::thread other([&] { peer = drive(theirs, 5); });
+    bool failed = false;
+    allowed = limit;
+    try {
+      failed = !drive(own, 5).ok();
+    } catch (const std::bad_alloc&) {  // not even the words of the error
+      failed = true;
+    }
+    allowed = -1;
+    other.join();
+    EXPECT_EQ(peer.ok(), !failed) << limit;
+    if (failed) {
+      EXPECT_EQ(peer.code(), Code::SystemError) << limit << ": " << peer.text();
+      EXPECT_EQ(ranks.planned.hub().latch(Rank(0)).code(), Code::SystemError);
+    }
+    for (const auto& turn : ranks.turns) EXPECT_EQ(turn->finished.load(), 1U) << limit;
+    succeeded = !failed;
+  }
+  EXPECT_TRUE(succeeded);
+}
+
+TEST(OutOfMemory, LeavesStreamsRunning) {
+  bool succeeded = false;
+  for (int64_t limit = 0; !succeeded && limit < 200; ++limit) {
+    Ranks ranks(1);
+    std::mutex order;
+    std::vector<int32_t> data = numbers(0, 300);
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (int i = 0; i < 2; ++i) {
+      streams.push_back(std::make_shared<Stream>());
+      ASSERT_TRUE(streams.back()->start().ok());
+      streams.back()->push([limit] { allowed = limit; });
+    }
+    const auto launch = std::make_shared<Launch>(ranks.works(0, data), 5);
+    ASSERT_TRUE(launch->submit(streams, false, order).ok());
+    std::atomic<int> after{0};
+    for (const auto& stream : streams) stream->push([&after] { allowed = -1, ++after; });
+    for (const auto& stream : streams) stream->stop();
+    EXPECT_EQ(after.load(), 2);
+    EXPECT_EQ(ranks.turns[0]->finished.load(), 1U);
+    succeeded = ranks.planned.hub().latch(Rank(0)).code() == Code::Ok;
+  }
+  EXPECT_TRUE(succeeded);
+}
+
+TEST(OutOfMemory, WhileALaunchIsQueuedLeavesNoStreamWaiting) {
+  bool succeeded = false;
+  for (int64_t limit = 0; !succeeded && limit < 200; ++limit) {
+    Ranks ranks(1);
+    std::mutex order;
+    std::vector<int32_t> data = numbers(0, 300);
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (int i = 0; i < 3; ++i) {
+      streams.push_back(std::make_shared<Stream>());
+      ASSERT_TRUE(streams.back()->start().ok());
+    }
+    {
+      const auto launch = std::make_shared<Launch>(ranks.works(0, data), 5);
+      std::vector<std::shared_ptr<Stream>> targets = streams;
+      allowed = limit;
+      try {
+        succeeded = launch->submit(std::move(targets), false, order).ok();
+      } catch (const std::bad_alloc&) {  // not even the words of the error
+      }
+      allowed = -1;
+    }
+    for (const auto& stream : streams) stream->stop();
+    EXPECT_EQ(ranks.turns[0]->finished.load(), 1U) << limit;
+    EXPECT_EQ(ranks.planned.hub().latch(Rank(0)).code(), succeeded ? Code::Ok : Code::SystemError) << limit;
+  }
+  EXPECT_TRUE(succeeded);
+}
+
+}  // namespace
+}  // namespace tutti::exec::host

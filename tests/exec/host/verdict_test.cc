@@ -1,0 +1,95 @@
+#include "exec/host/verdict.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::exec::host {
+namespace {
+
+using transport::local::Ending;
+using transport::local::Hub;
+using transport::local::RankWait;
+
+const Call kCall{Collective::Reduce, DataType::F32, 5, 2, 77, 3};
+
+RankWait standingIn(const Call& call) {
+  RankWait wait;
+  wait.chains.emplace_back().call = call;
+  wait.chains[0].slices = 4;
+  wait.chains[0].slice = 2;
+  wait.chains[0].steps = 6;
+  wait.chains[0].step = 1;
+  wait.chains[0].words = "waits for \"rank\" 2\n";
+  return wait;
+}
+
+void postUpTo(Hub& hub, Rank rank, uint64_t sequence) {
+  Call call = kCall;
+  for (call.sequence = 0; call.sequence <= sequence; ++call.sequence) hub.board(rank).post(call);
+}
+
+TEST(VerdictText, TellsCallArrivalsStepsAndWaits) {
+  Hub hub(3);
+  EXPECT_EQ(verdictJson(hub), "null");
+  postUpTo(hub, Rank(0), 3);
+  postUpTo(hub, Rank(1), 3);
+  postUpTo(hub, Rank(2), 1);
+  conclude(hub, Rank(1), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, standingIn(kCall), 250);
+  EXPECT_EQ(
+      verdictJson(hub),
+      R"({"kind":"deadline","code":6,"text":"too long","rank":1,"waitedMs":250,"operation":"Reduce","sequence":3,"count":77,)"
+            R"("type":"float",)"
+      R"("op":"pre-multiplied sum","root":2,"arrived":[0,1],"missing":[2],"mismatch":[],"ranks":[)"
+      R"({"rank":0,"state":"elsewhere","begun":4,"finished":4,"in":[]},)"
+      R"({"rank":1,"state":"waiting","begun":4,"finished":3,"in":[{"operation":"Reduce","sequence":3,"count":77,"type":"float",)"
+      R"("op":"pre-multiplied sum","root":2,"slice":2,"slices":4,"step":1,"steps":6,"finishedSteps":13,)"
+      R"("waits":"waits for \"rank\" 2\u000a","following":0}]},)"
+      R"({"rank":2,"state":"elsewhere","begun":2,"finished":2,"in":[]}]})");
+}
+
+TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
+  Hub hub(2);
+  conclude(hub, Rank(0), {Ending::Mismatch, error(Code::InvalidUsage, "first"), {{Rank(0), kCall}, {Rank(1), kCall}}}, standingIn(kCall),
+           1);
+  conclude(hub, Rank(1), {Ending::Aborted, error(Code::RemoteError, "second"), {}}, standingIn(kCall), 2);
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("kind":"mismatch")"), std::string::npos) << json;
+  EXPECT_EQ(json.find("second"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("rank":1,"state":"waiting")"), std::string::npos) << json;
+}
+
+TEST(VerdictText, OfAMessageConcernsItsTwoRanks) {
+  Hub hub(4);
+  Call receive{Collective::SendRecv, DataType::I8, 0, 2, 9, 5, true};
+  RankWait sender;
+  sender.sent = {0, 6, 0, 0};  // the sixth message to rank 1 is under way
+  sender.received.resize(4);
+  hub.waits().publish(Rank(2), sender);
+  conclude(hub, Rank(1), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, standingIn(receive), 1);
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("operation":"Recv","sequence":5,"count":9,"type":"int8","peer":2,"arrived":[1,2],"missing":[])"),
+            std::string::npos)
+      << json;
+}
+
+TEST(VerdictText, OfAnAbortThatMetNoCallHasNone) {
+  Hub hub(1);
+  conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "over"), {}}, {}, 0);
+  EXPECT_EQ(
+      verdictJson(hub),
+      R"({"kind":"aborted","code":6,"text":"over","rank":0,"waitedMs":0,"mismatch":[],"ranks":[)"
+            R"({"rank":0,"state":"elsewhere","begun":0,"finished":0,"in":[]}]})");
+}
+
+TEST(VerdictText, InWordsStaysShortWithManyRanks) {
+  Hub hub(1000);
+  conclude(hub, Rank(3), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, standingIn(kCall), 250);
+  const std::string words = hub.waits().look([](transport::local::Waits::State& state) { return describeVerdict(*state.verdict); });
+  EXPECT_EQ(
+      words.rfind("verdict (deadline): rank 3 gave up after 250 ms in Reduce #3 of 77 float, pre-multiplied sum, root 2: too long", 0), 0U)
+      << words;
+  EXPECT_NE(words.find("984 more ranks"), std::string::npos) << words;
+  EXPECT_LT(words.size(), 3000U) << words;
+}
+
+}  // namespace
+}  // namespace tutti::exec::host
