@@ -8,25 +8,23 @@
 namespace tutti::exec::host {
 
 using transport::local::Ending;
-using transport::local::Hub;
+using transport::local::Member;
 
 namespace {
 
-/// Leaves the hub however advance() ends.
+/// Leaves the hub however advance() ends. Without a member there is nothing to leave.
 class Inside {
  public:
-  Inside(Hub& hub, Rank rank, bool checks) : hub_(hub), rank_(rank), checks_(checks), entered_(!checks || hub.enter(rank)) {}
+  explicit Inside(Member* member) : member_(member), entered_(member == nullptr || member->enter()) {}
   ~Inside() {
-    if (checks_ && entered_) hub_.leave(rank_);
+    if (member_ != nullptr && entered_) member_->leave();
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
   explicit operator bool() const { return entered_; }
 
  private:
-  Hub& hub_;
-  Rank rank_;
-  bool checks_;
+  Member* member_;
   bool entered_;
 };
 
@@ -55,11 +53,11 @@ Poll Work::advance() {
   if (finished_) return status_.ok() ? Poll::Ready : Poll::Failed;
   // Pairs with the release below, of the work before this one.
   if (turn_->finished.load(std::memory_order_acquire) != ticket_) {
-    return turn_->hub->latch(turn_->rank).tripped() ? giveUp() : Poll::Pending;
+    return member_->latch.tripped() ? giveUp() : Poll::Pending;
   }
   Poll poll = Poll::Pending;
   {
-    const Inside inside(*turn_->hub, turn_->rank, turn_->checks);
+    const Inside inside(turn_->checks ? member_ : nullptr);
     if (!inside) return giveUp();
     poll = advanceAll();
   }
@@ -115,7 +113,7 @@ void Work::begin(Chain& chain) {
       call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
     } else {
       turn_->begunCollectives = call.call.sequence + 1;
-      turn_->hub->board(turn_->rank).post(call.call);
+      member_->board.post(call.call);
     }
   }
   if (call.plan != nullptr) chain.operation.start(call);
@@ -124,7 +122,7 @@ void Work::begin(Chain& chain) {
 
 /// The latch has tripped: says so, and what this rank was waiting for.
 Poll Work::giveUp() {
-  Status cause = turn_->hub->latch(turn_->rank).status();
+  Status cause = member_->latch.status();
   for (size_t i = 0; i < used_; ++i) {
     const Chain& chain = chains_[i];
     if (chain.running && chain.current().plan != nullptr)

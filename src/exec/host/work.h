@@ -58,7 +58,7 @@ struct Turn {
 
 class Work {
  public:
-  explicit Work(std::shared_ptr<Turn> turn) : turn_(std::move(turn)) {}
+  explicit Work(std::shared_ptr<Turn> turn) : turn_(std::move(turn)), member_(&turn_->hub->member(turn_->rank)) {}
   ~Work() { abandon(); }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
@@ -121,6 +121,7 @@ class Work {
   void stopWatching();
 
   std::shared_ptr<Turn> turn_;
+  transport::local::Member* member_;  // the rank's place at the turn's hub
   uint64_t ticket_ = 0;
   bool moved_ = false;
   bool finished_ = true;       // nothing to run yet

@@ -67,7 +67,7 @@ bool Work::lookForDeparted(Chain& chain) {
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
     const auto calls = turn_->hub->departed(Rank(r));
     if (!calls || (call.isMessage() ? call.root != r : call.sequence < *calls)) continue;
-    if (turn_->hub->latch(turn_->rank).tripped()) return false;  // it aborted before it departed, and the next try says so
+    if (member_->latch.tripped()) return false;  // it aborted before it departed, and the next try says so
     if (!call.isMessage() || chain.peerGone) {
       outcome_ = {Ending::Departed,
                   error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,

@@ -22,7 +22,9 @@ bool registerBarrier() {
 }  // namespace
 
 Hub::Hub(int32_t ranks)
-    : needsFence_(!registerBarrier()), members_(static_cast<size_t>(ranks)), waits_(ranks), windows_(static_cast<size_t>(ranks)) {}
+    : needsFence_(!registerBarrier()), members_(static_cast<size_t>(ranks)), waits_(ranks), windows_(static_cast<size_t>(ranks)) {
+  for (Member& member : members_) member.needsFence = needsFence_;
+}
 
 void Hub::failAll(const Status& cause) {
   for (Member& member : members_) (void)member.latch.trip(cause);

@@ -34,6 +34,27 @@ struct PipeKey {
   }
 };
 
+/// One rank's place at the hub. A view of it is what the hot path keeps.
+struct alignas(kCacheLine) Member {
+  ErrorLatch latch;
+  Board board;
+  std::atomic<uint64_t> departed{UINT64_MAX};  ///< written once, by the rank that ends
+  std::atomic<bool> inside{false};  ///< written by the thread that drives the rank; read by waitQuiet
+  bool needsFence = false;  ///< the kernel offers no barrier in all threads: every enter() has one of its own. Set once, by the Hub
+
+  /// Marks that a thread is about to touch peers' memory for the rank; false when its latch has tripped.
+  bool enter() {
+    inside.store(true, std::memory_order_relaxed);  // ordered before the latch's load by waitQuiet's barrier
+    if (needsFence) std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!latch.tripped()) [[likely]]
+      return true;
+    leave();
+    return false;
+  }
+  void leave() { inside.store(false, std::memory_order_release); }  // pairs with waitQuiet
+};
+
 class Hub {
  public:
   explicit Hub(int32_t ranks);
@@ -62,33 +83,19 @@ class Hub {
   /// The same without words, for want of memory; cannot fail.
   void failAll(Code code) noexcept;
 
-  /// Marks that a thread is about to touch peers' memory for `rank`; false when the rank's latch has tripped.
-  bool enter(Rank rank) {
-    Member& member = members_[index(rank)];
-    member.inside.store(true, std::memory_order_relaxed);  // ordered before the latch's load by waitQuiet's barrier
-    if (needsFence_) std::atomic_thread_fence(std::memory_order_seq_cst);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (!member.latch.tripped()) [[likely]]
-      return true;
-    leave(rank);
-    return false;
-  }
-  void leave(Rank rank) { members_[index(rank)].inside.store(false, std::memory_order_release); }  // pairs with waitQuiet
+  /// The rank's place; stays where it is as long as the hub.
+  Member& member(Rank rank) { return members_[index(rank)]; }
+  bool enter(Rank rank) { return member(rank).enter(); }
+  void leave(Rank rank) { member(rank).leave(); }
 
   /// After failAll(): returns when every thread that was inside has left, which each does after a few slices.
   void waitQuiet();
 
  private:
   static constexpr uint64_t kPresent = UINT64_MAX;
-  struct alignas(kCacheLine) Member {
-    ErrorLatch latch;
-    Board board;
-    std::atomic<uint64_t> departed{kPresent};  ///< written once, by the rank that ends
-    std::atomic<bool> inside{false};  ///< written by the thread that drives the rank; read by waitQuiet
-  };
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
 
-  const bool needsFence_;  ///< the kernel offers no barrier in all threads: every enter() has one of its own
+  const bool needsFence_;
   std::vector<Member> members_;
   Waits waits_;
   std::mutex mutex_;
