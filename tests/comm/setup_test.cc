@@ -76,7 +76,7 @@ TEST(Setup, ALongWaitIsExplainedOnce) {
   EXPECT_STREQ(observe::lastErrorText(), "nothing");
   clock.advance(std::chrono::seconds(2));
   EXPECT_EQ(a.setup->advance(), Poll::Pending);
-  EXPECT_STREQ(observe::lastErrorText(), "ncclCommInitRank: rank 2 has waited for 10 s: ranks 0, 1, 3 of 4 have not come");
+  EXPECT_STREQ(observe::lastErrorText(), "ncclCommInitRank: rank 2 has waited for 11 s: ranks 0, 1, 3 of 4 have not come");
   observe::warn("nothing");
   clock.advance(std::chrono::seconds(60));
   EXPECT_EQ(a.setup->advance(), Poll::Pending);
@@ -131,7 +131,7 @@ TEST(Child, OfAShrinkIsMissedByTheParentsRanks) {
   ASSERT_TRUE(setup->start().ok());
   clock.advance(std::chrono::seconds(11));
   EXPECT_EQ(setup->advance(), Poll::Pending);
-  EXPECT_STREQ(observe::lastErrorText(), "ncclCommShrink: rank 3 has waited for 10 s: ranks 0, 2 of 3 have not come");
+  EXPECT_STREQ(observe::lastErrorText(), "ncclCommShrink: rank 3 has waited for 11 s: ranks 0, 2 of 3 have not come");
 }
 
 TEST(Child, ThatFailedIsRememberedForWhoComesLater) {

@@ -66,22 +66,28 @@ This page is written by a command; it shows what was seen when it last ran:
 
     tutti prove{0} --markdown docs/proofs.md
 
-Every algorithm in [src/algo](../src/algo) is recorded for all ranks and run on symbols ([src/exec/prove](../src/exec/prove)). A case of the table
-is *proved* when, for its ranks, root, slots, slices and channels,
+Every algorithm in [src/algo](../src/algo) is recorded for all ranks and run on symbols
+([src/exec/prove](../src/exec/prove)). A case of the table is *proved* when, for its ranks, root, slots, slices and
+channels,
 
-- every output chunk and slice holds each contribution exactly once, combined in the order that the algorithm states, or the right input bit for
-  bit; nothing else is written, and a finished sum is never reduced or scaled again;
-- every send has its receive, of the same size, slice and call, and no lane waits for ever with that many slots. A pipe has one writer and one reader,
-  and so has every arrival and hand-over: what one schedule does, every schedule does, however late a rank is;
-- no two accesses to one place race: buffers that are passed by reference or lent, in-place buffers, and the cells of windows with two banks, from
-  one slice, round and call to the next. Vector clocks follow messages, freed slots, arrivals, hand-overs and the ends of calls.
+- every output chunk and slice holds each contribution exactly once, combined in the order that the algorithm
+  states, or the right input bit for bit; nothing else is written, and a finished sum is never reduced or scaled
+  again;
+- every send has its receive, of the same size, slice and call, and no lane waits for ever with that many slots. A
+  pipe has one writer and one reader, and so has every arrival and hand-over: what one schedule does, every schedule
+  does, however late a rank is;
+- no two accesses to one place race: buffers that are passed by reference or lent, in-place buffers, and the cells
+  of windows with two banks, from one slice, round and call to the next. Vector clocks follow messages, freed slots,
+  arrivals, hand-overs and the ends of calls.
 
-Counts do not divide evenly: the last chunk and the last slice are short, and chunks of other sizes, down to none, are checked as size classes.
-*Calls in a row* follow each other on the same pipes and windows while the caller changes its buffers; "A then B" are two algorithms in turn.
-*Shared places* are those that several lanes touch, so that an order between them had to be shown.
+Counts do not divide evenly: the last chunk and the last slice are short, and chunks of other sizes, down to none,
+are checked as size classes. *Calls in a row* follow each other on the same pipes and windows while the caller
+changes its buffers; "A then B" are two algorithms in turn. *Shared places* are those that several lanes touch, so
+that an order between them had to be shown.
 
-That the prover would notice is tested by planting bugs in copies of the shipped headers ([tests/exec/prove/mutants](../tests/exec/prove/mutants)):
-a wrong chunk, a missing wait, one slot too few, a single bank, a forgotten hand-over and others. Each is rejected, with algorithm, rank, lane and step.
+That the prover would notice is tested by planting bugs in copies of the shipped headers
+([tests/exec/prove/mutants](../tests/exec/prove/mutants)): a wrong chunk, a missing wait, one slot too few, a single
+bank, a forgotten hand-over and others. Each is rejected, with algorithm, rank, lane and step.
 
 )";
   std::string text(kText);
