@@ -192,13 +192,20 @@ Trial judge(const Waits::State& state, const Outlook& outlook) {
   return confirmed ? Trial::Confirmed : Trial::Open;
 }
 
+/// A search takes longer the more ranks there are, and the longer a rank is late the less there is to find.
+void setNextSearch(Waits::State& state, int64_t nowNs) {
+  constexpr int64_t kLongestPauseNs = 50'000'000;
+  const auto ranks = static_cast<int64_t>(state.ranks.size());
+  const int64_t shortest = std::min(ranks * ranks * 1000, kLongestPauseNs);
+  state.searchPauseNs = state.suspects.empty() ? std::clamp(2 * state.searchPauseNs, shortest, kLongestPauseNs) : shortest;
+  state.nextSearchNs = nowNs + state.searchPauseNs;
+}
+
 }  // namespace
 
 std::optional<Deadlock> findDeadlock(Waits::State& state, int64_t nowNs) {
-  constexpr int64_t kLongestPauseNs = 20'000'000;
   if (nowNs < state.nextSearchNs) return std::nullopt;
-  const auto ranks = static_cast<int64_t>(state.ranks.size());
-  state.nextSearchNs = nowNs + std::min(ranks * ranks * 1000, kLongestPauseNs);
+  setNextSearch(state, nowNs);
 
   const Outlook outlook(state.ranks);
   switch (judge(state, outlook)) {

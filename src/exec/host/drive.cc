@@ -8,8 +8,8 @@
 namespace tutti::exec::host {
 namespace {
 
-constexpr uint32_t kTriesBetweenInspections = 64;
-constexpr uint32_t kSleepyTriesBetweenInspections = 8;  // of a thread that sleeps up to a millisecond between them
+/// By the clock and not by tries: on a busy machine a thread may get few of them.
+constexpr Nanoseconds kBetweenInspections = std::chrono::microseconds(100);
 /// Where several works share the thread, one may move on and on while another waits in vain.
 constexpr uint32_t kRoundsBetweenInspections = 4096;
 
@@ -19,22 +19,19 @@ class Watch {
   explicit Watch(std::span<const std::unique_ptr<Work>> works) : works_(works) {}
 
   void moved() {
-    tries_ = 0;
-    if (works_.size() > 1 && ++rounds_ % kRoundsBetweenInspections == 0) inspect();
+    if (works_.size() > 1 && ++rounds_ % kRoundsBetweenInspections == 0) stoodStill();
   }
-  void stoodStill(bool sleeps) {
-    if (++tries_ % (sleeps ? kSleepyTriesBetweenInspections : kTriesBetweenInspections) == 0) inspect();
-  }
-
- private:
-  void inspect() {
+  void stoodStill() {
     const Nanoseconds now = realClock().now();
+    if (now - latest_ < kBetweenInspections) return;
+    latest_ = now;
     for (const auto& work : works_)
       if (!work->moved()) work->inspect(now);
   }
 
+ private:
   std::span<const std::unique_ptr<Work>> works_;
-  uint32_t tries_ = 0;
+  Nanoseconds latest_{0};
   uint32_t rounds_ = 0;
 };
 
@@ -54,7 +51,7 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       watch.moved();
     } else {
       waiter.pause();
-      if (!waiter.spins()) watch.stoodStill(waiter.sleeps());
+      if (!waiter.spins()) watch.stoodStill();
     }
   }
 }

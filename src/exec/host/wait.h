@@ -29,8 +29,6 @@ class Waiter {
 
   /// Whether it still expects to be served at once.
   bool spins() const { return tries_ <= spins_; }
-  /// Whether it has come to sleeping, so that tries are few.
-  bool sleeps() const { return tries_ >= spins_ + kYields; }
 
   /// Called once after every try that moved nothing.
   void pause() {

@@ -95,6 +95,7 @@ class Waits {
   struct State {
     std::vector<Entry> ranks;
     std::vector<Suspect> suspects;
+    int64_t searchPauseNs = 0;
     int64_t nextSearchNs = 0;  ///< no search before, so that searching stays cheap beside waiting
     std::optional<Verdict> verdict;
   };
