@@ -49,7 +49,7 @@ class Child final : public Setup {
 /// The survivors of a shrink, in their order.
 void Child::chooseMembers() {
   for (int32_t r = 0; r < parent_.ranks(); ++r)
-    if (!std::binary_search(request_.excluded.begin(), request_.excluded.end(), r)) members_.push_back(r);
+    if (!std::binary_search(request_.excluded.begin(), request_.excluded.end(), r)) members.push_back(r);
 }
 
 Status Child::arrive() {
@@ -57,22 +57,22 @@ Status Child::arrive() {
     parent_.stop(error(Code::RemoteError, "rank {} shrinks the communicator and ends its work in flight", parent_.rank().value));
   key_.mayBeBroken = parent_.isRevoked() || request_.stopsWork;
   int32_t ranks = parent_.ranks();
-  place_ = parent_.rank();
+  place = parent_.rank();
   if (isSplit()) {
     number_ = parent_.takeSequence();
   } else {
     chooseMembers();
-    ranks = static_cast<int32_t>(members_.size());
-    place_ = Rank(static_cast<int32_t>(std::lower_bound(members_.begin(), members_.end(), place_.value) - members_.begin()));
-    key_.members = members_;
+    ranks = static_cast<int32_t>(members.size());
+    place = Rank(static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), place.value) - members.begin()));
+    key_.members = members;
   }
   parent_.countChild(key_);
   hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
-  for (const int32_t r : members_) hash_ = mix(hash_, static_cast<uint64_t>(r));
+  for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
   const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas};
-  auto meeting = parent_.nursery().arrive(key_, ranks, place_, arrival);
-  if (!meeting) return std::move(meeting).error();
-  meeting_ = std::move(*meeting);
+  auto arrived = parent_.nursery().arrive(key_, ranks, place, arrival);
+  if (!arrived) return std::move(arrived).error();
+  meeting = std::move(*arrived);
   if (isSplit()) return {};
   Status status = compareLists();
   if (!status.ok()) parent_.stop(status);
@@ -87,15 +87,15 @@ Status Child::compareLists() const {
   };
   for (const auto& [key, other] : parent_.nursery().open()) {
     const int32_t me = placeIn(key.members, parent_.rank().value);
-    if (other == meeting_ || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
+    if (other == meeting || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
     for (size_t i = 0; i < key.members.size(); ++i) {
-      const int32_t mine = placeIn(members_, key.members[i]);
-      if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
+      const int32_t mine = placeIn(members, key.members[i]);
+      if (mine < 0 || meeting->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
       Status cause =
           error(Code::InvalidUsage,
                 "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
                 "remain must pass the same list and the same flags",
-                parent_.rank().value, members_.size(), key.members[i], key.members.size());
+                parent_.rank().value, members.size(), key.members[i], key.members.size());
       other->end(Rank(static_cast<int32_t>(i)), cause);
       return cause;
     }
@@ -106,12 +106,12 @@ Status Child::compareLists() const {
 Status Child::inspect() {
   auto& hub = parent_.hub();
   if (!key_.mayBeBroken && hub.latch(parent_.rank()).tripped()) return hub.latch(parent_.rank()).status();
-  const int32_t places = members_.empty() ? parent_.ranks() : static_cast<int32_t>(members_.size());
+  const int32_t places = members.empty() ? parent_.ranks() : static_cast<int32_t>(members.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
-    if (hub.departed(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
+    if (hub.departed(peer) && !meeting->has(Rank(p)))  // in this order: it may have come before it went
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
-                   parent_.rank().value, function_);
+                   parent_.rank().value, callName);
   }
   return key_.mayBeBroken ? Status() : compareCalls();
 }
@@ -126,10 +126,10 @@ Status Child::compareCalls() {
     hub.board(parent_.rank()).post(call);
     posted_ = true;
   }
-  const int32_t places = members_.empty() ? parent_.ranks() : static_cast<int32_t>(members_.size());
+  const int32_t places = members.empty() ? parent_.ranks() : static_cast<int32_t>(members.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
-    if (peer == parent_.rank() || meeting_->has(Rank(p))) continue;
+    if (peer == parent_.rank() || meeting->has(Rank(p))) continue;
     const auto theirs = hub.board(peer).find(call.sequence);
     if (!theirs || exec::host::agree(call, *theirs)) continue;
     Status cause = exec::host::mismatch(parent_.rank(), call, peer, *theirs);
@@ -153,7 +153,7 @@ Status Child::finish(Meeting::Outcome outcome) {
     handle = *made;
     observe::info(observe::Subsys::Init,
                   "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE",
-                  function_, static_cast<void*>(handle), outcome.rank.value, outcome.ranks, parent_.device(), hash,
+                  callName, static_cast<void*>(handle), outcome.rank.value, outcome.ranks, parent_.device(), hash,
                   static_cast<void*>(request_.parent), parent_.countChild(), request_.color, request_.key);
   }
   // release: whoever reads the handle from another thread also sees what it leads to

@@ -20,13 +20,13 @@ Status Setup::start() {
 
 Poll Setup::advance() {
   const std::lock_guard lock(mutex_);
-  if (poll_ != Poll::Pending || meeting_ == nullptr) return poll_;  // over, or not started
-  auto outcome = meeting_->poll(place_);
+  if (poll_ != Poll::Pending || meeting == nullptr) return poll_;  // over, or not started
+  auto outcome = meeting->poll(place);
   if (!outcome) {
     Status cause = inspect();
     if (cause.ok()) cause = explainWait();
     if (cause.ok()) return poll_;
-    outcome = meeting_->poll(place_);  // the last may have come, and gone, in between
+    outcome = meeting->poll(place);  // the last may have come, and gone, in between
     if (!outcome) return fail(std::move(cause));
   }
   if (!*outcome) return fail(std::move(*outcome).error());
@@ -50,14 +50,14 @@ void Setup::giveUp(const Status& cause) {
   if (poll_ == Poll::Pending) {
     (void)fail(cause);
   } else if (poll_ == Poll::Ready) {
-    meeting_->end(place_, cause);
+    meeting->end(place, cause);
   }
 }
 
 Poll Setup::fail(Status cause) {
-  if (meeting_ != nullptr) {
+  if (meeting != nullptr) {
     // Nobody is left waiting for a rank that will not come.
-    meeting_->end(place_, error(cause.code(), "another rank failed in {}: {}", function_, cause.text()));
+    meeting->end(place, error(cause.code(), "another rank failed in {}: {}", callName, cause.text()));
     forget();
   }
   status_ = std::move(cause);
@@ -68,13 +68,13 @@ Poll Setup::fail(Status cause) {
 Status Setup::explainWait() {
   const auto waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
   if (timeoutMs_ > 0 && waitedMs >= timeoutMs_)
-    return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {} have not come", function_,
-                 nameOf(place_).value, waitedMs, meeting_->describeMissing(members_));
+    return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {} have not come", callName,
+                 nameOf(place).value, waitedMs, meeting->describeMissing(members));
   const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
   if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
   warned_ = true;
-  observe::warn("{}: rank {} has waited for {} s: {} have not come", function_, nameOf(place_).value, waitedMs / 1000,
-                meeting_->describeMissing(members_));
+  observe::warn("{}: rank {} has waited for {} s: {} have not come", callName, nameOf(place).value, waitedMs / 1000,
+                meeting->describeMissing(members));
   return {};
 }
 
@@ -87,12 +87,12 @@ class Join final : public Setup {
 
  private:
   Status arrive() override {
-    place_ = comm_.rank();
+    place = comm_.rank();
     log("START");
     const Config& config = comm_.config();
-    auto meeting = process().rendezvous.arrive(id_, comm_.ranks(), place_, {0, place_.value, config.minCtas, config.maxCtas});
-    if (!meeting) return std::move(meeting).error();
-    meeting_ = std::move(*meeting);
+    auto arrived = process().rendezvous.arrive(id_, comm_.ranks(), place, {0, place.value, config.minCtas, config.maxCtas});
+    if (!arrived) return std::move(arrived).error();
+    meeting = std::move(*arrived);
     return {};
   }
   Status inspect() override { return {}; }
@@ -101,10 +101,10 @@ class Join final : public Setup {
     log("COMPLETE");
     return {};
   }
-  void forget() override { process().rendezvous.forget(id_, meeting_); }
+  void forget() override { process().rendezvous.forget(id_, meeting); }
 
   void log(const char* what) const {
-    observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init {}", function_,
+    observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init {}", callName,
                   static_cast<void*>(handle_), comm_.rank().value, comm_.ranks(), comm_.device(), comm_.hash(), what);
   }
 

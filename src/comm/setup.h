@@ -33,7 +33,7 @@ class Setup {
 
  protected:
   /// `timeoutMs`: how long it may wait for the others; 0: as long as it takes.
-  Setup(const char* function, Clock& clock, int64_t timeoutMs) : function_(function), clock_(clock), timeoutMs_(timeoutMs) {}
+  Setup(const char* function, Clock& clock, int64_t timeoutMs) : callName(function), clock_(clock), timeoutMs_(timeoutMs) {}
 
   virtual Status arrive() = 0;
   /// What ends the wait early, or nothing.
@@ -44,12 +44,12 @@ class Setup {
   virtual void forget() = 0;
 
   /// The rank at a place of the meeting.
-  Rank nameOf(Rank place) const { return members_.empty() ? place : Rank(members_[static_cast<size_t>(place.value)]); }
+  Rank nameOf(Rank at) const { return members.empty() ? at : Rank(members[static_cast<size_t>(at.value)]); }
 
-  const char* const function_;
-  std::shared_ptr<Meeting> meeting_;
-  Rank place_;                    // in the meeting
-  std::vector<int32_t> members_;  // ranks of the meeting's places; empty: the same numbers
+  const char* const callName;
+  std::shared_ptr<Meeting> meeting;
+  Rank place;                    // in the meeting
+  std::vector<int32_t> members;  // ranks of the meeting's places; empty: the same numbers
 
  private:
   Status explainWait();
