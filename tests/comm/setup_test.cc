@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/process.h"
+#include "config/params.h"
 #include "joined_ranks.h"
 #include "observe/log.h"
 
@@ -63,6 +64,25 @@ TEST(Setup, GivingUpAfterItsEndFailsTheCallsOfTheOthers) {
   ASSERT_EQ(a.setup->advance(), Poll::Ready);
   a.setup->giveUp(error(Code::SystemError, "too late"));
   EXPECT_EQ(b.comm.state(), Code::SystemError);
+}
+
+TEST(Setup, AWaitPastTheDeadlineIsAnErrorThatNamesTheMissing) {
+  ::setenv("TUTTI_TIMEOUT_MS", "5000", 1);
+  config::resetForTest();
+  ManualClock clock;
+  const UniqueIdBytes id = newId();
+  Joining a(id, 3, 1, clock), b(id, 3, 2, clock);
+  ::unsetenv("TUTTI_TIMEOUT_MS");
+  config::resetForTest();
+  ASSERT_TRUE(a.setup->start().ok());
+  ASSERT_TRUE(b.setup->start().ok());
+  clock.advance(std::chrono::milliseconds(4999));
+  EXPECT_EQ(a.setup->advance(), Poll::Pending);
+  clock.advance(std::chrono::milliseconds(1));
+  ASSERT_EQ(a.setup->advance(), Poll::Failed);
+  EXPECT_EQ(a.setup->status().code(), Code::RemoteError);
+  EXPECT_NE(a.setup->status().text().find("rank 0 of 3"), std::string::npos) << a.setup->status().text();
+  EXPECT_EQ(b.setup->advance(), Poll::Failed) << "nobody is left waiting";
 }
 
 TEST(Setup, ALongWaitIsExplainedOnce) {

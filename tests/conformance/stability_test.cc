@@ -93,6 +93,21 @@ TEST(Rounding, OneShotDoesNotDependOnTheCount) {
   });
 }
 
+TEST(Rounding, ARingDependsOnTheCount) {
+  constexpr size_t kCount = 2000;
+  RankThreads threads(5, "allreduce:ring");
+  threads.run([&](int rank, ncclComm_t comm) {
+    Random random(static_cast<uint64_t>(rank));
+    std::vector<float> in(kCount);
+    for (float& x : in) x = static_cast<float>(random.between(-1e3, 1e3));
+    std::vector<float> whole(kCount), part(kCount);
+    ASSERT_EQ(ncclAllReduce(in.data(), whole.data(), kCount, ncclFloat, ncclSum, comm, nullptr), ncclSuccess);
+    ASSERT_EQ(ncclAllReduce(in.data(), part.data(), kCount / 2, ncclFloat, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_NE(std::memcmp(part.data(), whole.data(), kCount / 2 * sizeof(float)), 0)
+        << "or the tests of what does not depend on it show nothing";
+  });
+}
+
 // Ranks may mix where their scalar lies: 2 * 1 from the host plus 10 * 1 read when the call runs.
 TEST(PreMulSum, HostAndDeviceScalarsMix) {
   RankThreads threads(2);
