@@ -34,7 +34,9 @@ const Profile& Model::profile(const Algorithm& algorithm, bool lends) {
     return static_cast<int32_t>(std::min(now + more, 2e9));
   };
   const double growth = std::log2(std::max(known.traffic / half.traffic, 1.0));
-  known = {extend(half.hops, known.hops), extend(half.messages, known.messages), known.traffic * std::pow(ratio, growth)};
+  const double busiest = std::log2(std::max(known.busiest / half.busiest, 1.0));
+  known = {extend(half.hops, known.hops), extend(half.messages, known.messages), known.traffic * std::pow(ratio, growth),
+           known.busiest * std::pow(ratio, busiest)};
   return known;
 }
 
@@ -47,7 +49,9 @@ double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geome
   // Windows are in lockstep, with a bank to spare: a round costs part of a hop. Pipes go on while the next slices are on their way.
   const bool window = algorithm.traits.needs == algo::Needs::PeerMemory;
   const double further = (slices - 1) * (window ? hopNs / 2 * algorithm.traits.rounds : hopNs / 8);
-  const double traffic = p.traffic * static_cast<double>(bytes) / machine_.bytesPerNs / std::min(ranks, machine_.cores);
+  // The cores share the work, but no rank's part of it.
+  const double share = std::max(p.traffic / std::min(ranks, machine_.cores), p.busiest);
+  const double traffic = share * static_cast<double>(bytes) / machine_.bytesPerNs;
   return (p.hops * hopNs + p.messages * machine_.messageNs * crowding + further + traffic) / 1000;
 }
 

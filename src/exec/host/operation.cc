@@ -99,8 +99,7 @@ bool Operation::run(const Lane& lane, const BoundStep& step) {
     case Kind::Pipe: return runPipe(lane, step);
     case Kind::Store: return runStore(lane, step);
     case Kind::Arrive:
-      // The release makes the cell's payload, size and signature visible; pairs with the acquire in runAwait.
-      step.window->head(epochOf(lane, step), plan_->rank).epoch.store(epochOf(lane, step), std::memory_order_release);
+      arrive(step.window->head(epochOf(lane, step), plan_->rank), epochOf(lane, step));
       return true;
     case Kind::Await: return runAwait(lane, step);
     case Kind::LoadReduce: return runLoadReduce(lane, step);
@@ -199,6 +198,13 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
     std::memcpy(space, own, bytes);
   }
   return true;
+}
+
+/// Also where nothing has been stored: the peer then hears of the call, and that it may go on.
+void Operation::arrive(CellHead& head, uint64_t epoch) const {
+  head.signature = signature_;
+  // The release makes the cell's payload, size and signature visible; pairs with the acquire in runAwait.
+  head.epoch.store(epoch, std::memory_order_release);
 }
 
 bool Operation::runAwait(const Lane& lane, const BoundStep& step) {

@@ -71,6 +71,7 @@ class Operation {
   bool run(const Lane& lane, const BoundStep& step);
   bool runPipe(const Lane& lane, const BoundStep& step);
   bool runStore(const Lane& lane, const BoundStep& step);
+  void arrive(transport::local::CellHead& head, uint64_t epoch) const;
   bool runAwait(const Lane& lane, const BoundStep& step);
   bool runLoadReduce(const Lane& lane, const BoundStep& step);
   bool runLoad(const Lane& lane, const BoundStep& step);

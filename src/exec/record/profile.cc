@@ -102,14 +102,19 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
   const uint64_t count = algorithm.traits.division == algo::Division::Shares ? chunkBytes * static_cast<uint64_t>(chunks) : chunkBytes;
   const algo::Geometry geometry = algo::makeGeometry(algorithm.traits.division, count, chunks, DataType::U8, 1, chunkBytes);
 
-  Traffic traffic;
+  Profile profile;
   std::vector<Program> programs;
   for (const algo::LayoutView& view : views) {
     programs.push_back(algorithm.record(view));
-    traffic += countTraffic(programs.back(), geometry, 1, 0, ranks, true, lends);
+    const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, true, lends);
+    const double share = static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
+    profile.traffic += share;
+    profile.busiest = std::max(profile.busiest, share);
   }
   const Time end = Clockwork(programs).run();
-  return {end.hops, end.messages, static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems)};
+  profile.hops = end.hops;
+  profile.messages = end.messages;
+  return profile;
 }
 
 }  // namespace tutti::exec::record

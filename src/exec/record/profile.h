@@ -13,6 +13,7 @@ struct Profile {
   int32_t hops = 0;      ///< on the longest way of one slice through all ranks: waits for another rank, one after the other
   int32_t messages = 0;  ///< sent and received on that way
   double traffic = 0;    ///< bytes read and written in memory by all ranks together, for each byte of a rank's larger buffer
+  double busiest = 0;    ///< the same of the rank that has the most of it
 };
 
 /// `views[r]`: what rank r sees. `lends`: what is stored for peers is read where it lies.

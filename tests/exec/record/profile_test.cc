@@ -46,6 +46,8 @@ TEST(Profile, TrafficCountsWhatMemorySees) {
   EXPECT_GT(profileFor(Collective::AllReduce, "twoshot", 4, 0, false).traffic, 4 + 1 + 3 + 3);
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllGather, "direct", 4, 0, true).traffic, 4 * 2);
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).traffic, 15);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).busiest, 15.0 / 4);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::Gather, "star", 4).busiest, 2);
 }
 
 TEST(Profile, OneRankHopsNowhere) {
