@@ -186,7 +186,7 @@ TEST(Work, OutlivesWhoeverIssuedIt) {
 }
 
 TEST(Work, InspectComparesTheCallsOfAllRanks) {
-  Comm comm(3);
+  Comm comm(3, settingsOf(4, 262144, "reduce:chain"));
   std::vector<int32_t> data[3] = {std::vector<int32_t>(20000), std::vector<int32_t>(20000), std::vector<int32_t>(20000)};
   Work works[3] = {Work(comm.turns[0]), Work(comm.turns[1]), Work(comm.turns[2])};
   for (int32_t r = 0; r < 3; ++r) {
