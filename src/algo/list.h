@@ -3,6 +3,7 @@
 
 #include "algo/chain.h"
 #include "algo/direct.h"
+#include "algo/direct_reduce.h"
 #include "algo/hierarchical.h"
 #include "algo/oneshot.h"
 #include "algo/pat.h"
@@ -23,10 +24,9 @@ struct TypeList {
   }
 };
 
-using AllAlgorithms =
-    TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce, ChainReduce,
-             ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduceScatter, DirectAllGather, DirectAllToAll, PatReduceScatter,
-             PatAllGather, HierarchicalAllReduce, HierarchicalReduceScatter, HierarchicalAllGather, MessageAllToAll, StarGather,
-             StarScatter, Message>;
+using AllAlgorithms = TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce,
+                               ChainReduce, ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduce, DirectReduceScatter,
+                               DirectAllGather, DirectAllToAll, PatReduceScatter, PatAllGather, HierarchicalAllReduce,
+                               HierarchicalReduceScatter, HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message>;
 
 }  // namespace tutti::algo
