@@ -67,7 +67,7 @@ class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public alg
     const algo::Range range = rangeOf(src);
     const Storage* from = addressOf(src, range);
     auto* cells = reinterpret_cast<Words2*>(launch_.window.cells(peer.value, bank(), self().value, launch_.call.view.ranks, channel_));
-    for (uint32_t c = threadIdx.x; c < cellsOf(range); c += kThreads) arch::storeRelaxedSys(cells + c, seal(load(from, range, c)));
+    for (uint32_t c = threadIdx.x; c < cellsOf(range); c += kThreads) arch::storeRelaxedSys(cells + c, seal(loadWord(from, range, c)));
   }
 
   __device__ __forceinline__ void copyCells(algo::ChunkRef src, algo::ChunkRef dst) {
@@ -76,7 +76,7 @@ class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public alg
     const Storage* in = addressOf(src, from);
     auto* out = const_cast<Storage*>(addressOf(dst, to));
     if (in == out) return;
-    for (uint32_t c = threadIdx.x; c < cellsOf(to); c += kThreads) put(out, to, c, load(in, from, c));
+    for (uint32_t c = threadIdx.x; c < cellsOf(to); c += kThreads) putWord(out, to, c, loadWord(in, from, c));
   }
 
   __device__ __forceinline__ void loadCells(Rank peer, algo::ChunkRef dst) {
@@ -85,7 +85,7 @@ class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public alg
     for (uint32_t c = threadIdx.x; c < cellsOf(range); c += kThreads) {
       Words2 cell = arch::loadRelaxedSys(cellOf(peer.value, c));
       const uint64_t word = awaitCell(cell, peer.value, c);
-      if (!failed_) put(out, range, c, word);
+      if (!failed_) putWord(out, range, c, word);
     }
   }
 
@@ -94,11 +94,11 @@ class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public alg
     const Storage* own = addressOf(own_, rangeOf(own_));
     auto* out = const_cast<Storage*>(addressOf(dst, range));
     for (uint32_t c = threadIdx.x; c < cellsOf(range); c += kThreads) {
-      const uint64_t mine = load(own, range, c);
+      const uint64_t mine = loadWord(own, range, c);
       Reduction sum;
       for (int32_t first = 0; first < launch_.call.view.ranks; first += kPeersAtOnce) addRanks(sum, first, mine, c);
       const bool isMove = launch_.call.view.ranks == 1;
-      if (!failed_) put(out, range, c, isMove ? mine : sum.word());
+      if (!failed_) putWord(out, range, c, isMove ? mine : sum.word());
     }
   }
 
@@ -143,7 +143,7 @@ class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public alg
   }
 
   /// The elements of cell `c` of a range; what lies beyond its end is zero.
-  static __device__ __forceinline__ uint64_t load(const Storage* from, const algo::Range& range, uint32_t c) {
+  static __device__ __forceinline__ uint64_t loadWord(const Storage* from, const algo::Range& range, uint32_t c) {
     const Storage* p = from + uint64_t{c} * kPerCell;
     if (isWhole(p, range, c)) return *reinterpret_cast<const uint64_t*>(p);
     uint64_t word = 0;
@@ -152,7 +152,7 @@ class PeerLane : public algo::LocalVerbs<PeerLane<Reduction, Shape>>, public alg
     }
     return word;
   }
-  static __device__ __forceinline__ void put(Storage* to, const algo::Range& range, uint32_t c, uint64_t word) {
+  static __device__ __forceinline__ void putWord(Storage* to, const algo::Range& range, uint32_t c, uint64_t word) {
     Storage* p = to + uint64_t{c} * kPerCell;
     if (isWhole(p, range, c)) {
       *reinterpret_cast<uint64_t*>(p) = word;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "algo/step.h"
 #include "core/ids.h"
 
 namespace tutti::exec::cuda {
@@ -26,6 +27,9 @@ struct PipeEnd {
   uint64_t* done = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<PipeEnd>);
+
+/// The most peers that one step may name; one that names more stops the kernel. So PAT does not run here yet.
+inline constexpr int kMostFan = algo::kMaxListed;
 
 /// The most pipes in one direction that one lane may use: its ring, its trees' fan, or its one message.
 inline constexpr int kMaxPipeEnds = 4;

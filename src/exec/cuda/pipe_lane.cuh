@@ -104,6 +104,7 @@ class PipeLane : public algo::LocalVerbs<PipeLane<Reduction, Shape>>, public alg
 
   /// A thread for each pipe of the step. Unrolled, so that a step's peers stay in registers.
   __device__ __forceinline__ void open(const algo::Step& s, PipeShared::Desk& desk) {
+    if (s.from.count > kMostFan || s.to.count > kMostFan) __trap();  // rather than a sum without some ranks
     const int thread = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kMostFan; ++i) {
