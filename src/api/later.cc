@@ -3,7 +3,6 @@
 #include "api/guard.h"
 #include "nccl_device.h"
 
-using tutti::Status;
 using tutti::api::guard;
 using tutti::api::notBuilt;
 using tutti::api::withComm;

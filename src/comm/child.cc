@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/process.h"
+#include "comm/settings.h"
 #include "comm/setup.h"
 #include "core/format.h"
 #include "exec/host/signature.h"
@@ -69,7 +70,8 @@ Status Child::arrive() {
   parent_.countChild(key_);
   hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
-  const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas};
+  const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas,
+                        availableCores()};
   auto arrived = parent_.nursery().arrive(key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();
   meeting = std::move(*arrived);

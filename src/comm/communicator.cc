@@ -27,7 +27,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
                                                            int32_t device, uint64_t hash, const Config& config,
                                                            std::shared_ptr<Shared> shared) {
   auto comm = std::make_unique<Communicator>(rank, ranks, device, hash, config, std::move(shared));
-  const Meeting::Outcome outcome{std::move(hub), std::make_shared<Nursery>(), rank, ranks, config.minCtas, config.maxCtas};
+  const Meeting::Outcome outcome{std::move(hub),  std::make_shared<Nursery>(), rank, ranks, config.minCtas, config.maxCtas,
+                                 availableCores()};
   if (Status status = comm->open(outcome); !status.ok()) return tl::unexpected(std::move(status));
   return comm;
 }
@@ -38,6 +39,7 @@ Status Communicator::open(const Meeting::Outcome& outcome) {
   auto settings = readSettings(config_);
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
+  settings_.machine.cores = outcome.cores;
   spins_ = readSpins(ranks());
   layout_ = connect::Layout::natural(ranks_, settings_.nodeRanks);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);

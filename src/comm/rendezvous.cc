@@ -115,6 +115,7 @@ void Meeting::formGroups() {
     for (size_t i = begin; i < end; ++i) {
       agreed.minCtas = std::max(agreed.minCtas, arrivals[order[i]].minCtas);
       agreed.maxCtas = std::min(agreed.maxCtas, arrivals[order[i]].maxCtas);
+      agreed.cores = std::max(agreed.cores, arrivals[order[i]].cores);
     }
     for (size_t i = begin; i < end; ++i) {
       agreed.rank = Rank(static_cast<int32_t>(i - begin));

@@ -36,6 +36,7 @@ struct Arrival {
   int32_t key = 0;
   int32_t minCtas = 1;
   int32_t maxCtas = 64;
+  int32_t cores = 1;  ///< that the rank's thread may use: part of what an algorithm is chosen by
 };
 
 class Nursery;
@@ -43,7 +44,8 @@ class Nursery;
 class Meeting {
  public:
   /// What a rank gets: its place in the new communicator, what it shares with the others of its colour, and what they agreed on:
-  /// enough channels for everybody, not more than anybody allows. Without a hub for a rank of no colour.
+  /// enough channels for everybody, not more than anybody allows, and the most cores that one of them may use. Without a hub for a rank of
+  /// no colour.
   struct Outcome {
     std::shared_ptr<transport::local::Hub> hub;
     std::shared_ptr<Nursery> nursery;
@@ -51,6 +53,7 @@ class Meeting {
     int32_t ranks = 0;
     int32_t minCtas = 1;
     int32_t maxCtas = 64;
+    int32_t cores = 1;
   };
 
   explicit Meeting(int32_t ranks) : ranks_(ranks) {}

@@ -37,14 +37,8 @@ Status checkDevice() {
   return error(Code::InvalidUsage, "TUTTI_DEVICE={}: known are auto, cuda, host", device);
 }
 
-int32_t availableCores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
-}
-
 tune::Machine readMachine() {
   tune::Machine machine;
-  machine.cores = availableCores();
   const auto replace = [](double& value, int64_t given) {
     if (given > 0) value = static_cast<double>(given);
   };
@@ -94,6 +88,11 @@ Result<plan::Settings> readSettings(const Config& config) {
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
   settings.machine = readMachine();
   return settings;
+}
+
+int32_t availableCores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
 int32_t readSpins(int32_t ranks) {

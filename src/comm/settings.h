@@ -7,6 +7,8 @@ namespace tutti::comm {
 
 /// From the environment and the configuration. InvalidUsage when NCCL_ALGO or TUTTI_ALGO hold an unknown name.
 Result<plan::Settings> readSettings(const Config& config);
+/// Cores that the calling thread may run on. Threads of one process may differ: what ranks have to agree on is agreed when they meet.
+int32_t availableCores();
 int32_t readSpins(int32_t ranks);
 int64_t readFlightEvents();
 /// TUTTI_TIMEOUT_MS, TUTTI_WARN_MS and TUTTI_CHECKS.

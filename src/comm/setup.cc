@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/process.h"
+#include "comm/settings.h"
 #include "config/params.h"
 #include "core/format.h"
 #include "observe/log.h"
@@ -12,6 +13,7 @@ namespace tutti::comm {
 
 Status Setup::start() {
   const std::lock_guard lock(mutex_);
+  if (poll_ != Poll::Pending) return status_;  // somebody gave it up before it began
   since_ = clock_.now();
   Status status = arrive();
   if (!status.ok()) (void)fail(status);
@@ -90,7 +92,8 @@ class Join final : public Setup {
     place = comm_.rank();
     log("START");
     const Config& config = comm_.config();
-    auto arrived = process().rendezvous.arrive(id_, comm_.ranks(), place, {0, place.value, config.minCtas, config.maxCtas});
+    auto arrived =
+        process().rendezvous.arrive(id_, comm_.ranks(), place, {0, place.value, config.minCtas, config.maxCtas, availableCores()});
     if (!arrived) return std::move(arrived).error();
     meeting = std::move(*arrived);
     return {};

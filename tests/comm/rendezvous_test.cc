@@ -117,7 +117,7 @@ TEST(Rendezvous, TheRanksAgreeOnTheirChannels) {
 TEST(Meeting, FormsACommunicatorOfEachColour) {
   Rendezvous rendezvous;
   const UniqueIdBytes id = newId(rendezvous);
-  const Arrival arrivals[] = {{5, 1, 2, 64}, {-9, 0}, {5, -3, 1, 8}, {kNoColor, 0}, {-9, 0}};
+  const Arrival arrivals[] = {{5, 1, 2, 64, 3}, {-9, 0}, {5, -3, 1, 8, 7}, {kNoColor, 0}, {-9, 0}};
   std::shared_ptr<Meeting> meeting;
   for (int32_t r = 4; r >= 0; --r) {
     EXPECT_FALSE(meeting && meeting->poll(Rank(4)));
@@ -134,6 +134,8 @@ TEST(Meeting, FormsACommunicatorOfEachColour) {
   EXPECT_EQ(wait(*meeting, 0)->hub, wait(*meeting, 2)->hub);
   EXPECT_EQ(wait(*meeting, 0)->minCtas, 2);
   EXPECT_EQ(wait(*meeting, 2)->maxCtas, 8);
+  EXPECT_EQ(wait(*meeting, 0)->cores, 7);
+  EXPECT_EQ(wait(*meeting, 2)->cores, 7) << "what an algorithm is chosen by is the same for all";
   meeting->end(Rank(1), error(Code::SystemError, "over"));
   EXPECT_TRUE(wait(*meeting, 4)->hub->latch(Rank(0)).tripped());
   EXPECT_FALSE(wait(*meeting, 0)->hub->latch(Rank(0)).tripped()) << "another colour";

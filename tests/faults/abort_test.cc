@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/harness.h"
+#include "tutti.h"
 
 namespace tutti::conformance {
 namespace {
@@ -123,6 +124,37 @@ TEST(Abort, OfAllRanksInAGroup) {
 }
 
 // Ranks that use the communicator at full speed while it is aborted under them, again and again.
+// A group that waits for a stream, which itself waits for another communicator whose peer never came.
+TEST(Abort, FreesAGroupThatWaitsForAStream) {
+  ncclComm_t a[2], b[2];
+  ASSERT_EQ(ncclCommInitAll(a, 2, nullptr), ok);
+  ASSERT_EQ(ncclCommInitAll(b, 2, nullptr), ok);
+  cudaStream_t stream;
+  ASSERT_EQ(tuttiStreamCreate(&stream), ok);
+  float x = 1, y = 0, z = 0, w = 0;
+  ASSERT_EQ(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, a[0], stream), ok);
+  std::atomic<ncclResult_t> result = ncclInProgress;
+  std::thread owner([&] {
+    (void)ncclGroupStart();
+    (void)ncclAllReduce(&x, &z, 1, ncclFloat, ncclSum, b[0], nullptr);
+    (void)ncclAllReduce(&x, &w, 1, ncclFloat, ncclSum, b[0], stream);
+    result = ncclGroupEnd();
+  });
+  sleepMs(50);
+  EXPECT_EQ(result, ncclInProgress);
+  const auto start = Clock::now();
+  EXPECT_EQ(ncclCommAbort(b[0]), ok);
+  EXPECT_LT(secondsSince(start), 1.0);
+  owner.join();
+  EXPECT_NE(result, ok);
+  float other = 0;
+  EXPECT_EQ(ncclAllReduce(&x, &other, 1, ncclFloat, ncclSum, a[1], nullptr), ok) << "the stream's own work goes on";
+  EXPECT_EQ(tuttiStreamDestroy(stream), ok);
+  EXPECT_EQ(other, 2.0F);
+  EXPECT_EQ(ncclCommAbort(b[1]), ok);
+  for (ncclComm_t c : a) EXPECT_EQ(ncclCommDestroy(c), ok);
+}
+
 TEST(Abort, WhileRanksAreBusy) {
   for (int round = 0; round < 20; ++round) {
     runWithin(30, "abort of busy ranks", [round] {

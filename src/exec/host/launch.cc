@@ -1,5 +1,7 @@
 #include "exec/host/launch.h"
 
+#include <algorithm>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -13,8 +15,23 @@ Status Launch::submit(std::vector<std::shared_ptr<Stream>> streams, bool callerR
   if (Status status = queue(callerRuns, order); !status.ok()) return status;
   if (!callerRuns) return {};
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return awaited_ == 0; });
+  // What the streams still have to do may wait for a communicator that somebody has aborted meanwhile: nothing tells this thread.
+  constexpr std::chrono::milliseconds kLook{5};
+  while (!changed_.wait_for(lock, kLook, [this] { return awaited_ == 0; }))
+    if (isCondemned()) return cancel();
   return run(lock);
+}
+
+bool Launch::isCondemned() const {
+  return std::any_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCondemned(); });
+}
+
+/// Ends the launch before its streams have reached it. Works that share a launch share its fate.
+Status Launch::cancel() {
+  const Status cause = error(Code::RemoteError, "a communicator failed while its call waited for the streams of its group");
+  for (const auto& work : works_) work->cancel(cause);
+  finish();
+  return cause;
 }
 
 /// Puts the launch on all its streams, or on none that would wait for it.

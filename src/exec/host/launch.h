@@ -3,7 +3,8 @@
 // Owner: shared by the streams it waits on and by the thread that runs it.
 // 1. It starts when every stream has reached it, and no stream goes on before it has ended: work issued on several streams in
 //    one group is one piece of work on all of them.
-// 2. With `callerRuns` (a NULL stream took part) it runs inside submit(); otherwise on the stream that reaches it last.
+// 2. A launch that waits for streams on the caller's thread ends when one of its communicators fails; all its works fail then.
+// 3. With `callerRuns` (a NULL stream took part) it runs inside submit(); otherwise on the stream that reaches it last.
 #pragma once
 
 #include <condition_variable>
@@ -29,6 +30,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void reach(bool mayRun) noexcept;
   Status run(std::unique_lock<std::mutex>& lock);
   Status runWorks();
+  bool isCondemned() const;
+  Status cancel();
   void finish();
 
   std::vector<std::unique_ptr<Work>> works_;

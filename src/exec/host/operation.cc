@@ -184,7 +184,7 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   head.signature = signature_;
   head.bytes = bytes;
   const std::byte* own = source(step.src, range);
-  if (plan_->lends && bytes > kEagerBytes) {
+  if (plan_->lends && bytes > std::min(kEagerBytes, step.window->cellBytes)) {
     head.lent = own;
     if (step.peer != plan_->rank) lent_[static_cast<size_t>(step.peer.value)] = epoch;
     return true;

@@ -25,6 +25,13 @@ Status mismatchOf(Rank rank, const std::string& own, Rank peer, const std::strin
 
 }  // namespace
 
+namespace {
+
+/// A count below 2^24 is itself; of larger ones every bit has a say.
+uint64_t foldCount(uint64_t count) { return (count ^ count >> kCountBits ^ count >> 2 * kCountBits) & mask(kCountBits); }
+
+}  // namespace
+
 uint64_t packSignature(const Call& call) {
   const auto collective = static_cast<uint64_t>(call.collective);
   if (call.isMessage()) return collective << kMessageBits | ((call.count * sizeOf(call.type)) & mask(kMessageBits));
@@ -33,7 +40,7 @@ uint64_t packSignature(const Call& call) {
   bits = bits << 4 | (reduces(call.collective) ? call.opCode & mask(4) : 0);
   bits = bits << kRootBits | (hasRoot(call.collective) ? static_cast<uint64_t>(call.root) & mask(kRootBits) : 0);
   bits = bits << kSequenceBits | (call.sequence & mask(kSequenceBits));
-  return bits << kCountBits | (call.count & mask(kCountBits));
+  return bits << kCountBits | foldCount(call.count);
 }
 
 Call unpackSignature(uint64_t signature) {

@@ -38,18 +38,20 @@ RankReport reportOf(Hub& hub, const Waits::Entry& entry, Rank rank) {
   return report;
 }
 
-bool hasArrived(const Verdict& verdict, const RankReport& report, Rank rank) {
+/// Whether `rank` has come to `call`, in which the verdict's rank waited.
+bool hasArrived(const Verdict& verdict, const Call& call, const RankReport& report, Rank rank) {
   if (rank == verdict.rank) return true;
-  if (!verdict.call->isMessage()) return report.begunCollectives > verdict.call->sequence;
-  return report.wait.begunMessages(verdict.rank, !verdict.call->receives) > verdict.call->sequence;
+  if (!call.isMessage()) return report.begunCollectives > call.sequence;
+  return report.wait.begunMessages(verdict.rank, !call.receives) > call.sequence;
 }
 
 void countArrivals(Verdict& verdict) {
   if (!verdict.call) return;
+  const Call call = *verdict.call;
   for (size_t r = 0; r < verdict.ranks.size(); ++r) {
     const Rank rank(static_cast<int32_t>(r));
-    if (verdict.call->isMessage() && rank != verdict.rank && rank != Rank(verdict.call->root)) continue;
-    (hasArrived(verdict, verdict.ranks[r], rank) ? verdict.arrived : verdict.missing).push_back(rank);
+    if (call.isMessage() && rank != verdict.rank && rank != Rank(call.root)) continue;
+    (hasArrived(verdict, call, verdict.ranks[r], rank) ? verdict.arrived : verdict.missing).push_back(rank);
   }
 }
 

@@ -151,6 +151,10 @@ Poll Work::fail(Outcome outcome) {
   return Poll::Failed;
 }
 
+void Work::cancel(Status cause) {
+  if (!finished_) (void)fail({Ending::Aborted, std::move(cause), {}});
+}
+
 void Work::abandon() noexcept {
   if (finished_) return;
   finished_ = true;

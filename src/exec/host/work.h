@@ -74,6 +74,10 @@ class Work {
   /// For waits that last, after a try that moved nothing: compares the call that is under way with what the peers have come to, and
   /// fails the work when its wait cannot end or has taken longer than the deadline.
   void inspect(Nanoseconds now);
+  /// Whether the communicator has failed: the work will, whenever it runs.
+  bool isCondemned() const { return member_->latch.tripped(); }
+  /// Fails the work, if it is not finished, instead of running it.
+  void cancel(Status cause);
   /// Fails the work, if it is not finished, where there is no memory to say why.
   void abandon() noexcept;
   bool moved() const { return moved_; }
