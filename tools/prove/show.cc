@@ -82,7 +82,7 @@ channels,
 
 Counts do not divide evenly: the last chunk and the last slice are short, and chunks of other sizes, down to none,
 are checked as size classes. *Calls in a row* follow each other on the same pipes and windows while the caller
-changes its buffers; "A then B" are two algorithms in turn. 
+changes its buffers; "A then B" are two algorithms in turn.
 What sizes are copied or lent, and how large cells and slots are, is the executors' business: no proof speaks of it.
 
 *Shared places* are those that several lanes touch, so
