@@ -11,6 +11,7 @@
 #include "algo/step.h"
 #include "exec/cuda/arch/memory.cuh"
 #include "exec/cuda/element.cuh"
+#include "exec/cuda/pipe.h"
 
 namespace tutti::exec::cuda {
 
