@@ -111,13 +111,14 @@ std::vector<std::string> cutTail(std::vector<std::string>& words) {
 int run(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const std::vector<std::string> tail = cutTail(words);
+  const std::vector<std::string> all = words;
   CLI::App app("tutti: collective communication, measured, proved and explained.\n", "tutti");
   app.get_formatter()->column_width(34);
   app.require_subcommand(1);
   app.set_version_flag("--version", versionText);
   app.footer("\n'tutti COMMAND --help' explains a command.");
   Action action;
-  addBench(app, action);
+  addBench(app, all, action);
   addRun(app, tail, action);
   addChecks(app, action);
   addProve(app, action);

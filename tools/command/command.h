@@ -36,7 +36,8 @@ CLI::Validator within(T least, T most) {
 }
 
 /// Each adds its subcommand, which, once parsed, sets `action`.
-void addBench(CLI::App& app, Action& action);
+/// `words`: the whole command line, for starting itself.
+void addBench(CLI::App& app, const std::vector<std::string>& words, Action& action);
 /// `tail`: the words from the first "--" on, which the parser has not seen.
 void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action);
 
