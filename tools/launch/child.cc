@@ -36,7 +36,7 @@ bool bindTo(int core) {
 }
 
 bool placeDescriptors(const ChildSetup& setup) {
-  const int input = open("/dev/null", O_RDONLY);
+  const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
   return input >= 0 && place(input, STDIN_FILENO) && place(setup.output, STDOUT_FILENO) && place(setup.errors, STDERR_FILENO) &&
          (setup.post < 0 || fcntl(setup.post, F_SETFD, 0) == 0) && setrlimit(RLIMIT_NOFILE, &setup.inherited.descriptors) == 0;
 }

@@ -6,15 +6,17 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <thread>
 #include <vector>
 
-#include "launch/descriptor.h"
 
 namespace tutti::launch {
 namespace {
@@ -127,6 +129,18 @@ Status bringUp(const std::string& name) {
   link->ifi_flags = IFF_UP;
   link->ifi_change = IFF_UP;
   return Message(RTM_NEWLINK, 0, *link).send(format("bringing up {}", name));
+}
+
+Status waitUntilRunning(const std::string& name, Deadline deadline) {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::memcpy(request.ifr_name, name.data(), std::min(name.size(), sizeof request.ifr_name - 1));
+  for (;;) {
+    if (ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) return error(Code::SystemError, "interface {}: {}", name, std::strerror(errno));
+    if ((request.ifr_flags & IFF_RUNNING) != 0) return {};
+    if (deadline.isOver()) return error(Code::SystemError, "interface {} does not come up", name);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Status setAddress(const std::string& name, uint32_t address, int prefix) {

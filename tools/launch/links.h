@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/status.h"
+#include "launch/descriptor.h"
 
 namespace tutti::launch {
 
@@ -16,6 +17,8 @@ Status addBridge(const std::string& name);
 /// Makes `name` a port of the bridge.
 Status addToBridge(const std::string& name, const std::string& bridge);
 Status bringUp(const std::string& name);
+/// Returns when the interface carries traffic, which is a little after both of its ends are up.
+Status waitUntilRunning(const std::string& name, Deadline deadline);
 /// `address` in host byte order, within a network of `prefix` bits.
 Status setAddress(const std::string& name, uint32_t address, int prefix);
 

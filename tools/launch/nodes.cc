@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t kNetwork = (uint32_t{10} << 24) | (uint32_t{213} << 16);  // 10.213.0.0/24
 constexpr int kPrefix = 24;
 constexpr const char* kInterface = "eth0";
+constexpr std::chrono::milliseconds kLinkTime{5000};
 
 uint32_t numberOf(int node) { return kNetwork + static_cast<uint32_t>(node) + 1; }
 
@@ -23,12 +24,21 @@ Result<Descriptor> currentNamespace() {
   return current;
 }
 
+/// Addresses of IPv6 are ready at once, as there is nobody who could have the same. Advice: where /proc is read-only they take a second.
+void skipAddressDetection() {
+  for (const char* path : {"/proc/sys/net/ipv6/conf/all/accept_dad", "/proc/sys/net/ipv6/conf/default/accept_dad"}) {
+    const Descriptor file(open(path, O_WRONLY | O_CLOEXEC));
+    if (file) (void)!write(file.get(), "0", 1);
+  }
+}
+
 /// In a new namespace afterwards.
 Result<Descriptor> enterNew() {
   if (unshare(CLONE_NEWNET) != 0) {
     return fail(Code::SystemError, "no network namespace can be made: {}{}", std::strerror(errno),
                 errno == EPERM ? "; --nodes needs root, and in a container the capability SYS_ADMIN" : "");
   }
+  skipAddressDetection();
   if (Status status = bringUp("lo"); !status.ok()) return tl::unexpected(std::move(status));
   return currentNamespace();
 }
@@ -63,6 +73,10 @@ Status build(int count, std::vector<Descriptor>& namespaces) {
     TUTTI_TRY(enter(namespaces[static_cast<size_t>(node)]));
     TUTTI_TRY(setAddress(kInterface, numberOf(node), kPrefix));
     TUTTI_TRY(bringUp(kInterface));
+  }
+  for (const Descriptor& network : namespaces) {
+    TUTTI_TRY(enter(network));
+    TUTTI_TRY(waitUntilRunning(kInterface, Deadline::after(kLinkTime)));
   }
   return {};
 }
