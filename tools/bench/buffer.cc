@@ -43,7 +43,8 @@ Result<Buffer> Buffer::make(BufferKind kind, uint64_t capacity) {
   buffer.mapped_ = (capacity + 3 * kPage) / kPage * kPage;
   void* base = nullptr;
   if (const ncclResult_t result = ncclMemAlloc(&base, buffer.mapped_); result != ncclSuccess) {
-    return fail(static_cast<Code>(result), "ncclMemAlloc of {} bytes: {}: {}", buffer.mapped_, ncclGetErrorString(result), ncclGetLastError(nullptr));
+    return fail(static_cast<Code>(result), "ncclMemAlloc of {} bytes: {}: {}", buffer.mapped_, ncclGetErrorString(result),
+                ncclGetLastError(nullptr));
   }
   buffer.base_ = static_cast<std::byte*>(base);
   buffer.data_ = buffer.base_ + kPage;

@@ -36,7 +36,8 @@ struct Crew {
 /// One rank, as its job sees it.
 class Member {
  public:
-  Member(const Crew& crew, int index, Barrier& barrier) : rank_(crew.firstRank + index), index_(index), isAlone_(crew.isAlone()), barrier_(&barrier) {}
+  Member(const Crew& crew, int index, Barrier& barrier)
+      : rank_(crew.firstRank + index), index_(index), isAlone_(crew.isAlone()), barrier_(&barrier) {}
 
   int rank() const { return rank_; }
   /// Among the threads of this process.

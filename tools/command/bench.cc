@@ -102,15 +102,16 @@ void readRanks(const CLI::App& command, BenchRun& run) {
   options.threads = text.ranks;
   if (startsItself(run)) {
     if (text.ranks % text.threads != 0 || text.ranks / text.threads < text.nodes) {
-      throw CLI::ValidationError("--nodes", format("{} ranks in processes of {} cannot be spread over {} nodes", text.ranks, text.threads, text.nodes));
+      throw CLI::ValidationError(
+          "--nodes", format("{} ranks in processes of {} cannot be spread over {} nodes", text.ranks, text.threads, text.nodes));
     }
   } else if (standing.isLaunched()) {
     options.threads = text.threads;
     options.ranks = standing.ranks * text.threads;
     options.process = {standing.rank, standing.ranks, std::max(standing.localRanks, 1), std::string(launch::name(standing.launcher))};
     if (command.count("--ranks") > 0 && text.ranks != options.ranks) {
-      throw CLI::ValidationError("--ranks", format("{} started {} processes; --threads says how many ranks each of them has", options.process.launcher,
-                                                   standing.ranks));
+      throw CLI::ValidationError("--ranks", format("{} started {} processes; --threads says how many ranks each of them has",
+                                                   options.process.launcher, standing.ranks));
     }
   } else if (command.count("--threads") > 0 && text.threads != text.ranks) {
     throw CLI::ValidationError("--threads", "is for several processes, as those of tutti run; --ranks says how many ranks this one has");

@@ -46,9 +46,13 @@ void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action)
   command->add_option("-n,--ranks", options->ranks, "processes to start")->required()->check(within(1, kMostProcesses));
   command->add_flag("--no-prefix", *hidesPrefix, "do not begin each line of output with the rank");
   command->add_flag("--bind", options->isBound, "bind each rank to one core, in turn");
-  command->add_option("--timeout", options->timeoutSeconds, "seconds after which all ranks are ended [no limit]")->check(within(0.0, kMostSeconds));
-  command->add_option("--grace", options->graceSeconds, "seconds between SIGTERM and SIGKILL")->capture_default_str()->check(within(0.0, kMostSeconds));
-  command->add_option("--nodes", options->nodes, "play so many hosts, with a network namespace each [none]")->check(within(2, launch::kMostNodes));
+  command->add_option("--timeout", options->timeoutSeconds, "seconds after which all ranks are ended [no limit]")
+      ->check(within(0.0, kMostSeconds));
+  command->add_option("--grace", options->graceSeconds, "seconds between SIGTERM and SIGKILL")
+      ->capture_default_str()
+      ->check(within(0.0, kMostSeconds));
+  command->add_option("--nodes", options->nodes, "play so many hosts, with a network namespace each [none]")
+      ->check(within(2, launch::kMostNodes));
   command->prefix_command();
   command->footer(kRunFooter);
   command->callback([command, options, hidesPrefix, &tail, &action] {

@@ -114,8 +114,9 @@ Result<Descriptor> listenFor(uint64_t jobHash, bool isOneHost, Address& address)
     if (listener >= 0) return Descriptor(listener);
     problem = errno;
   }
-  return fail(Code::SystemError, "rank 0 can listen on none of the {} addresses of this job, such as {}: {}; set NCCL_COMM_ID to a free host:port",
-              kTries, address.text(), std::strerror(problem));
+  return fail(Code::SystemError,
+              "rank 0 can listen on none of the {} addresses of this job, such as {}: {}; set NCCL_COMM_ID to a free host:port", kTries,
+              address.text(), std::strerror(problem));
 }
 
 bool isOfThisUser(int descriptor) {

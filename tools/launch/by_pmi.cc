@@ -34,8 +34,10 @@ class Conversation {
       const ssize_t written = send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) {
-        return error(Code::SystemError, "PMI_FD={}: {}; the launcher speaks PMI once with each process that it starts: with several "
-                     "programs one after another, set NCCL_COMM_ID", descriptor_, std::strerror(errno));
+        return error(Code::SystemError,
+                     "PMI_FD={}: {}; the launcher speaks PMI once with each process that it starts: with several "
+                     "programs one after another, set NCCL_COMM_ID",
+                     descriptor_, std::strerror(errno));
       }
       text.remove_prefix(static_cast<size_t>(written));
     }
@@ -55,7 +57,8 @@ class Conversation {
       char part[512];
       const ssize_t received = count < 0 ? -1 : recv(descriptor_, part, sizeof part, 0);
       if (received < 0 && errno == EINTR) continue;
-      if (received <= 0 || pending_.size() > kMostLine) return fail(Code::RemoteError, "the launcher ended the conversation at '{}'", question);
+      if (received <= 0 || pending_.size() > kMostLine)
+        return fail(Code::RemoteError, "the launcher ended the conversation at '{}'", question);
       pending_.append(part, static_cast<size_t>(received));
     }
   }

@@ -16,8 +16,8 @@ namespace {
 
 enum class Stage : int { Parent, Network, Core, Descriptors, Signals, Execute };
 
-constexpr const char* kStages[] = {"follow its parent", "enter its network namespace", "be bound to its core", "get its descriptors",
-                                   "get its signals back", "start"};
+constexpr const char* kStages[] = {"follow its parent",   "enter its network namespace", "be bound to its core",
+                                   "get its descriptors", "get its signals back",        "start"};
 
 /// What the child tells its parent when it gets no further.
 struct Report {

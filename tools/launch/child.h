@@ -18,8 +18,8 @@ namespace tutti::launch {
 /// What `tutti run` has changed for itself and every rank gets back as it was.
 struct Inherited {
   sigset_t signals{};
-  struct sigaction onPipe{};
-  struct sigaction onTerminalOutput{};
+  struct sigaction onPipe {};
+  struct sigaction onTerminalOutput {};
   rlimit descriptors{};
 };
 

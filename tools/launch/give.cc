@@ -31,14 +31,16 @@ class Giver {
       Deadline next = deadline;
       for (const Guest& guest : guests_) ready.push_back({guest.socket.get(), POLLIN, 0});
       if (!guests_.empty()) next = deadline.orAfter(milliseconds(100));  // to notice those whose time is over
-      if (poll(ready.data(), ready.size(), next.pollMs()) < 0 && errno != EINTR) return error(Code::SystemError, "poll: {}", std::strerror(errno));
+      if (poll(ready.data(), ready.size(), next.pollMs()) < 0 && errno != EINTR)
+        return error(Code::SystemError, "poll: {}", std::strerror(errno));
       for (size_t i = guests_.size(); i-- > 0;) {
         const bool stays = ready[i + 1].revents == 0 ? !guests_[i].deadline.isOver() : read(guests_[i]);
         if (!stays) guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
       }
       if (!problem_.ok()) return problem_;
       if (ready[0].revents != 0) welcome(listener);
-      if (missing_ > 0 && deadline.isOver()) return error(Code::RemoteError, "{} have not come for the unique id in time", describeMissing());
+      if (missing_ > 0 && deadline.isOver())
+        return error(Code::RemoteError, "{} have not come for the unique id in time", describeMissing());
     }
     return {};
   }

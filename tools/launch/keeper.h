@@ -77,10 +77,10 @@ class Keeper {
   Post post_;
   Outlet outlets_[2];
   Phase phase_ = Phase::Running;
-  Deadline deadline_;        ///< of the job while it runs, then of the grace, then of the killing
+  Deadline deadline_;  ///< of the job while it runs, then of the grace, then of the killing
   bool hasChildren_ = false;
   bool isCallerGone_ = false;
-  int code_ = 0;             ///< of the first thing that ended the job early
+  int code_ = 0;  ///< of the first thing that ended the job early
 };
 
 }  // namespace tutti::launch

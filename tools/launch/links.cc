@@ -17,7 +17,6 @@
 #include <thread>
 #include <vector>
 
-
 namespace tutti::launch {
 namespace {
 
@@ -59,7 +58,8 @@ class Message {
     char reply[4096];
     ssize_t bytes = -1;
     if (::send(socket.get(), bytes_.data(), bytes_.size(), 0) >= 0) bytes = recv(socket.get(), reply, sizeof reply, 0);
-    if (bytes < static_cast<ssize_t>(sizeof(nlmsghdr) + sizeof(nlmsgerr))) return error(Code::SystemError, "{}: {}", what, std::strerror(errno));
+    if (bytes < static_cast<ssize_t>(sizeof(nlmsghdr) + sizeof(nlmsgerr)))
+      return error(Code::SystemError, "{}: {}", what, std::strerror(errno));
     nlmsgerr answer;
     std::memcpy(&answer, reply + sizeof(nlmsghdr), sizeof answer);
     return answer.error == 0 ? Status() : error(Code::SystemError, "{}: {}", what, std::strerror(-answer.error));

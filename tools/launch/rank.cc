@@ -31,7 +31,8 @@ constexpr Names kPmi = {Launcher::Pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"
 constexpr const char* kEscape = "--launcher none ignores the variables of launchers";
 
 /// Two numbers of which both or none must be there: an index and how many there are.
-Result<std::optional<std::pair<int, int>>> readPair(const Environment& env, const Names& names, std::string_view index, std::string_view count) {
+Result<std::optional<std::pair<int, int>>> readPair(const Environment& env, const Names& names, std::string_view index,
+                                                    std::string_view count) {
   const auto place = readNumber(env, index, 0, kMostRanks - 1);
   if (!place) return tl::unexpected(place.error());
   const auto total = readNumber(env, count, 1, kMostRanks);
@@ -75,8 +76,9 @@ Result<Standing> findTuttiRun(const Environment& env) {
   if (!nodes) return tl::unexpected(nodes.error());
   if (!*rank) return fail(Code::InvalidUsage, "tutti run: TUTTI_RUN_FD is set, TUTTI_RUN_RANK is not ({})", kEscape);
   if (**rank != standing->rank) {
-    return fail(Code::InvalidUsage, "RANK={} contradicts TUTTI_RUN_RANK={}: was another launcher started by tutti run? Unset TUTTI_RUN_FD then",
-                standing->rank, **rank);
+    return fail(Code::InvalidUsage,
+                "RANK={} contradicts TUTTI_RUN_RANK={}: was another launcher started by tutti run? Unset TUTTI_RUN_FD then", standing->rank,
+                **rank);
   }
   standing->descriptor = static_cast<int>(**descriptor);
   standing->nodes = static_cast<int>(nodes->value_or(0));
@@ -91,10 +93,11 @@ Result<Standing> findTorchrun(const Environment& env) {
   if (!port) return tl::unexpected(port.error());
   const std::string address = textOf(env, "MASTER_ADDR");
   if (address.empty() || !*port) {
-    return fail(Code::InvalidUsage, "torchrun: RANK and WORLD_SIZE are set, {} is not ({})", address.empty() ? "MASTER_ADDR" : "MASTER_PORT",
-                kEscape);
+    return fail(Code::InvalidUsage, "torchrun: RANK and WORLD_SIZE are set, {} is not ({})",
+                address.empty() ? "MASTER_ADDR" : "MASTER_PORT", kEscape);
   }
-  standing->jobKey = format("torchrun {} {} {} {}", textOf(env, "TORCHELASTIC_RUN_ID"), textOf(env, "TORCHELASTIC_RESTART_COUNT"), address, **port);
+  standing->jobKey =
+      format("torchrun {} {} {} {}", textOf(env, "TORCHELASTIC_RUN_ID"), textOf(env, "TORCHELASTIC_RESTART_COUNT"), address, **port);
   if (!standing->isOneHost()) standing->hosts = {address};
   return standing;
 }
@@ -179,7 +182,8 @@ Result<Standing> findSlurm(const Environment& env) {
     standing->localRanks = *tasks;
   }
   const std::string restart = textOf(env, "SLURM_RESTART_COUNT");
-  standing->jobKey = format("slurm {} {}.{} {}", textOf(env, "SLURM_CLUSTER_NAME"), textOf(env, "SLURM_JOB_ID"), textOf(env, "SLURM_STEP_ID"), restart);
+  standing->jobKey =
+      format("slurm {} {}.{} {}", textOf(env, "SLURM_CLUSTER_NAME"), textOf(env, "SLURM_JOB_ID"), textOf(env, "SLURM_STEP_ID"), restart);
   if (standing->isOneHost()) return standing;
   const std::string list = textOf(env, "SLURM_STEP_NODELIST");
   if (list.empty()) {

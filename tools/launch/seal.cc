@@ -40,7 +40,9 @@ Status startSeals() {
   return error(Code::SystemError, "the system gives no random numbers");
 }
 
-Key keyOf(std::string_view jobKey, std::string_view secret) { return hash(nullptr, {partOf("tutti launch"), partOf(jobKey), partOf(secret)}); }
+Key keyOf(std::string_view jobKey, std::string_view secret) {
+  return hash(nullptr, {partOf("tutti launch"), partOf(jobKey), partOf(secret)});
+}
 
 Nonce drawNonce() {
   Nonce nonce;
@@ -63,8 +65,8 @@ void seal(const Key& session, uint8_t number, std::span<const std::byte> message
 }
 
 bool unseal(const Key& session, uint8_t number, std::span<const std::byte> sealed, std::byte* message) {
-  return crypto_secretbox_open_easy(reinterpret_cast<unsigned char*>(message), bytesOf(sealed.data()), sealed.size(), nonceOf(number).data(),
-                                    session.data()) == 0;
+  return crypto_secretbox_open_easy(reinterpret_cast<unsigned char*>(message), bytesOf(sealed.data()), sealed.size(),
+                                    nonceOf(number).data(), session.data()) == 0;
 }
 
 }  // namespace tutti::launch

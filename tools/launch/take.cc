@@ -78,7 +78,8 @@ std::optional<Result<ncclUniqueId>> ask(const Address& address, const Standing& 
     case wire::Verdict::Served: break;
     case wire::Verdict::Again: return std::nullopt;  // of an earlier run that has not quite ended: ours will listen soon
     case wire::Verdict::Disagrees:
-      return fail(Code::InvalidArgument, "rank 0 says that there are {} ranks; this is rank {} of {}", answer.ranks, standing.rank, standing.ranks);
+      return fail(Code::InvalidArgument, "rank 0 says that there are {} ranks; this is rank {} of {}", answer.ranks, standing.rank,
+                  standing.ranks);
   }
   // Without thanks rank 0 would wait for this rank, and answer it again.
   if (!write(socket, wire::sealed(session, wire::kThanks, wire::Thanks{request.rank}))) return std::nullopt;
@@ -117,8 +118,10 @@ Result<ncclUniqueId> takeId(const Standing& standing, const std::string& secret,
     if (deadline.isOver()) break;
     std::this_thread::sleep_for(pause);
   }
-  return fail(Code::RemoteError, "rank 0 of job '{}' was not found {}; has it started, with the same TUTTI_JOB_SECRET, and does the firewall "
-              "let these ports pass? Else set NCCL_COMM_ID to host:port of rank 0", standing.jobKey, describePlaces(standing, hash, problem));
+  return fail(Code::RemoteError,
+              "rank 0 of job '{}' was not found {}; has it started, with the same TUTTI_JOB_SECRET, and does the firewall "
+              "let these ports pass? Else set NCCL_COMM_ID to host:port of rank 0",
+              standing.jobKey, describePlaces(standing, hash, problem));
 }
 
 }  // namespace tutti::launch

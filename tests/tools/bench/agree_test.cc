@@ -51,18 +51,19 @@ TEST(Agree, AloneNothingHappens) {
 
 TEST(Agree, RanksHaveTheirPlaces) {
   asProcesses(2, 2, [](Team& team, int number) {
-    EXPECT_TRUE(team.run("looking", [&](Member& member) -> Status {
-      EXPECT_EQ(member.rank(), 2 * number + member.index());
-      return member.meet();
-    }).ok());
+    EXPECT_TRUE(team.run("looking",
+                         [&](Member& member) -> Status {
+                           EXPECT_EQ(member.rank(), 2 * number + member.index());
+                           return member.meet();
+                         })
+                    .ok());
   });
 }
 
 TEST(Agree, ARankThatFailsEndsTheOtherProcess) {
   asProcesses(2, 1, [](Team& team, int number) {
-    const Status status = team.run("failing", [&](Member& member) {
-      return number == 1 ? error(Code::SystemError, "a bad day") : member.meet();
-    });
+    const Status status =
+        team.run("failing", [&](Member& member) { return number == 1 ? error(Code::SystemError, "a bad day") : member.meet(); });
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(status.text() == "a bad day", number == 1) << status.text();
   });

@@ -11,23 +11,39 @@ using Changes = std::vector<std::pair<std::string, std::string>>;
 /// An empty value takes the variable away.
 Environment with(Environment environment, const Changes& changes) {
   for (const auto& [name, value] : changes) {
-    if (value.empty()) environment.erase(name);
-    else environment.insert_or_assign(name, value);
+    if (value.empty())
+      environment.erase(name);
+    else
+      environment.insert_or_assign(name, value);
   }
   return environment;
 }
 
-const Environment kTuttiRun = {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"TUTTI_RUN_FD", "7"},
-                               {"TUTTI_RUN_RANK", "1"}};
-const Environment kTorchrun = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
-                               {"MASTER_ADDR", "head.example"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}};
-const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "1874788353"},
+const Environment kTuttiRun = {{"RANK", "1"},         {"WORLD_SIZE", "4"},    {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
+                               {"TUTTI_RUN_FD", "7"}, {"TUTTI_RUN_RANK", "1"}};
+const Environment kTorchrun = {{"RANK", "5"},
+                               {"WORLD_SIZE", "8"},
+                               {"LOCAL_RANK", "1"},
+                               {"LOCAL_WORLD_SIZE", "4"},
+                               {"MASTER_ADDR", "head.example"},
+                               {"MASTER_PORT", "29500"},
+                               {"TORCHELASTIC_RUN_ID", "none"}};
+const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "0"},
+                              {"OMPI_COMM_WORLD_SIZE", "4"},
+                              {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                              {"PMIX_NAMESPACE", "1874788353"},
                               {"OMPI_MCA_orte_hnp_uri", "18.0;tcp://192.0.2.2,10.0.0.1:34929;tcp6://[fd00::2]:44933"},
                               {"OMPI_MCA_orte_local_daemon_uri", "18.0;tcp://192.0.2.2,10.0.0.1:34929;tcp6://[fd00::2]:44933"}};
 const Environment kMpich = {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"PMI_FD", "8"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "3"}};
-const Environment kSlurm = {{"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "9"}, {"SLURM_NTASKS", "11"}, {"SLURM_LOCALID", "1"},
-                            {"SLURM_NODEID", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}, {"SLURM_STEP_NODELIST", "node[07-09]"}};
+const Environment kSlurm = {{"SLURM_JOB_ID", "77"},
+                            {"SLURM_STEP_ID", "0"},
+                            {"SLURM_PROCID", "9"},
+                            {"SLURM_NTASKS", "11"},
+                            {"SLURM_LOCALID", "1"},
+                            {"SLURM_NODEID", "2"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
+                            {"SLURM_STEP_NODELIST", "node[07-09]"}};
 
 Standing find(const Environment& environment) {
   const Result<Standing> standing = findStanding(environment);
@@ -108,7 +124,8 @@ TEST(Standing, HalfSetTorchVariables) {
 }
 
 TEST(Standing, NumbersThatAreNone) {
-  for (const char* text : {"-1", "x", "1.5", "99999999999999999999", " 1", "1 "}) expectError(with(kTorchrun, {{"RANK", text}}), {"RANK", text});
+  for (const char* text : {"-1", "x", "1.5", "99999999999999999999", " 1", "1 "})
+    expectError(with(kTorchrun, {{"RANK", text}}), {"RANK", text});
   expectError(with(kTorchrun, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE"});
   expectError(with(kTorchrun, {{"MASTER_PORT", "65536"}}), {"MASTER_PORT"});
 }
@@ -125,7 +142,8 @@ TEST(Standing, OfOpenMpi) {
   EXPECT_EQ(standing.launcher, Launcher::OpenMpi);
   EXPECT_EQ(standing.ranks, 4);
   EXPECT_EQ(standing.hosts, (std::vector<std::string>{"192.0.2.2", "10.0.0.1", "fd00::2"}));
-  const Standing other = find(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_MCA_orte_local_daemon_uri", "18.1;tcp://192.0.2.3:1"}}));
+  const Standing other =
+      find(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_MCA_orte_local_daemon_uri", "18.1;tcp://192.0.2.3:1"}}));
   EXPECT_EQ(other.hosts, standing.hosts);
   EXPECT_EQ(other.jobKey, standing.jobKey);
 }
@@ -137,7 +155,8 @@ TEST(Standing, OpenMpiWithRankZeroElsewhereSaysSo) {
   const Standing silent = find(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", ""}}));
   EXPECT_TRUE(silent.hosts.empty());
   EXPECT_FALSE(silent.hostProblem.empty());
-  EXPECT_FALSE(find(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", "nonsense"}, {"OMPI_MCA_orte_local_daemon_uri", "nonsense"}})).hostProblem.empty());
+  EXPECT_FALSE(
+      find(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", "nonsense"}, {"OMPI_MCA_orte_local_daemon_uri", "nonsense"}})).hostProblem.empty());
 }
 
 TEST(Standing, HalfSetOpenMpiVariables) {
