@@ -110,7 +110,12 @@ void Meeting::formGroups() {
     if (color == kNoColor) continue;
     Outcome agreed;
     agreed.ranks = static_cast<int32_t>(end - begin);
-    agreed.hub = std::make_shared<transport::local::Hub>(agreed.ranks);
+    auto hub = transport::local::Hub::make(agreed.ranks);
+    if (!hub) {  // those who wait get to know, too
+      error_ = std::move(hub).error();
+      return;
+    }
+    agreed.hub = std::move(*hub);
     agreed.nursery = std::make_shared<Nursery>();
     for (size_t i = begin; i < end; ++i) {
       agreed.minCtas = std::max(agreed.minCtas, arrivals[order[i]].minCtas);

@@ -122,6 +122,7 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
     }
   }
   for (int32_t r = 0; plan.lends && r < plan.ranks; ++r) {
+    plan.neighbours.push_back(connections_.neighbour(Rank(r)));
     const auto window = connections_.window(Rank(r), cellBytes(plan.ranks));
     if (!window) return window.error();
     plan.windows.push_back(*window);
@@ -155,7 +156,7 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
   for (int32_t i = 0; i < step.from.count; ++i) {
     const auto end = connections_.recvEnd(channel, step.port, step.from.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
-    lane.sources.push_back({*end, step.from.at(i)});
+    lane.sources.push_back({*end, step.from.at(i), connections_.neighbour(step.from.at(i))});
   }
   for (int32_t i = 0; i < step.to.count; ++i) {
     const auto end = connections_.sendEnd(channel, step.port, step.to.at(i), draft.pipes);
