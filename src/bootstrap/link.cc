@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bootstrap/fd.h"
+#include "core/unique_fd.h"
 
 namespace tutti::bootstrap {
 namespace {

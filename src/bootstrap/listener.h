@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "bootstrap/address.h"
-#include "bootstrap/fd.h"
+#include "core/unique_fd.h"
 #include "bootstrap/handshake.h"
 
 namespace tutti::bootstrap {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bootstrap/address.h"
-#include "bootstrap/fd.h"
+#include "core/unique_fd.h"
 #include "core/ids.h"
 
 namespace tutti::bootstrap {

@@ -19,7 +19,7 @@
 #include <span>
 #include <string>
 
-#include "bootstrap/fd.h"
+#include "core/unique_fd.h"
 #include "bootstrap/roster.h"
 #include "bootstrap/unique_id.h"
 #include "bootstrap/world.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-#include "bootstrap/fd.h"
+#include "core/unique_fd.h"
 #include "bootstrap/handshake.h"
 #include "bootstrap/listener.h"
 

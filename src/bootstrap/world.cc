@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "bootstrap/fd.h"
+#include "core/unique_fd.h"
 #include "bootstrap/seal.h"
 #include "bootstrap/wire.h"
 #include "config/params.h"

@@ -67,14 +67,14 @@ Result<UniqueFd> Arena::createFile() {
   return file;
 }
 
-Result<std::shared_ptr<Arena>> Arena::attach(UniqueFd file, int32_t processes, int32_t self) {
+Result<std::shared_ptr<Arena>> Arena::attach(int file, std::shared_ptr<const void> owner, int32_t processes, int32_t self) {
   if (processes > kMostProcesses)
     return fail(Code::InvalidUsage, "{} processes on one host: at most {} can share memory; run several ranks in each", processes,
                 kMostProcesses);
   struct stat info{};
-  if (fstat(file.get(), &info) != 0 || static_cast<uint64_t>(info.st_size) < kControlBytes)
-    return fail(Code::SystemError, "what came for shared memory is none: descriptor {} of {} bytes", file.get(), info.st_size);
-  auto control = memory::Mapping::ofFile(file.get(), 0, Bytes(kControlBytes));
+  if (fstat(file, &info) != 0 || static_cast<uint64_t>(info.st_size) < kControlBytes)
+    return fail(Code::SystemError, "what came for shared memory is none: descriptor {} of {} bytes", file, info.st_size);
+  auto control = memory::Mapping::ofFile(file, 0, Bytes(kControlBytes));
   if (!control) return tl::unexpected(std::move(control).error());
   auto arena = std::shared_ptr<Arena>(new Arena);
   arena->header_ = reinterpret_cast<Header*>(control->data());
@@ -83,17 +83,16 @@ Result<std::shared_ptr<Arena>> Arena::attach(UniqueFd file, int32_t processes, i
   arena->entries_ = reinterpret_cast<ProcessEntry*>(control->data() + kEntriesAt);
   arena->root_ = &arena->header_->root;
   arena->control_ = std::move(*control);
-  arena->file_ = std::move(file);
+  arena->file_ = file;
+  arena->owner_ = std::move(owner);
   arena->processes_ = processes;
   arena->self_ = self;
+  if (self < 0) return arena;
   struct flock lock = lockOf(lockOffset(self));
-  if (fcntl(arena->file_.get(), F_SETLK, &lock) != 0)
+  if (fcntl(file, F_SETLK, &lock) != 0)
     return fail(Code::SystemError, "cannot lock the file of shared memory: {}", std::strerror(errno));
   return arena;
 }
-
-// Closing the file gives the lock up, too; processes that are still there see an orderly departure on the hub first.
-Arena::~Arena() = default;
 
 Result<uint64_t> Arena::reserve(Bytes size) {
   if (isShared()) {
@@ -118,7 +117,7 @@ Result<std::byte*> Arena::map(uint64_t place, Bytes size) {
   const auto found = blocks_.find(place);
   if (found != blocks_.end()) return found->second.data();
   if (!isShared()) return fail(Code::InternalError, "no block lies at {:x}", place);
-  auto block = memory::Mapping::ofFile(file_.get(), place, size);
+  auto block = memory::Mapping::ofFile(file_, place, size);
   if (!block) return tl::unexpected(std::move(block).error());
   return blocks_.emplace(place, std::move(*block)).first->second.data();
 }
@@ -129,8 +128,26 @@ void Arena::discard(uint64_t place, Bytes size) noexcept {
     blocks_.erase(place);
   }
   if (isShared())
-    (void)fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(place),
+    (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(place),
                     static_cast<off_t>(roundToPages(size.value)));
+}
+
+void Arena::announce(uint64_t token, int exportsFd) {
+  token_ = token;
+  ProcessEntry& own = entries_[self_];
+  own.pid.store(getpid(), std::memory_order_relaxed);
+  own.token.store(token, std::memory_order_relaxed);
+  own.probe.store(reinterpret_cast<uint64_t>(&token_), std::memory_order_relaxed);
+  own.exportsFd.store(exportsFd + 1, std::memory_order_relaxed);
+  own.attached.store(1, std::memory_order_release);  // pairs with entry()
+}
+
+std::vector<std::shared_ptr<Hub>> Arena::hubs() {
+  const std::lock_guard lock(hubsMutex_);
+  std::vector<std::shared_ptr<Hub>> alive;
+  for (const auto& [place, known] : hubs_)
+    if (auto hub = known.lock()) alive.push_back(std::move(hub));
+  return alive;
 }
 
 const ProcessEntry* Arena::entry(int32_t process) const {
@@ -141,7 +158,7 @@ const ProcessEntry* Arena::entry(int32_t process) const {
 bool Arena::isAlive(int32_t process) const {
   if (process == self_ || entry(process) == nullptr) return true;
   struct flock lock = lockOf(lockOffset(process));
-  return fcntl(file_.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 bool Arena::isComplete() const {

@@ -23,6 +23,9 @@ bool takesBarriers(bool fromOthers) {
   return own && all;
 }
 
+/// What is listed: the first part of a Key.
+enum Listing : int32_t { kPipe, kWindow, kNamed };
+
 constexpr uint64_t kPage = 4096;
 uint64_t roundToPages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -40,7 +43,7 @@ struct Hub::Page {
 /// The head of a hub in its arena. Behind it: the process of each rank, the members, what Waits keeps.
 struct Hub::Block {
   SharedMutex mutex;
-  std::atomic<uint32_t> attached;  ///< processes that use it
+  std::atomic<uint32_t> holders;  ///< ranks that have not let go yet
   int32_t ranks;
   uint64_t firstPage;
 };
@@ -65,7 +68,6 @@ Status Hub::look(std::byte* memory, int32_t ranks) {
   for (int32_t r = 0; needsFence && r < ranks; ++r)
     if (isHere(Rank(r))) members_[r].needsFence = true;
   waits_ = std::make_unique<Waits>(ranks, block_->mutex, memory);
-  block_->attached.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
 
@@ -73,7 +75,9 @@ Result<std::shared_ptr<Hub>> Hub::make(int32_t ranks) {
   auto arena = Arena::ofThreads();
   const auto place = format(*arena, std::vector<int32_t>(static_cast<size_t>(ranks)));
   if (!place) return tl::unexpected(place.error());
-  return attach(std::move(arena), *place, ranks);
+  auto hub = open(std::move(arena), *place, ranks);
+  if (hub) (*hub)->holds_ = static_cast<uint32_t>(ranks);
+  return hub;
 }
 
 Result<uint64_t> Hub::format(Arena& arena, std::span<const int32_t> processOf) {
@@ -86,11 +90,26 @@ Result<uint64_t> Hub::format(Arena& arena, std::span<const int32_t> processOf) {
   auto* block = reinterpret_cast<Block*>(*memory);
   block->mutex.init();
   block->ranks = ranks;
+  block->holders.store(static_cast<uint32_t>(ranks), std::memory_order_relaxed);
   std::copy(processOf.begin(), processOf.end(), reinterpret_cast<int32_t*>(*memory + kPage));
   return *place;
 }
 
-Result<std::shared_ptr<Hub>> Hub::attach(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks) {
+Result<std::shared_ptr<Hub>> Hub::attach(const std::shared_ptr<Arena>& arena, uint64_t place, int32_t ranks) {
+  const std::lock_guard lock(arena->hubsMutex_);
+  std::erase_if(arena->hubs_, [](const auto& known) { return known.second.expired(); });
+  auto hub = arena->hubs_[place].lock();
+  if (hub == nullptr) {
+    auto opened = open(arena, place, ranks);
+    if (!opened) return opened;
+    hub = std::move(*opened);
+    arena->hubs_[place] = hub;
+  }
+  ++hub->holds_;
+  return hub;
+}
+
+Result<std::shared_ptr<Hub>> Hub::open(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks) {
   const auto memory = arena->map(place, Bytes(blockBytes(ranks)));
   if (!memory) return tl::unexpected(Status(memory.error()).at("attach hub"));
   auto hub = std::shared_ptr<Hub>(new Hub);
@@ -102,7 +121,7 @@ Result<std::shared_ptr<Hub>> Hub::attach(std::shared_ptr<Arena> arena, uint64_t 
 
 Hub::~Hub() {
   // acq_rel: whoever is last sees that all others have done with it
-  if (block_ != nullptr && arena_->isShared() && block_->attached.fetch_sub(1, std::memory_order_acq_rel) == 1) discardAll();
+  if (block_ != nullptr && block_->holders.fetch_sub(holds_, std::memory_order_acq_rel) == holds_) discardAll();
 }
 
 /// The memory of the hub and all that it lists, given back: the file lives on with other hubs.
@@ -204,7 +223,7 @@ Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
 
 Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
   std::unique_lock lock(mutex_);
-  const auto lies = findOrMake({0, key.channel.value, key.port, key.from.value, key.to.value},
+  const auto lies = findOrMake({kPipe, key.channel.value, key.port, key.from.value, key.to.value},
                                {0, pipeBytes(slots, slotBytes), slotBytes, slots});
   if (!lies) return tl::unexpected(Status(lies.error()).at("create pipe"));
   const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
@@ -215,6 +234,38 @@ Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotByte
   return view;
 }
 
+SharedMutex& Hub::mutex() { return block_->mutex; }
+
+Result<std::byte*> Hub::block(const Name& name, Bytes size) {
+  const std::lock_guard lock(mutex_);
+  const auto lies = findOrMake({kNamed, name[0], name[1], name[2], name[3]}, {0, size.value, 0, 0});
+  if (!lies) return tl::unexpected(lies.error());
+  return arena_->map(lies->place, Bytes(lies->bytes));
+}
+
+void Hub::forget(const Name& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = listed_.find({kNamed, name[0], name[1], name[2], name[3]});
+  if (found != listed_.end()) arena_->discard(found->second.place, Bytes(found->second.bytes));
+}
+
+std::byte* Hub::existing(const Name& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = listed_.find({kNamed, name[0], name[1], name[2], name[3]});
+  if (found == listed_.end()) return nullptr;
+  return arena_->map(found->second.place, Bytes(found->second.bytes)).value_or(nullptr);
+}
+
+Result<std::vector<Hub::Name>> Hub::blocks() {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard shared(block_->mutex);
+  if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
+  std::vector<Name> names;
+  for (const auto& [key, lies] : listed_)
+    if (key[0] == kNamed) names.push_back({key[1], key[2], key[3], key[4]});
+  return names;
+}
+
 uint32_t Hub::reach(Rank rank) {
   if (isHere(rank)) return kReachesAll;
   const Neighbour* process = neighbour(rank);
@@ -223,7 +274,7 @@ uint32_t Hub::reach(Rank rank) {
 
 Result<WindowView> Hub::window(Rank rank, uint64_t cellBytes) {
   std::unique_lock lock(mutex_);
-  const auto lies = findOrMake({1, 0, 0, rank.value, 0}, {0, windowBytes(ranks_, cellBytes), cellBytes, 0});
+  const auto lies = findOrMake({kWindow, 0, 0, rank.value, 0}, {0, windowBytes(ranks_, cellBytes), cellBytes, 0});
   if (!lies) return tl::unexpected(Status(lies.error()).at("create window"));
   const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
   if (!memory) return tl::unexpected(memory.error());

@@ -67,8 +67,9 @@ class Hub {
   static Result<std::shared_ptr<Hub>> make(int32_t ranks);
   /// Lays a hub out in a shared arena: rank r lives in process `processOf[r]` of the host. Its place, for attach().
   static Result<uint64_t> format(Arena& arena, std::span<const int32_t> processOf);
-  /// The hub at that place, as this process sees it.
-  static Result<std::shared_ptr<Hub>> attach(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks);
+  /// The hub at that place, as this process sees it: the same object for all its ranks, each of which attaches once. Its memory is given
+  /// back when all ranks have attached and let go.
+  static Result<std::shared_ptr<Hub>> attach(const std::shared_ptr<Arena>& arena, uint64_t place, int32_t ranks);
   ~Hub();
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
@@ -78,6 +79,19 @@ class Hub {
   Result<WindowView> window(Rank rank, uint64_t cellBytes);
 
   int32_t ranks() const { return ranks_; }
+  /// A block of memory under a name, zeroed when it is made: the same for all ranks that name it. `forget`: nobody will ask again.
+  using Name = std::array<int32_t, 4>;
+  Result<std::byte*> block(const Name& name, Bytes size);
+  void forget(const Name& name);
+  /// The block of that name; null when it was never made, or forgotten.
+  std::byte* existing(const Name& name);
+  /// Names of all blocks, the forgotten ones as well.
+  Result<std::vector<Name>> blocks();
+  /// For what ranks keep in such blocks.
+  SharedMutex& mutex();
+
+  /// Which process of the host a rank lives in.
+  int32_t processOf(Rank rank) const { return processOf_ == nullptr ? 0 : processOf_[index(rank)]; }
   /// Whether the rank is a thread of this process.
   bool isHere(Rank rank) const { return processOf_ == nullptr || processOf_[index(rank)] == arena_->self(); }
   bool spansProcesses() const { return arena_->isShared(); }
@@ -137,6 +151,7 @@ class Hub {
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
   static uint64_t blockBytes(int32_t ranks);
 
+  static Result<std::shared_ptr<Hub>> open(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks);
   Status look(std::byte* memory, int32_t ranks);
   Status catchUp();
   Status append(const Listed& entry);
@@ -146,6 +161,7 @@ class Hub {
   std::shared_ptr<Arena> arena_;
   uint64_t place_ = 0;
   int32_t ranks_ = 0;
+  uint32_t holds_ = 0;  // ranks that have attached here; under the arena's lock
   // In the arena.
   Block* block_ = nullptr;
   const int32_t* processOf_ = nullptr;  // null: all are here
