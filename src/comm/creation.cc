@@ -24,7 +24,7 @@ void discard(ncclComm* handle, const Status& cause) {
 }
 
 Result<ncclComm*> makeMember(const JoinRequest& request) {
-  auto comm = std::make_unique<Communicator>(request.rank, request.ranks, request.device, Rendezvous::hashOf(request.id), request.config);
+  auto comm = std::make_unique<Communicator>(request.rank, request.ranks, request.device, bootstrap::Service::hashOf(request.ids.front()), request.config);
   auto handle = process().handles.make(comm.get());
   if (handle) (void)comm.release();  // owned through its handle from here on
   return handle;

@@ -10,7 +10,8 @@
 
 #include "comm/group.h"
 #include "comm/handle.h"
-#include "comm/rendezvous.h"
+#include "bootstrap/service.h"
+#include "comm/founding.h"
 #include "comm/shared.h"
 #include "exec/host/stream.h"
 #include "memory/host_allocator.h"
@@ -32,9 +33,9 @@ class StreamTable {
 };
 
 struct Process {
-  const uint64_t token = drawToken();  ///< tells this process from others in unique ids
   HandleTable handles;
-  Rendezvous rendezvous;
+  bootstrap::Service bootstrap;
+  Foundations foundations{[this] { return memory.shareTable(); }};
   StreamTable streams;
   std::mutex launchOrder;  ///< held while a launch is queued on its streams
   RetiredWorkers retiredWorkers;

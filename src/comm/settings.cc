@@ -127,6 +127,19 @@ Status checkArguments(const CallRequest& request, int32_t ranks) {
   return {};
 }
 
+BufferBytes bufferBytes(const CallRequest& request, int32_t ranks) {
+  const uint64_t one = request.count * sizeOf(static_cast<DataType>(request.type));
+  const uint64_t all = one * static_cast<uint64_t>(ranks);
+  switch (request.collective) {
+    case Collective::AllGather:
+    case Collective::Gather: return {one, all};
+    case Collective::ReduceScatter:
+    case Collective::Scatter: return {all, one};
+    case Collective::AllToAll: return {all, all};
+    default: return {one, one};
+  }
+}
+
 Status checkBuffers(const CallRequest& request, Rank rank) {
   if (request.count == 0) return {};
   const bool isRoot = request.root == rank.value;

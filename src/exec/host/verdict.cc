@@ -169,7 +169,7 @@ std::string verdictJson(Hub& hub) {
 }
 
 void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
-  const std::string words = hub.waits().look([&](Waits::State& state) -> std::string {
+  const std::string words = hub.waits().conclude([&](Waits::State& state) -> std::string {
     RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
     const auto self = static_cast<size_t>(rank.value);
     if (state.verdict) {

@@ -85,17 +85,15 @@ bool Work::lookForDeadlock(Nanoseconds now) {
   Waits& waits = turn_->hub->waits();
   // Part of what a lane lacks may come without its moving: it then waits for fewer ranks, which is another wait.
   if (!episode_.published || countUnmet() != episode_.unmet) {
-    RankWait wait = standing();
+    const RankWait wait = standing();
     episode_.unmet = 0;
     for (const ChainWait& chain : wait.chains)
       for (const auto& lane : chain.lanes) episode_.unmet += lane.awaits.size();
-    waits.publish(turn_->rank, std::move(wait));
+    waits.publish(turn_->rank, wait);
     episode_.published = true;
   }
-  auto found = waits.look([&](Waits::State& state) {
-    ++state.ranks[static_cast<size_t>(turn_->rank.value)].inspections;
-    return findDeadlock(state, now.count());
-  });
+  waits.confirm(turn_->rank);
+  auto found = waits.look([&](Waits::State& state) { return findDeadlock(state, now.count()); });
   if (!found) return false;
   outcome_ = {Ending::Mismatch, std::move(found->cause), std::move(found->calls)};
   return true;

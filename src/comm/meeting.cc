@@ -1,0 +1,193 @@
+#include "comm/meeting.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "core/error_latch.h"
+#include "core/format.h"
+
+namespace tutti::comm {
+
+using transport::local::Hub;
+
+/// What the ranks share; zeroed memory is a meeting that nobody has come to. Under the parent's lock, but for `error`.
+struct Meeting::Table {
+  int32_t ranks;
+  int32_t arrived;
+  int32_t taken;    ///< ranks that have their outcome
+  int32_t members;  ///< of the key: so many numbers lie behind the seats
+  bool isShrink;
+  bool isComplete;  ///< the hubs are there
+  ErrorLatch error;
+};
+
+struct Meeting::Seat {
+  bool isTaken;
+  Arrival arrival;
+  Place place;
+  uint64_t hub;  ///< where it lies in the arena
+};
+
+namespace {
+
+uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
+  uint64_t x = a ^ (b * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL);
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return x ^ x >> 31;
+}
+
+Hub::Name nameOf(const ChildKey& key) {
+  uint64_t halves[2];
+  for (uint64_t h = 0; h < 2; ++h) {
+    halves[h] = mix(mix(h, key.number), key.mayBeBroken ? 1 : 0);
+    for (const int32_t member : key.members) halves[h] = mix(halves[h], static_cast<uint64_t>(member));
+  }
+  return {static_cast<int32_t>(halves[0]), static_cast<int32_t>(halves[0] >> 32), static_cast<int32_t>(halves[1]),
+          static_cast<int32_t>(halves[1] >> 32)};
+}
+
+}  // namespace
+
+Meeting::Seat& Meeting::seatOf(int32_t place) const { return reinterpret_cast<Seat*>(table_ + 1)[place]; }
+
+Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place,
+                                                 const Arrival& arrival) {
+  std::shared_ptr<Meeting> meeting(new Meeting(std::move(parent), nameOf(key)));
+  const auto places = static_cast<uint64_t>(ranks);
+  const auto memory = meeting->parent_->block(meeting->name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
+  if (!memory) return tl::unexpected(memory.error());
+  meeting->table_ = reinterpret_cast<Table*>(*memory);
+  meeting->place_ = place;
+  meeting->members_ = key.members;
+  const std::lock_guard lock(meeting->parent_->mutex());
+  if (Status status = meeting->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
+  return meeting;
+}
+
+/// Under the lock.
+Status Meeting::seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival) {
+  Table& table = *table_;
+  if (table.arrived == 0) {
+    table.ranks = ranks;
+    table.isShrink = !key.members.empty();
+    auto* members = reinterpret_cast<int32_t*>(&seatOf(ranks));
+    std::copy(key.members.begin(), key.members.end(), members);
+    table.members = static_cast<int32_t>(key.members.size());
+  }
+  Seat& seat = seatOf(place.value);
+  if (seat.isTaken)
+    return error(Code::InvalidUsage, "rank {} has come already: two callers claim its place in the new communicator", place.value);
+  seat.arrival = arrival;
+  seat.isTaken = true;
+  if (++table.arrived < ranks || table.error.tripped()) return {};
+  Status status;
+  try {
+    status = makeHubs();
+  } catch (const std::bad_alloc&) {  // those who wait get to know, too
+    status = Status(Code::SystemError, "out of memory");
+  }
+  if (status.ok()) {
+    table.isComplete = true;
+  } else {
+    (void)table.error.trip(error(status.code(), "no communicator of {} ranks: {}", ranks, status.text()));
+  }
+  return {};
+}
+
+/// Everybody is there: ranks of one colour, in the order of key and rank, become a communicator. Under the lock.
+Status Meeting::makeHubs() {
+  std::vector<Arrival> arrivals;
+  for (int32_t p = 0; p < table_->ranks; ++p) arrivals.push_back(seatOf(p).arrival);
+  const Grouping grouping = formGroups(arrivals);
+  std::vector<uint64_t> hubs;
+  for (const auto& members : grouping.members) {
+    std::vector<int32_t> processOf;
+    for (const int32_t p : members)
+      processOf.push_back(parent_->processOf(members_.empty() ? Rank(p) : Rank(members_[static_cast<size_t>(p)])));
+    const auto hub = Hub::format(*parent_->arena(), processOf);
+    if (!hub) return hub.error();
+    hubs.push_back(*hub);
+  }
+  for (int32_t p = 0; p < table_->ranks; ++p) {
+    seatOf(p).place = grouping.places[static_cast<size_t>(p)];
+    if (seatOf(p).place.group >= 0) seatOf(p).hub = hubs[static_cast<size_t>(seatOf(p).place.group)];
+  }
+  return {};
+}
+
+std::optional<Result<Outcome>> Meeting::poll() {
+  if (table_ == nullptr) return outcome_;
+  std::unique_lock lock(parent_->mutex());
+  if (table_->error.tripped()) return tl::unexpected(table_->error.status());
+  if (!table_->isComplete) return std::nullopt;
+  const Seat seat = seatOf(place_.value);
+  const bool isLast = ++table_->taken == table_->ranks && !table_->isShrink;  // those of shrinks are looked at by others: open()
+  table_ = nullptr;
+  lock.unlock();
+  if (isLast) parent_->forget(name_);
+  Outcome outcome{nullptr, seat.place};
+  if (seat.place.group >= 0) {
+    auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
+    if (!hub) return outcome_ = tl::unexpected(std::move(hub).error());
+    outcome.hub = std::move(*hub);
+  }
+  return outcome_ = std::move(outcome);
+}
+
+void Meeting::end(const Status& cause) {
+  if (table_ != nullptr) {
+    const std::lock_guard lock(parent_->mutex());
+    if (!table_->isComplete) return (void)table_->error.trip(cause);
+    if (place_.value < 0) return;
+  }
+  const auto outcome = poll();  // all are there: take the place, and leave it
+  if (outcome && *outcome && (*outcome)->hub != nullptr) (*outcome)->hub->failAll(cause);
+}
+
+bool Meeting::has(Rank place) const {
+  const std::lock_guard lock(parent_->mutex());
+  return table_ == nullptr || seatOf(place.value).isTaken;
+}
+
+bool Meeting::isWaiting() const {
+  const std::lock_guard lock(parent_->mutex());
+  return table_ != nullptr && !table_->isComplete && !table_->error.tripped();
+}
+
+std::string Meeting::describeMissing(std::span<const int32_t> names) const {
+  constexpr int32_t kMost = 16;  // names; the rest is counted
+  const std::lock_guard lock(parent_->mutex());
+  if (table_ == nullptr) return "no ranks";
+  const int32_t all = table_->ranks - table_->arrived;
+  std::string text = all == 1 ? "rank" : "ranks";
+  int32_t named = 0;
+  for (int32_t p = 0; p < table_->ranks && named < std::min(all, kMost); ++p) {
+    if (seatOf(p).isTaken) continue;
+    text += format("{} {}", named++ > 0 ? "," : "", names.empty() ? p : names[static_cast<size_t>(p)]);
+  }
+  if (all > named) text += format(" and {} more", all - named);
+  return text + format(" of {}", table_->ranks);
+}
+
+std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& parent) {
+  std::vector<std::shared_ptr<Meeting>> found;
+  const auto names = parent->blocks();
+  for (size_t i = 0; names && i < names->size(); ++i) {
+    std::shared_ptr<Meeting> meeting(new Meeting(parent, (*names)[i]));
+    const auto memory = parent->existing((*names)[i]);
+    if (memory == nullptr) continue;
+    meeting->table_ = reinterpret_cast<Table*>(memory);
+    const std::lock_guard lock(parent->mutex());
+    if (!meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;
+    const auto* members = reinterpret_cast<const int32_t*>(&meeting->seatOf(meeting->table_->ranks));
+    meeting->members_.assign(members, members + meeting->table_->members);
+    found.push_back(std::move(meeting));
+  }
+  return found;
+}
+
+}  // namespace tutti::comm
