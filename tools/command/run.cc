@@ -9,7 +9,7 @@
 namespace tutti::tool {
 namespace {
 
-constexpr int kMostProcesses = 65536;
+constexpr int kMostProcesses = 10000;
 constexpr double kMostSeconds = 1e7;
 
 constexpr const char* kRunFooter = R"(

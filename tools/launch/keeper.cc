@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "launch/processes.h"
 
@@ -20,7 +21,9 @@ constexpr int kKillPauseMs = 10;
 constexpr int kDrainMs = 1000;  // after the last process has ended: for output that somebody else holds open
 
 // The order of what is polled: these, then for each rank its two streams and its socket.
-enum Polled : uint8_t { kSignals, kCaller, kOutput, kErrors, kRanks };
+constexpr size_t kSignals = 0;
+constexpr size_t kCaller = 1;
+constexpr size_t kRanks = 4;  // after the two outlets
 constexpr size_t kPolledOfRank = 3;
 
 milliseconds toMilliseconds(double seconds) { return milliseconds(static_cast<int64_t>(seconds * 1000)); }
@@ -161,10 +164,10 @@ void Keeper::end(int signal) {
 }
 
 void Keeper::signalAll(int signal) const {
+  std::set<pid_t> groups;
+  for (const Rank& rank : ranks_) groups.insert(rank.pid);
   for (const Process& process : descendantsOf(getpid())) {
-    bool isOfRank = false;
-    for (const Rank& rank : ranks_) isOfRank = isOfRank || (rank.pid != 0 && rank.pid == process.group);
-    if (!isOfRank) (void)kill(process.pid, signal);
+    if (!groups.contains(process.group)) (void)kill(process.pid, signal);
   }
   // A group at once: no member escapes by forking meanwhile. One that is stopped hears nothing until it goes on.
   for (const Rank& rank : ranks_) {

@@ -49,7 +49,13 @@ class Keeper {
   Status start();
   Status startRank(int rank);
   std::vector<std::string> environmentOf(int rank, int descriptor) const;
-  int nodeOf(int rank) const;
+  /// The ranks of one node; without nodes, all ranks.
+  struct Block {
+    int node = 0;
+    int first = 0;
+    int ranks = 0;
+  };
+  Block blockOf(int rank) const;
 
   void loop();
   void addPolls(std::vector<pollfd>& polls) const;

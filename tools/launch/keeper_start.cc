@@ -104,29 +104,24 @@ Status Keeper::start() {
 }
 
 /// In blocks: with 5 ranks on 2 nodes, 0 to 2 and 3 to 4.
-int Keeper::nodeOf(int rank) const {
-  int node = 0;
-  for (int first = 0; nodes_.count() > 0; ++node) {
-    first += options_.ranks / nodes_.count() + (node < options_.ranks % nodes_.count() ? 1 : 0);
-    if (rank < first) break;
+Keeper::Block Keeper::blockOf(int rank) const {
+  if (nodes_.count() == 0) return {0, 0, options_.ranks};
+  Block block;
+  for (;; ++block.node) {
+    block.ranks = options_.ranks / nodes_.count() + (block.node < options_.ranks % nodes_.count() ? 1 : 0);
+    if (rank < block.first + block.ranks) return block;
+    block.first += block.ranks;
   }
-  return node;
 }
 
 std::vector<std::string> Keeper::environmentOf(int rank, int descriptor) const {
   Environment environment = readEnvironment();
-  int localRank = 0;
-  int localRanks = 0;
-  for (int other = 0; other < options_.ranks; ++other) {
-    if (nodeOf(other) != nodeOf(rank)) continue;
-    localRanks += 1;
-    localRank += other < rank ? 1 : 0;
-  }
+  const Block block = blockOf(rank);
   const auto set = [&](const char* name, const std::string& value) { environment.insert_or_assign(name, value); };
   set("RANK", format("{}", rank));
   set("WORLD_SIZE", format("{}", options_.ranks));
-  set("LOCAL_RANK", format("{}", localRank));
-  set("LOCAL_WORLD_SIZE", format("{}", localRanks));
+  set("LOCAL_RANK", format("{}", rank - block.first));
+  set("LOCAL_WORLD_SIZE", format("{}", block.ranks));
   set("TUTTI_RUN_FD", format("{}", descriptor));
   set("TUTTI_RUN_RANK", format("{}", rank));
   environment.erase("TUTTI_RUN_NODES");
@@ -154,7 +149,7 @@ Status Keeper::startRank(int rank) {
   setup.errors = errors->writing.get();
   setup.post = post->get();
   if (!cores_.empty()) setup.core = cores_[static_cast<size_t>(rank) % cores_.size()];
-  if (nodes_.count() > 0) setup.network = nodes_.descriptor(nodeOf(rank));
+  if (nodes_.count() > 0) setup.network = nodes_.descriptor(blockOf(rank).node);
   setup.inherited = inherited_;
   const Result<pid_t> pid = startChild(setup);
   if (!pid) {

@@ -56,14 +56,16 @@ Process parseStat(std::string_view line) {
 }
 
 std::vector<Process> descendantsOf(pid_t ancestor) {
-  const std::vector<Process> all = allProcesses();
+  std::vector<Process> all = allProcesses();
+  const auto byParent = [](const Process& a, const Process& b) { return a.parent < b.parent; };
+  std::sort(all.begin(), all.end(), byParent);
   std::vector<pid_t> family = {ancestor};
   std::vector<Process> found;
   for (size_t i = 0; i < family.size(); ++i) {
-    for (const Process& process : all) {
-      if (process.parent != family[i]) continue;
-      family.push_back(process.pid);
-      found.push_back(process);
+    const auto [first, last] = std::equal_range(all.begin(), all.end(), Process{.parent = family[i]}, byParent);
+    for (auto child = first; child != last; ++child) {
+      family.push_back(child->pid);
+      found.push_back(*child);
     }
   }
   return found;
