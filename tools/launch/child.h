@@ -4,10 +4,10 @@
 // dies. A program that cannot be started is an error here, not an exit code later.
 #pragma once
 
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 

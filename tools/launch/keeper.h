@@ -8,9 +8,9 @@
 #pragma once
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,7 @@
 #include "launch/rank.h"
 
+#include <algorithm>
 #include <array>
-#include <optional>
 
 #include "launch/hostlist.h"
 #include "launch/variables.h"
@@ -30,34 +30,43 @@ constexpr Names kPmi = {Launcher::Pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"
 
 constexpr const char* kEscape = "--launcher none ignores the variables of launchers";
 
-/// Two numbers of which both or none must be there: an index and how many there are.
-Result<std::optional<std::pair<int, int>>> readPair(const Environment& env, const Names& names, std::string_view index,
-                                                    std::string_view count) {
-  const auto place = readNumber(env, index, 0, kMostRanks - 1);
+/// An index and how many there are, of which both or none must be set; kUnknown for both when none is.
+struct Pair {
+  int index = kUnknown;
+  int count = kUnknown;
+};
+
+Result<Pair> readPair(const Environment& env, const Names& names, std::string_view index, std::string_view count) {
+  const Result<int64_t> place = readNumber(env, index, 0, kMostRanks - 1);
   if (!place) return tl::unexpected(place.error());
-  const auto total = readNumber(env, count, 1, kMostRanks);
+  const Result<int64_t> total = readNumber(env, count, 1, kMostRanks);
   if (!total) return tl::unexpected(total.error());
-  if (!*place && !*total) return std::nullopt;
-  if (!*place || !*total) {
-    return fail(Code::InvalidUsage, "{}: {} is set, {} is not ({})", name(names.launcher), *place ? index : count, *place ? count : index,
-                kEscape);
+  if ((*place == kNotSet) != (*total == kNotSet)) {
+    const bool hasPlace = *place != kNotSet;
+    return fail(Code::InvalidUsage, "{}: {} is set, {} is not ({})", name(names.launcher), hasPlace ? index : count,
+                hasPlace ? count : index, kEscape);
   }
-  if (**place >= **total) {
-    return fail(Code::InvalidUsage, "{}: {}={} contradicts {}={} ({})", name(names.launcher), index, **place, count, **total, kEscape);
+  if (*place != kNotSet && *place >= *total) {
+    return fail(Code::InvalidUsage, "{}: {}={} contradicts {}={} ({})", name(names.launcher), index, *place, count, *total, kEscape);
   }
-  return std::pair(static_cast<int>(**place), static_cast<int>(**total));
+  return Pair{static_cast<int>(*place), static_cast<int>(*total)};
 }
+static_assert(kNotSet == kUnknown);
 
 Result<Standing> readNumbers(const Environment& env, const Names& names) {
   Standing standing;
   standing.launcher = names.launcher;
-  const auto global = readPair(env, names, names.rank, names.ranks);
+  const Result<Pair> global = readPair(env, names, names.rank, names.ranks);
   if (!global) return tl::unexpected(global.error());
-  if (!*global) return fail(Code::InvalidUsage, "{}: {} and {} are not set ({})", name(names.launcher), names.rank, names.ranks, kEscape);
-  const auto local = readPair(env, names, names.localRank, names.localRanks);
+  if (global->count == kUnknown) {
+    return fail(Code::InvalidUsage, "{}: {} and {} are not set ({})", name(names.launcher), names.rank, names.ranks, kEscape);
+  }
+  const Result<Pair> local = readPair(env, names, names.localRank, names.localRanks);
   if (!local) return tl::unexpected(local.error());
-  std::tie(standing.rank, standing.ranks) = **global;
-  std::tie(standing.localRank, standing.localRanks) = local->value_or(std::pair(kUnknown, kUnknown));
+  standing.rank = global->index;
+  standing.ranks = global->count;
+  standing.localRank = local->index;
+  standing.localRanks = local->count;
   if (standing.localRanks > standing.ranks) {
     return fail(Code::InvalidUsage, "{}: {}={} contradicts {}={} ({})", name(names.launcher), names.localRanks, standing.localRanks,
                 names.ranks, standing.ranks, kEscape);
@@ -68,20 +77,20 @@ Result<Standing> readNumbers(const Environment& env, const Names& names) {
 Result<Standing> findTuttiRun(const Environment& env) {
   Result<Standing> standing = readNumbers(env, kTuttiRun);
   if (!standing) return standing;
-  const auto descriptor = readNumber(env, "TUTTI_RUN_FD", 0, kMostDescriptors);
+  const Result<int64_t> descriptor = readNumber(env, "TUTTI_RUN_FD", 0, kMostDescriptors);
   if (!descriptor) return tl::unexpected(descriptor.error());
-  const auto rank = readNumber(env, "TUTTI_RUN_RANK", 0, kMostRanks);
+  const Result<int64_t> rank = readNumber(env, "TUTTI_RUN_RANK", 0, kMostRanks);
   if (!rank) return tl::unexpected(rank.error());
-  const auto nodes = readNumber(env, "TUTTI_RUN_NODES", 1, kMostRanks);
+  const Result<int64_t> nodes = readNumber(env, "TUTTI_RUN_NODES", 1, kMostRanks);
   if (!nodes) return tl::unexpected(nodes.error());
-  if (!*rank) return fail(Code::InvalidUsage, "tutti run: TUTTI_RUN_FD is set, TUTTI_RUN_RANK is not ({})", kEscape);
-  if (**rank != standing->rank) {
+  if (*rank == kNotSet) return fail(Code::InvalidUsage, "tutti run: TUTTI_RUN_FD is set, TUTTI_RUN_RANK is not ({})", kEscape);
+  if (*rank != standing->rank) {
     return fail(Code::InvalidUsage,
                 "RANK={} contradicts TUTTI_RUN_RANK={}: was another launcher started by tutti run? Unset TUTTI_RUN_FD then", standing->rank,
-                **rank);
+                *rank);
   }
-  standing->descriptor = static_cast<int>(**descriptor);
-  standing->nodes = static_cast<int>(nodes->value_or(0));
+  standing->descriptor = static_cast<int>(*descriptor);
+  standing->nodes = static_cast<int>(std::max<int64_t>(*nodes, 0));
   standing->jobKey = "tutti run";
   return standing;
 }
@@ -89,15 +98,15 @@ Result<Standing> findTuttiRun(const Environment& env) {
 Result<Standing> findTorchrun(const Environment& env) {
   Result<Standing> standing = readNumbers(env, kTorchrun);
   if (!standing) return standing;
-  const auto port = readNumber(env, "MASTER_PORT", 1, 65535);
+  const Result<int64_t> port = readNumber(env, "MASTER_PORT", 1, 65535);
   if (!port) return tl::unexpected(port.error());
   const std::string address = textOf(env, "MASTER_ADDR");
-  if (address.empty() || !*port) {
+  if (address.empty() || *port == kNotSet) {
     return fail(Code::InvalidUsage, "torchrun: RANK and WORLD_SIZE are set, {} is not ({})",
                 address.empty() ? "MASTER_ADDR" : "MASTER_PORT", kEscape);
   }
   standing->jobKey =
-      format("torchrun {} {} {} {}", textOf(env, "TORCHELASTIC_RUN_ID"), textOf(env, "TORCHELASTIC_RESTART_COUNT"), address, **port);
+      format("torchrun {} {} {} {}", textOf(env, "TORCHELASTIC_RUN_ID"), textOf(env, "TORCHELASTIC_RESTART_COUNT"), address, *port);
   if (!standing->isOneHost()) standing->hosts = {address};
   return standing;
 }
@@ -146,9 +155,9 @@ Result<Standing> findOpenMpi(const Environment& env) {
 Result<Standing> findPmi(const Environment& env) {
   Result<Standing> standing = readNumbers(env, kPmi);
   if (!standing) return standing;
-  const auto descriptor = readNumber(env, "PMI_FD", 0, kMostDescriptors);
+  const Result<int64_t> descriptor = readNumber(env, "PMI_FD", 0, kMostDescriptors);
   if (!descriptor) return tl::unexpected(descriptor.error());
-  if (*descriptor) standing->descriptor = static_cast<int>(**descriptor);
+  if (*descriptor != kNotSet) standing->descriptor = static_cast<int>(*descriptor);
   standing->hostProblem = "PMI_FD is not set";
   return standing;
 }
@@ -156,9 +165,9 @@ Result<Standing> findPmi(const Environment& env) {
 /// A batch script or the shell of an allocation sees variables of Slurm without being one of the tasks.
 Result<bool> isSlurmTask(const Environment& env) {
   if (!has(env, "SLURM_JOB_ID") || !has(env, "SLURM_STEP_ID")) return false;
-  const auto step = readNumber(env, "SLURM_STEP_ID", 0, 0xffffffff);
+  const Result<int64_t> step = readNumber(env, "SLURM_STEP_ID", 0, 0xffffffff);
   if (!step) return tl::unexpected(step.error());
-  return **step < kFirstSpecialStep;
+  return *step < kFirstSpecialStep;
 }
 
 Result<Standing> findSlurm(const Environment& env) {
@@ -166,19 +175,19 @@ Result<Standing> findSlurm(const Environment& env) {
   const Names names = {Launcher::Slurm, "SLURM_PROCID", namesStep ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "", ""};
   Result<Standing> standing = readNumbers(env, names);
   if (!standing) return standing;
-  const auto localRank = readNumber(env, "SLURM_LOCALID", 0, kMostRanks);
+  const Result<int64_t> localRank = readNumber(env, "SLURM_LOCALID", 0, kMostRanks);
   if (!localRank) return tl::unexpected(localRank.error());
-  const auto node = readNumber(env, "SLURM_NODEID", 0, kMostRanks);
+  const Result<int64_t> node = readNumber(env, "SLURM_NODEID", 0, kMostRanks);
   if (!node) return tl::unexpected(node.error());
   const std::string counts = textOf(env, has(env, "SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
-  if (*localRank && *node && !counts.empty()) {
-    const Result<int> tasks = tasksOfNode(counts, **node);
+  if (*localRank != kNotSet && *node != kNotSet && !counts.empty()) {
+    const Result<int> tasks = tasksOfNode(counts, *node);
     if (!tasks) return tl::unexpected(tasks.error());
-    if (**localRank >= *tasks || *tasks > standing->ranks) {
-      return fail(Code::InvalidUsage, "Slurm: SLURM_LOCALID={} and SLURM_NODEID={} contradict {} tasks, {} on the nodes ({})", **localRank,
-                  **node, standing->ranks, counts, kEscape);
+    if (*localRank >= *tasks || *tasks > standing->ranks) {
+      return fail(Code::InvalidUsage, "Slurm: SLURM_LOCALID={} and SLURM_NODEID={} contradict {} tasks, {} on the nodes ({})", *localRank,
+                  *node, standing->ranks, counts, kEscape);
     }
-    standing->localRank = static_cast<int>(**localRank);
+    standing->localRank = static_cast<int>(*localRank);
     standing->localRanks = *tasks;
   }
   const std::string restart = textOf(env, "SLURM_RESTART_COUNT");

@@ -8,7 +8,8 @@ namespace tutti::launch {
 namespace {
 
 static_assert(kSealBytes == crypto_secretbox_MACBYTES);
-static_assert(sizeof(Key) == crypto_secretbox_KEYBYTES && sizeof(Key) == crypto_generichash_BYTES);
+static_assert(sizeof(Key) == crypto_secretbox_KEYBYTES);
+static_assert(sizeof(Key) == crypto_generichash_BYTES);
 
 using BoxNonce = std::array<unsigned char, crypto_secretbox_NONCEBYTES>;
 

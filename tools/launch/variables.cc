@@ -32,9 +32,9 @@ std::string textOf(const Environment& environment, std::string_view name) {
   return text ? *text : std::string();
 }
 
-Result<std::optional<int64_t>> readNumber(const Environment& environment, std::string_view name, int64_t least, int64_t most) {
+Result<int64_t> readNumber(const Environment& environment, std::string_view name, int64_t least, int64_t most) {
   const std::string* text = find(environment, name);
-  if (!text) return std::nullopt;
+  if (!text) return kNotSet;
   int64_t value = 0;
   const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (problem != std::errc() || end != text->data() + text->size() || value < least || value > most) {

@@ -3,7 +3,7 @@
 // Pure functions; any thread. A variable that is set to nothing counts as not set.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -18,7 +18,9 @@ bool has(const Environment& environment, std::string_view name);
 /// "" when not set.
 std::string textOf(const Environment& environment, std::string_view name);
 
-/// Nothing when not set; an error when it is no whole number from `least` to `most`.
-Result<std::optional<int64_t>> readNumber(const Environment& environment, std::string_view name, int64_t least, int64_t most);
+inline constexpr int64_t kNotSet = -1;
+
+/// kNotSet when not set; an error when it is no whole number from `least`, which is not below 0, to `most`.
+Result<int64_t> readNumber(const Environment& environment, std::string_view name, int64_t least, int64_t most);
 
 }  // namespace tutti::launch
