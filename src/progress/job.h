@@ -57,7 +57,9 @@ class Job : public Watcher {
 
   /// Moves on as far as it can without waiting.
   Advance advance(Poller& poller);
-  void onEvent() override { poked_ = true; }
+  void onEvent() override { poked_ = told_ = true; }
+  /// A try is worth it although no event came.
+  void poke() { poked_ = true; }
   /// Ends it at once: destroys the connection. Politely: the peer is told that this is no failure.
   void stop(Poller& poller, JobState how, bool politely = false);
   /// Ends it when nothing is under way any more.
@@ -89,6 +91,7 @@ class Job : public Watcher {
   void nudge() { nudged_.store(true, std::memory_order_release); }  // pairs with advance()
 
   bool poked_ = true;    ///< an event came, or nobody has tried yet: a try is worth it
+  bool told_ = false;    ///< an event came since check() was asked last
   bool closing_ = false;
   bool peerLeft_ = false;
 

@@ -193,11 +193,11 @@ bool RecvJob::step() {
 /// With no message under way: whether the peer has taken its leave, or is gone.
 void RecvJob::lookForLeave(bool wasPoked) {
   const bool asked = headersPosted_ > received_;
-  if (blind() || !wasPoked || (asked && poked_)) return;
+  if (blind() || !(asked ? wasPoked && !poked_ : told_)) return;
+  told_ = false;
   const Poll poll = comm_->check();
   if (poll == Poll::Failed) failComm();
   peerLeft_ = peerLeft_ || poll == Poll::Ready;
-  if (!asked) poked_ = false;
 }
 
 Advance RecvJob::move() {

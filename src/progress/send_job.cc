@@ -165,8 +165,8 @@ Advance SendJob::move() {
   while (landed_ != flown_ && poked() && land()) did.moved = true;
   did.moved = did.moved || (landed_ != flown_ && poked_);
   did.waits = landed_ != flown_;
-  if (landed_ == flown_ && poked_ && !blind()) {
-    poked_ = false;
+  if (landed_ == flown_ && told_ && !blind()) {
+    told_ = false;
     const Poll poll = comm_->check();
     if (poll == Poll::Failed) failComm();
     peerLeft_ = peerLeft_ || poll == Poll::Ready;

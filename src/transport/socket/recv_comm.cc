@@ -102,33 +102,63 @@ bool RecvComm::useStash() {
   }
 }
 
-/// One system call. Whether anything came.
+Transfer RecvComm::read(uint64_t direct, uint64_t* asked) {
+  iovec parts[3];
+  size_t count = 0;
+  const iovec tail{stash_.data() + end_, stash_.size() - end_};
+  if (direct == 0 && peeked_ == 0) {
+    *asked = tail.iov_len;
+    const Transfer got = peekSome(sockets_[0].get(), tail);
+    peeked_ = got.bytes;
+    return got;
+  }
+  *asked = direct;
+  if (peeked_ > 0) parts[count++] = {stash_.data() + end_ - peeked_, peeked_};  // the same bytes once more
+  if (direct > 0) parts[count++] = {arriving_->message.data + arriving_->received, direct};
+  if (direct == wanted()) {
+    parts[count++] = tail;
+    *asked += tail.iov_len;
+  }
+  Transfer got = receiveSome(sockets_[0].get(), parts, count);
+  if (got.bytes == 0) return got;
+  got.bytes -= peeked_;
+  got.wouldBlock = got.bytes == 0;
+  peeked_ = 0;
+  return got;
+}
+
+/// One system call. Whether anything new came.
 bool RecvComm::readSocket() {
-  if (begin_ == end_) {
+  if (begin_ == end_ && peeked_ == 0) {
     begin_ = end_ = 0;
   } else if (end_ > stash_.size() / 2) {
+    takePeeked();
     std::memmove(stash_.data(), stash_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
   const uint64_t direct = std::min(wanted(), kReadBytes);
-  iovec parts[2];
-  size_t count = 0;
-  uint64_t asked = direct;
-  if (direct > 0) parts[count++] = {arriving_->message.data + arriving_->received, direct};
-  if (direct == wanted()) {
-    parts[count++] = {stash_.data() + end_, stash_.size() - end_};
-    asked += stash_.size() - end_;
-  }
-  const Transfer got = receiveSome(sockets_[0].get(), parts, count);
+  uint64_t asked = 0;
+  const Transfer got = read(direct, &asked);
   if (got.ended) return fail(error(Code::RemoteError, "{} closed the connection", peer_.text()));
   if (got.error != 0) return fail(error(Code::RemoteError, "receiving from {}: {}", peer_.text(), errorText(got.error)));
   const uint64_t placed = std::min(got.bytes, direct);
   if (arriving_ != nullptr) arriving_->received += placed;
   end_ += got.bytes - placed;
-  drained_ = got.bytes < asked;
+  drained_ = got.bytes > 0 && got.bytes < asked;
   return got.bytes > 0;
 }
+
+/// Takes from the kernel what is in the stash already.
+void RecvComm::takePeeked() {
+  if (peeked_ == 0) return;
+  const iovec part{stash_.data() + end_ - peeked_, peeked_};
+  (void)receiveSome(sockets_[0].get(), &part, 1);
+  peeked_ = 0;
+}
+
+// Bytes that were never taken would turn the end of the connection into a failure at the other side.
+RecvComm::~RecvComm() { takePeeked(); }
 
 /// Whether anything moved.
 bool RecvComm::pump() {

@@ -3,7 +3,9 @@
 // Owner: a job of the engine. One thread at a time; helper threads, where there are any, touch only the memory given to them.
 // 1. Nothing is read from the kernel unless a receive is posted: a receiver that does not want stops its sender.
 // 2. A read asks for the rest of the current message and, behind it, for a stash of the next frames, in one call.
-// 3. Destruction closes the sockets at once and returns when no helper writes memory of a message any more.
+// 3. Frames that come after a silence are peeked at first and taken by the next read, over themselves: taking them makes the kernel
+//    send an acknowledgement, which costs as much as a message, and an answer should not have to wait for it.
+// 4. Destruction closes the sockets at once and returns when no helper writes memory of a message any more.
 #pragma once
 
 #include <array>
@@ -16,6 +18,7 @@
 #include "transport/socket/fd.h"
 #include "transport/socket/helpers.h"
 #include "transport/socket/settings.h"
+#include "transport/socket/stream.h"
 #include "transport/socket/wire.h"
 
 namespace tutti::transport::socket {
@@ -25,6 +28,7 @@ class RecvComm final : public net::RecvComm {
   static Result<std::unique_ptr<RecvComm>> create(std::vector<UniqueFd> sockets, const Address& peer, const Streams& streams,
                                                   const Settings& settings);
 
+  ~RecvComm() override;
   Poll irecv(const net::InMessage& message, net::Request* request) override;
   net::Tested test(net::Request request, uint64_t* bytes) override;
   Poll check() override;
@@ -47,6 +51,8 @@ class RecvComm final : public net::RecvComm {
   RecvComm(std::vector<UniqueFd> sockets, const Address& peer, const Settings& settings);
   bool pump();
   bool readSocket();
+  Transfer read(uint64_t direct, uint64_t* asked);
+  void takePeeked();
   bool useStash();
   bool beginMessage(const Frame& frame);
   Slot* findPosted(int32_t tag);
@@ -63,6 +69,7 @@ class RecvComm final : public net::RecvComm {
   Slot* arriving_ = nullptr;  ///< whose bytes come next on stream 0
   size_t begin_ = 0;          ///< of what lies in the stash
   size_t end_ = 0;
+  size_t peeked_ = 0;  ///< bytes before end_ that the kernel still has
   bool drained_ = false;  ///< the last read took all there was: a try at once would find nothing
   bool peerLeft_ = false;
   Status status_;

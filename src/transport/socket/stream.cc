@@ -43,13 +43,10 @@ Transfer sendSome(int fd, const iovec* parts, size_t count) {
   return done;
 }
 
-Transfer receiveSome(int fd, const iovec* parts, size_t count) {
+namespace {
+
+Transfer outcome(ssize_t got) {
   Transfer done;
-  msghdr message = messageOf(parts, count);
-  ssize_t got = 0;
-  do {
-    got = count == 1 ? recv(fd, parts->iov_base, parts->iov_len, MSG_DONTWAIT) : recvmsg(fd, &message, MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
   if (got > 0) {
     done.bytes = static_cast<uint64_t>(got);
   } else if (got == 0) {
@@ -60,6 +57,25 @@ Transfer receiveSome(int fd, const iovec* parts, size_t count) {
     done.error = errno;
   }
   return done;
+}
+
+}  // namespace
+
+Transfer receiveSome(int fd, const iovec* parts, size_t count) {
+  msghdr message = messageOf(parts, count);
+  ssize_t got = 0;
+  do {
+    got = count == 1 ? recv(fd, parts->iov_base, parts->iov_len, MSG_DONTWAIT) : recvmsg(fd, &message, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  return outcome(got);
+}
+
+Transfer peekSome(int fd, const iovec& part) {
+  ssize_t got = 0;
+  do {
+    got = recv(fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_PEEK);
+  } while (got < 0 && errno == EINTR);
+  return outcome(got);
 }
 
 Result<UniqueFd> openStream(int family, const Settings& settings) {
