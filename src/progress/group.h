@@ -4,7 +4,7 @@
 // 1. Adding a job never waits: it makes its connection while the engine is driven.
 // 2. When abort() or the destructor returns, no job of the group touches a pipe or a buffer any more.
 // 3. A job that fails trips the group's latch; the others go on until somebody aborts them.
-// 4. Jobs live as long as the group, whatever their state.
+// 4. Jobs live as long as the group, whatever their state. A pipe, and what its messages refer to, outlives its job or an abort().
 #pragma once
 
 #include <cstdint>

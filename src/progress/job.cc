@@ -51,7 +51,7 @@ bool Job::settle(Poller& poller) {
 
 /// Whether there is a connection now, or will never be one.
 bool Job::setUp(Poller& poller) {
-  if (closing_) {
+  if (closing_ && idle()) {
     stop(poller, JobState::Closed);
     return true;
   }

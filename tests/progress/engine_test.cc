@@ -21,7 +21,7 @@ class EngineOver : public testing::TestWithParam<const char*> {};
 
 TEST_P(EngineOver, MovesASlotFromOnePipeToAnother) {
   Pair pair(GetParam());
-  const auto link = pair.link();
+  Link* const link = pair.link();
   ASSERT_NE(link, nullptr);
   const auto data = pattern(1000, 1);
   link->push(data.data(), 8, 77);
@@ -42,7 +42,7 @@ TEST_P(EngineOver, CarriesEveryByteInOrder) {
   constexpr int kMessages = 300;
   constexpr uint64_t kMost = 8 << 20;
   Pair pair(GetParam());
-  const auto link = pair.link();
+  Link* const link = pair.link();
   ASSERT_NE(link, nullptr);
   std::mt19937_64 random(20261121);
   std::vector<uint64_t> sizes;

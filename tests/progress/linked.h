@@ -106,8 +106,21 @@ struct Link {
   }
 };
 
+/// Owns links: declared before the groups, because pipes outlive the jobs that use them.
+class Links {
+ public:
+  Link* make(JobGroup& from, JobGroup& to, uint32_t slots = Link::kSlots, uint64_t slotBytes = Link::kSlotBytes) {
+    all_.push_back(Link::make(from, to, slots, slotBytes));
+    return all_.back().get();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Link>> all_;
+};
+
 /// Two engines, a group on each.
 struct Pair {
+  Links links;
   std::unique_ptr<Engine> a;
   std::unique_ptr<Engine> b;
   std::unique_ptr<JobGroup> from;
@@ -119,9 +132,7 @@ struct Pair {
         from(std::make_unique<JobGroup>(*a)),
         to(std::make_unique<JobGroup>(*b)) {}
 
-  std::unique_ptr<Link> link(uint32_t slots = Link::kSlots, uint64_t slotBytes = Link::kSlotBytes) {
-    return Link::make(*from, *to, slots, slotBytes);
-  }
+  Link* link(uint32_t slots = Link::kSlots, uint64_t slotBytes = Link::kSlotBytes) { return links.make(*from, *to, slots, slotBytes); }
   void drive() const {
     (void)a->progress();
     (void)b->progress();
