@@ -71,7 +71,8 @@ TEST(Processes, MeetOnOneHostAndShareAMemfd) {
     EXPECT_EQ((*outcome)->process(rank).pid, child.pid);
     EXPECT_EQ(child.exitCode(), 0) << rank;
     int mark = 0;
-    EXPECT_EQ(pread((*outcome)->shared.get(), &mark, sizeof mark, static_cast<off_t>(sizeof mark) * rank), static_cast<ssize_t>(sizeof mark));
+    EXPECT_EQ(pread((*outcome)->shared.get(), &mark, sizeof mark, static_cast<off_t>(sizeof mark) * rank),
+              static_cast<ssize_t>(sizeof mark));
     EXPECT_EQ(mark, 1000 + rank) << "the same memory";
   }
 }

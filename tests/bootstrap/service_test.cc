@@ -92,7 +92,8 @@ TEST(Service, SeveralProcessesOnSeveralHosts) {
   const auto id = services[5]->makeId();  // not the process of rank 0
   ASSERT_TRUE(id);
   std::vector<Joined> joined;
-  for (int32_t rank = 0; rank < kProcesses * kEach; ++rank) joined.push_back(join(*services[rank % kProcesses], *id, kProcesses * kEach, rank));
+  for (int32_t rank = 0; rank < kProcesses * kEach; ++rank)
+    joined.push_back(join(*services[rank % kProcesses], *id, kProcesses * kEach, rank));
   std::vector<std::shared_ptr<const Roster>> rosters;
   for (const Joined& one : joined) {
     auto outcome = wait(*one);
