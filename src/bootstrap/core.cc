@@ -142,7 +142,8 @@ Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, i
   for (const UniqueIdBytes& bytes : raw) {
     auto id = UniqueId::decode(bytes);
     if (!id) return tl::unexpected(id.error());
-    if (served_.count(id->hash) != 0) return tl::unexpected(alreadyServed());
+    if (const auto served = served_.find(id->hash); served != served_.end() && served->second == id->secret)
+      return tl::unexpected(alreadyServed());
     if (id->isFixed && raw.size() > 1) return fail(Code::InvalidUsage, "NCCL_COMM_ID makes one unique id: {} are given", raw.size());
     isOutside = isOutside || id->isFixed || findRoot(*id) == nullptr;
     ids.push_back(std::move(*id));
