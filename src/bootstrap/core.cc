@@ -113,8 +113,9 @@ Result<UniqueIdBytes> Core::makeFixedId(const std::string& where) {
   auto id = fixedId(where, settings().jobSecret);
   if (!id) return tl::unexpected(id.error());
   if (settings().jobSecret.empty() && !std::exchange(saidOpen_, true))
-    observe::warn("bootstrap: NCCL_COMM_ID is set and TUTTI_JOB_SECRET is not: connections are not authenticated, whoever reaches {} can take part",
-                  where);
+    observe::warn(
+        "bootstrap: NCCL_COMM_ID is set and TUTTI_JOB_SECRET is not: connections are not authenticated, whoever reaches {} can take part",
+        where);
   return id->encode();
 }
 
@@ -141,7 +142,8 @@ Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, i
   for (const UniqueIdBytes& bytes : raw) {
     auto id = UniqueId::decode(bytes);
     if (!id) return tl::unexpected(id.error());
-    if (served_.count(id->hash) != 0) return tl::unexpected(alreadyServed());
+    if (const auto served = served_.find(id->hash); served != served_.end() && served->second == id->secret)
+      return tl::unexpected(alreadyServed());
     if (id->isFixed && raw.size() > 1) return fail(Code::InvalidUsage, "NCCL_COMM_ID makes one unique id: {} are given", raw.size());
     isOutside = isOutside || id->isFixed || findRoot(*id) == nullptr;
     ids.push_back(std::move(*id));
@@ -165,8 +167,8 @@ Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, i
   return job;
 }
 
-std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note, MakeShared makeShared,
-                                        Limits limits) {
+std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note,
+                                        MakeShared makeShared, Limits limits) {
   if (!crypto_.ok()) return std::make_shared<Participant>(rank, crypto_);
   const std::lock_guard lock(mutex);
   if (hasEnded_) return std::make_shared<Participant>(rank, error(Code::InvalidUsage, "the service that connects processes has ended"));

@@ -87,7 +87,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::optional<HostFacts> host_;
   std::weak_ptr<Lease> lease_;
   bool hasEnded_ = false;
-  bool saidOpen_ = false;  // that connections are not authenticated
+  bool saidOpen_ = false;                                      // that connections are not authenticated
   std::unordered_map<uint64_t, std::shared_ptr<Root>> roots_;  // those that still wait
   std::unordered_map<uint64_t, std::shared_ptr<Job>> jobs_;    // by the hash of the first id
   std::unordered_map<uint64_t, std::weak_ptr<MeshCore>> meshes_;

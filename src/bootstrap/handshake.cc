@@ -68,7 +68,8 @@ void Handshake::setLimit(std::chrono::milliseconds limit) {
 
 void Handshake::receive(size_t bytes, void (Handshake::*next)()) {
   asio::async_read(socket_, asio::buffer(room_.data(), bytes), [self = shared_from_this(), next](const asio::error_code& why, size_t) {
-    if (why) return self->fail(Code::RemoteError, format("{} closed the connection before it had proved itself: {}", self->name_, why.message()));
+    if (why)
+      return self->fail(Code::RemoteError, format("{} closed the connection before it had proved itself: {}", self->name_, why.message()));
     (self.get()->*next)();
   });
 }

@@ -41,7 +41,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   /// Connects and proves. InvalidUsage: the other side speaks the protocol but does not know the secret; RemoteError: anything else.
   static std::shared_ptr<Handshake> connect(Reactor& reactor, const Target& target, std::chrono::milliseconds limit, Done done);
-  static std::shared_ptr<Handshake> accept(Reactor& reactor, Socket socket, FindSecret findSecret, std::chrono::milliseconds limit, Done done);
+  static std::shared_ptr<Handshake> accept(Reactor& reactor, Socket socket, FindSecret findSecret, std::chrono::milliseconds limit,
+                                           Done done);
   void cancel();
   std::chrono::steady_clock::time_point since() const { return since_; }
 

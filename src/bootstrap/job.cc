@@ -98,7 +98,8 @@ void Job::onGo() {
 void Job::acceptTable(const Table& table, const std::shared_ptr<Link>& fromParent) {
   if (isOver() || roster_) return;
   auto roster = makeRoster(table, firstId().hash, core_->token);
-  if (roster && (*roster)->ranks != ranks_) roster = tutti::fail(Code::InternalError, "the table has {} ranks, not {}", (*roster)->ranks, ranks_);
+  if (roster && (*roster)->ranks != ranks_)
+    roster = tutti::fail(Code::InternalError, "the table has {} ranks, not {}", (*roster)->ranks, ranks_);
   if (!roster) return fail(roster.error());
   roster_ = std::move(*roster);
   setUp_ = std::chrono::milliseconds(table.setUpMs);
@@ -130,10 +131,9 @@ void Job::spread(const Table& table) {
     mesh = mesh_;
   }
   shareMemory(table);
-  mesh->spread(std::make_shared<const std::vector<std::byte>>(encode(table)), firstId(),
-               [weak = weak_from_this()](const Status& cause) {
-                 if (const auto self = weak.lock()) self->failUnlocked(cause);
-               });
+  mesh->spread(std::make_shared<const std::vector<std::byte>>(encode(table)), firstId(), [weak = weak_from_this()](const Status& cause) {
+    if (const auto self = weak.lock()) self->failUnlocked(cause);
+  });
 }
 
 /// The first process of a host opens the door to what it made before its children hear of it.

@@ -73,11 +73,12 @@ void Listener::close() {
 
 void Listener::wait(size_t door) {
   if (std::exchange(doors_[door].isWaiting, true)) return;
-  doors_[door].descriptor.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this(), door](const asio::error_code& why) {
-    if (door >= self->doors_.size()) return;
-    self->doors_[door].isWaiting = false;
-    if (!why) self->acceptAll(door);
-  });
+  doors_[door].descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
+                                     [self = shared_from_this(), door](const asio::error_code& why) {
+                                       if (door >= self->doors_.size()) return;
+                                       self->doors_[door].isWaiting = false;
+                                       if (!why) self->acceptAll(door);
+                                     });
 }
 
 void Listener::acceptAll(size_t door) {
@@ -144,8 +145,8 @@ void Listener::report(const Status& why) {
   const auto now = std::chrono::steady_clock::now();
   if (now - reported_ < std::chrono::seconds(1)) return;
   reported_ = now;
-  observe::info(observe::Subsys::Bootstrap, "Bootstrap: dropped {} connection{}: {}", unreported_, unreported_ == 1 ? "" : "s, the last because",
-                why.text());
+  observe::info(observe::Subsys::Bootstrap, "Bootstrap: dropped {} connection{}: {}", unreported_,
+                unreported_ == 1 ? "" : "s, the last because", why.text());
   unreported_ = 0;
 }
 

@@ -14,13 +14,6 @@ namespace {
 constexpr size_t kMostEarlyBytes = size_t{64} << 20;
 constexpr int64_t kRetries = 3;
 
-class NotYet : public Exchange {
- public:
-  std::optional<Result<std::shared_ptr<const Gathered>>> poll() const override {
-    return fail(Code::InternalError, "an all-gather over the mesh is not built yet");
-  }
-};
-
 class Handle : public Mesh {
  public:
   explicit Handle(std::shared_ptr<MeshCore> core) : core_(std::move(core)) {}
@@ -33,8 +26,10 @@ class Handle : public Mesh {
 
   Status send(int32_t process, std::span<const std::byte> message) override { return core_->send(process, message); }
   void setHandlers(OnMessage onMessage, OnLost onLost) override { core_->setHandlers(std::move(onMessage), std::move(onLost)); }
-  std::shared_ptr<Exchange> allGather(std::span<const std::byte>, std::chrono::milliseconds) override { return std::make_shared<NotYet>(); }
-  std::shared_ptr<Exchange> barrier(std::chrono::milliseconds) override { return std::make_shared<NotYet>(); }
+  std::shared_ptr<Exchange> allGather(std::span<const std::byte> own, std::chrono::milliseconds limit) override {
+    return core_->allGather(own, limit);
+  }
+  std::shared_ptr<Exchange> barrier(std::chrono::milliseconds limit) override { return core_->allGather({}, limit); }
   Counters counters() const override { return core_->counters(); }
 
  private:
@@ -50,7 +45,7 @@ std::vector<std::byte> encodeIndex(int32_t process) {
 }  // namespace
 
 MeshCore::MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), membership_(membership), key_(key), lease_(std::move(lease)) {}
+    : core_(std::move(core)), membership_(membership), key_(key), lease_(std::move(lease)), exchanges_(membership_, waysOfExchanges()) {}
 
 std::shared_ptr<MeshCore> MeshCore::make(const std::shared_ptr<Core>& core, const Membership& membership, const Secret& key,
                                          std::shared_ptr<Lease> lease) {
@@ -78,6 +73,32 @@ Status MeshCore::send(int32_t process, std::span<const std::byte> message) {
     self->transmit(process, Kind::Data, std::move(bytes));
   });
   return {};
+}
+
+std::shared_ptr<Exchange> MeshCore::allGather(std::span<const std::byte> own, std::chrono::milliseconds limit) {
+  auto state = std::make_shared<Exchanges::State>(own, limit);
+  if (own.size() > Mesh::kMostMessageBytes / membership_.processes.size()) {
+    state->conclude(fail(Code::InvalidArgument, "{} bytes of each of {} processes are more than {} in all", own.size(),
+                         membership_.processes.size(), Mesh::kMostMessageBytes));
+    return state;  // for all processes, if they are to give as much
+  }
+  const std::lock_guard lock(mutex_);
+  post([self = shared_from_this(), state] {
+    if (self->isClosed_) return state->conclude(fail(Code::InvalidUsage, "the communicator has ended here"));
+    self->exchanges_.start(state);
+  });
+  return state;
+}
+
+/// Everything here runs on the thread while the mesh lives: the exchanges are part of it.
+Exchanges::Ways MeshCore::waysOfExchanges() {
+  return {[this](int32_t process, std::vector<std::byte> message) { transmit(process, Kind::Round, std::move(message)); },
+          [this](int32_t except, std::vector<std::byte> message) { passAlong(except, Kind::Round, message); },
+          [this](std::chrono::milliseconds after, uint64_t number) {
+            return Alarm(core_->reactor, after, [weak = weak_from_this(), number] {
+              if (const auto self = weak.lock()) self->exchanges_.remind(number);
+            });
+          }};
 }
 
 void MeshCore::setHandlers(Mesh::OnMessage onMessage, Mesh::OnLost onLost) {
@@ -123,7 +144,8 @@ void MeshCore::spread(std::shared_ptr<const std::vector<std::byte>> table, const
 void MeshCore::transmit(int32_t process, Kind kind, std::vector<std::byte> payload) {
   Peer& to = peer(process);
   if (isClosed_ || to.hasLeft) return;
-  if (!to.out && !to.dialer) dial(process, Purpose::Mesh, membership_.number, key_, encodeIndex(membership_.ownProcess), Kind::Intro, nullptr);
+  if (!to.out && !to.isDialing())
+    dial(process, Purpose::Mesh, membership_.number, key_, encodeIndex(membership_.ownProcess), Kind::Intro, nullptr);
   if (!to.out) return to.waiting.emplace_back(kind, std::move(payload)), void();
   sent_.fetch_add(1, std::memory_order_relaxed);
   to.out->send(kind, std::move(payload));
@@ -141,8 +163,8 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
   peer(process).dialer = Dialer::start(
       core_->reactor, std::move(plan),
       [self = shared_from_this(), process, first = std::move(first), firstKind, onTrouble = std::move(onTrouble)](auto outcome) mutable {
+        if (self->isClosed_) return self->sayLast(process, outcome ? *outcome : nullptr, firstKind, std::move(first));
         self->peer(process).dialer.reset();
-        if (self->isClosed_) return outcome ? (*outcome)->close() : void();
         if (!outcome) {
           if (onTrouble) onTrouble(outcome.error());
           return self->lose(process, outcome.error(), process);
@@ -159,7 +181,7 @@ void MeshCore::adopt(int32_t process, const std::shared_ptr<Link>& link, bool is
   Peer& with = peer(process);
   if (isClosed_ || with.hasLeft || process < 0) return link->close();
   if (!isOpenedHere) accepted_.fetch_add(1, std::memory_order_relaxed);
-  const bool takesOver = isOpenedHere || (!with.out && !with.dialer);
+  const bool takesOver = isOpenedHere || (!with.out && !with.isDialing());
   if (takesOver && !with.out) {
     with.out = link;
   } else {
@@ -173,9 +195,11 @@ void MeshCore::adopt(int32_t process, const std::shared_ptr<Link>& link, bool is
 }
 
 void MeshCore::listenTo(int32_t process, const std::shared_ptr<Link>& link) {
-  link->start([self = shared_from_this(), process](Kind kind, std::span<const std::byte> payload) { self->onFrame(process, kind, payload); },
+  link->start([self = shared_from_this(), process, weak = std::weak_ptr(link)](
+                  Kind kind, std::span<const std::byte> payload) { self->onFrame(process, weak.lock(), kind, payload); },
               [self = shared_from_this(), process](const Status& cause) {
-                self->lose(process, error(Code::RemoteError, "{} is gone: {}", describeProcess(self->membership_, process), cause.text()), process);
+                self->lose(process, error(Code::RemoteError, "{} is gone: {}", describeProcess(self->membership_, process), cause.text()),
+                           process);
               });
 }
 
@@ -195,27 +219,49 @@ void MeshCore::welcome(const std::shared_ptr<Link>& link) {
       [](const Status&) {});
 }
 
-void MeshCore::onFrame(int32_t process, Kind kind, std::span<const std::byte> payload) {
+void MeshCore::onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload) {
   if (isClosed_ || peer(process).hasLeft) return;
   received_.fetch_add(1, std::memory_order_relaxed);
-  if (kind == Kind::Data) return deliver(process, payload);
-  if (kind == Kind::Bye) {
-    Peer& from = peer(process);
-    from.hasLeft = true;
-    if (from.out) std::exchange(from.out, nullptr)->finish();
-    for (const auto& link : std::exchange(from.others, {})) link->finish();
-    const std::lock_guard lock(mutex_);
-    gone_.emplace(process, error(Code::RemoteError, "{} has ended its part of the communicator", describeProcess(membership_, process)));
-    return;
-  }
-  if (kind == Kind::Loss) {
-    Reader reader(payload);
+  bool makesSense = true;
+  Reader reader(payload);
+  if (kind == Kind::Data) {
+    deliver(process, payload);
+  } else if (kind == Kind::Round) {
+    makesSense = exchanges_.take(process, payload);
+  } else if (kind == Kind::Bye) {
+    onBye(process, link, reader.number<uint8_t>() != 0);
+  } else if (kind == Kind::Loss) {
     const auto lost = reader.number<int32_t>();
-    const Status cause = decodeTrouble(reader.raw(reader.ok() ? payload.size() - sizeof lost : 0));
-    if (lost >= 0 && static_cast<size_t>(lost) < membership_.processes.size()) lose(lost, cause, process);
+    makesSense = reader.ok() && lost >= 0 && static_cast<size_t>(lost) < membership_.processes.size();
+    if (makesSense) lose(lost, decodeTrouble(payload.subspan(sizeof lost)), process);
+  } else {
+    makesSense = false;
+  }
+  if (!makesSense)
+    observe::warn("bootstrap: {} sent a message that makes no sense (kind {}); it is passed over", describeProcess(membership_, process),
+                  static_cast<int>(kind));
+}
+
+/// The peer says nothing more on this connection; on the last, nothing more at all.
+void MeshCore::onBye(int32_t process, const std::shared_ptr<Link>& link, bool isLast) {
+  Peer& from = peer(process);
+  if (!isLast) {
+    if (from.out == link) from.out.reset();  // it will answer nothing that is sent now
+    std::erase(from.others, link);
+    if (link) link->finish();
     return;
   }
-  observe::warn("bootstrap: {} sent a message that makes no sense (kind {})", describeProcess(membership_, process), static_cast<int>(kind));
+  const Status cause = error(Code::RemoteError, "{} has ended its part of the communicator", describeProcess(membership_, process));
+  from.hasLeft = true;
+  from.waiting.clear();
+  if (const auto dialer = std::exchange(from.dialer, {}).lock()) dialer->cancel();
+  if (from.out) std::exchange(from.out, nullptr)->finish();
+  for (const auto& other : std::exchange(from.others, {})) other->finish();
+  {
+    const std::lock_guard lock(mutex_);
+    gone_.emplace(process, cause);
+  }
+  exchanges_.leave(process, cause);
 }
 
 void MeshCore::deliver(int32_t process, std::span<const std::byte> message) {
@@ -241,8 +287,9 @@ void MeshCore::lose(int32_t process, const Status& cause, int32_t heardFrom) {
   if (isClosed_ || lost.hasLeft) return;
   lost.hasLeft = true;
   lost.waiting.clear();
+  exchanges_.lose(cause);
   if (process != membership_.ownProcess) {
-    if (lost.dialer) std::exchange(lost.dialer, nullptr)->cancel();
+    if (const auto dialer = std::exchange(lost.dialer, {}).lock()) dialer->cancel();
     if (lost.out) std::exchange(lost.out, nullptr)->close();
     for (const auto& link : std::exchange(lost.others, {})) link->close();
     losses_.emplace_back(process, cause);
@@ -266,10 +313,12 @@ void MeshCore::passOn(int32_t process, const Status& cause, int32_t heardFrom) {
   Writer writer;
   writer.number(process);
   writer.raw(encode(cause));
+  passAlong(heardFrom, Kind::Loss, writer.view());
+}
+
+void MeshCore::passAlong(int32_t except, Kind kind, std::span<const std::byte> payload) {
   for (const int32_t neighbour : treeNeighbours()) {
-    const Peer& to = peer(neighbour);
-    if (neighbour != heardFrom && neighbour != process && (to.out || !to.others.empty()))
-      transmit(neighbour, Kind::Loss, {writer.view().begin(), writer.view().end()});
+    if (neighbour != except) transmit(neighbour, kind, {payload.begin(), payload.end()});
   }
 }
 
@@ -284,17 +333,33 @@ void MeshCore::close() {
 void MeshCore::end() {
   if (std::exchange(isClosed_, true)) return;
   for (auto& [process, with] : peers_) {
-    if (with.dialer) with.dialer->cancel();
-    if (with.out) with.others.push_back(std::exchange(with.out, nullptr));
-    for (const auto& link : with.others) {
-      link->send(Kind::Bye, {});
+    // What was sent is on one of them: only there it is the last word.
+    const auto bye = [&](const std::shared_ptr<Link>& link, bool isLast) {
+      link->send(Kind::Bye, {static_cast<std::byte>(isLast)});
       link->finish();
-    }
+    };
+    for (const auto& link : with.others) bye(link, !with.out && !with.isDialing());
+    if (with.out) bye(with.out, true);
   }
-  peers_.clear();
+  std::erase_if(peers_, [](const auto& entry) { return !entry.second.isDialing(); });  // what was sent to those is on its way
+  exchanges_.lose(error(Code::InvalidUsage, "the communicator has ended here"));
   const std::lock_guard lock(core_->mutex);
   core_->removeMesh(membership_.number);
-  lease_.reset();
+  if (peers_.empty()) lease_.reset();
+}
+
+/// Closed already when the connection came that messages wait for.
+void MeshCore::sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first) {
+  auto last = peers_.extract(process);
+  if (link) {
+    link->send(firstKind, std::move(first));
+    for (auto& [kind, payload] : last.mapped().waiting) link->send(kind, std::move(payload));
+    link->send(Kind::Bye, {std::byte{1}});
+    link->start(nullptr, nullptr);
+    link->finish();
+  }
+  const std::lock_guard lock(core_->mutex);
+  if (peers_.empty()) lease_.reset();
 }
 
 Mesh::Counters MeshCore::counters() const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bootstrap/dialer.h"
+#include "bootstrap/exchanges.h"
 #include "bootstrap/link.h"
 #include "bootstrap/mesh.h"
 #include "bootstrap/roster.h"
@@ -42,6 +43,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   /// Sends the table to the children in the tree; `onTrouble` hears of those who cannot be reached.
   void spread(std::shared_ptr<const std::vector<std::byte>> table, const UniqueId& id, OnTrouble onTrouble);
   Status send(int32_t process, std::span<const std::byte> message);
+  std::shared_ptr<Exchange> allGather(std::span<const std::byte> own, std::chrono::milliseconds limit);
   void setHandlers(Mesh::OnMessage onMessage, Mesh::OnLost onLost);
   void announceTrouble(const Status& cause);
   /// The user is gone: no handler runs any more.
@@ -58,9 +60,11 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   struct Peer {
     std::shared_ptr<Link> out;                  // what is sent goes here
     std::vector<std::shared_ptr<Link>> others;  // what it opened beside
-    std::shared_ptr<Dialer> dialer;
+    std::weak_ptr<Dialer> dialer;               // lives on by itself while it is under way
     std::vector<std::pair<Kind, std::vector<std::byte>>> waiting;
     bool hasLeft = false;  // it said goodbye, or is lost
+
+    bool isDialing() const { return !dialer.expired(); }
   };
   struct Message {
     int32_t process;
@@ -74,13 +78,17 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
             OnTrouble onTrouble);
   void adopt(int32_t process, const std::shared_ptr<Link>& link, bool isOpenedHere);
   void listenTo(int32_t process, const std::shared_ptr<Link>& link);
-  void onFrame(int32_t process, Kind kind, std::span<const std::byte> payload);
+  void onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload);
   void deliver(int32_t process, std::span<const std::byte> message);
   void lose(int32_t process, const Status& cause, int32_t heardFrom);
   void passOn(int32_t process, const Status& cause, int32_t heardFrom);
   void setReading(bool isReading);
+  void passAlong(int32_t except, Kind kind, std::span<const std::byte> payload);
+  void onBye(int32_t process, const std::shared_ptr<Link>& link, bool isLast);
+  Exchanges::Ways waysOfExchanges();
   std::vector<int32_t> treeNeighbours() const;
   void end();
+  void sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first);
 
   const std::shared_ptr<Core> core_;
   const Membership membership_;
@@ -91,15 +99,16 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   std::deque<Message> early_;  // what came before there was a handler
   size_t earlyBytes_ = 0;
   std::vector<std::pair<int32_t, Status>> losses_;  // in the order of hearing
+  Exchanges exchanges_;
 
-  std::recursive_mutex handlerMutex_;   // held while a handler runs; a handler may drop the mesh
-  Mesh::OnMessage onMessage_;           // under handlerMutex_, with the next two
+  std::recursive_mutex handlerMutex_;  // held while a handler runs; a handler may drop the mesh
+  Mesh::OnMessage onMessage_;          // under handlerMutex_, with the next two
   Mesh::OnLost onLost_;
   bool hasHandlers_ = false;
 
-  mutable std::mutex mutex_;            // leaf: for what send() looks at from any thread
-  std::map<int32_t, Status> gone_;      // under mutex_
-  std::atomic<uint64_t> sent_{0};       // counters: order nothing
+  mutable std::mutex mutex_;        // leaf: for what send() looks at, and so that calls are posted in their order
+  std::map<int32_t, Status> gone_;  // under mutex_
+  std::atomic<uint64_t> sent_{0};   // counters: order nothing
   std::atomic<uint64_t> received_{0};
   std::atomic<uint64_t> opened_{0};
   std::atomic<uint64_t> accepted_{0};

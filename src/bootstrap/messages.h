@@ -26,17 +26,17 @@ inline constexpr size_t kMostErrorBytes = 4096;
 
 /// What a frame is.
 enum class Kind : uint8_t {
-  Enroll = 1,   ///< process → root: a rank
-  Part = 2,     ///< root → first root: all its ranks
-  Welcome = 3,  ///< root → process: registered
-  Trouble = 4,  ///< both ways: it is over, and why
-  Table = 5,    ///< first root → first process, and down the tree
-  Ready = 6,    ///< process → root, root → first root
-  Go = 7,       ///< first root → root → process
-  Intro = 8,    ///< first frame on a connection of the mesh: who speaks
-  Data = 9,     ///< a message of the mesh's user
-  Round = 10,   ///< part of an all-gather
-  Loss = 11,    ///< a process is gone, or an all-gather failed: passed on to everybody
+  Enroll = 1,    ///< process → root: a rank
+  Part = 2,      ///< root → first root: all its ranks
+  Welcome = 3,   ///< root → process: registered
+  Trouble = 4,   ///< both ways: it is over, and why
+  Table = 5,     ///< first root → first process, and down the tree
+  Ready = 6,     ///< process → root, root → first root
+  Go = 7,        ///< first root → root → process
+  Intro = 8,     ///< first frame on a connection of the mesh: who speaks
+  Data = 9,      ///< a message of the mesh's user
+  Round = 10,    ///< part of an all-gather
+  Loss = 11,     ///< a process is gone, or an all-gather failed: passed on to everybody
   Bye = 12,      ///< the sender has ended its part of the communicator
   Missing = 13,  ///< root → process: a text that says whom it waits for
 };
@@ -82,18 +82,18 @@ struct Part {
 
 /// All of a communicator.
 struct Table {
-  uint64_t number = 0;  ///< random
-  Secret key{};         ///< of the mesh; random
-  int64_t setUpMs = 0;  ///< how long the set-up may take
-  std::vector<Member> members;     ///< in the order of their first rank
-  std::vector<int32_t> memberOf;   ///< of each rank
-  std::vector<Note> notes;         ///< of each rank
+  uint64_t number = 0;            ///< random
+  Secret key{};                   ///< of the mesh; random
+  int64_t setUpMs = 0;            ///< how long the set-up may take
+  std::vector<Member> members;    ///< in the order of their first rank
+  std::vector<int32_t> memberOf;  ///< of each rank
+  std::vector<Note> notes;        ///< of each rank
 };
 
 struct Welcome {
-  int32_t pid = 0;        ///< of the root's process
+  int32_t pid = 0;  ///< of the root's process
   std::string hostName;
-  int32_t rank = -1;      ///< one of the root's process, if any has joined yet
+  int32_t rank = -1;  ///< one of the root's process, if any has joined yet
 };
 
 std::vector<std::byte> encode(const Enroll& message);

@@ -18,6 +18,9 @@ namespace {
 /// How long the thread stays when nobody needs it: programs make communicators in loops.
 constexpr std::chrono::milliseconds kLinger(100);
 
+/// From a service's end over a mesh's to the goodbye on its connections, and the system call that sends it.
+constexpr int kLastTurns = 4;
+
 using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
 
 /// A thread that is started meanwhile has all signals blocked: the program's handlers run on the program's threads.
@@ -105,15 +108,21 @@ void Reactor::end() {
   loop_.reset();
 }
 
+/// Under the lock: when what is posted has run, and what that posts, and so on `turns` times.
+void Reactor::endAfter(int turns) {
+  asio::post(*loop_, [this, turns] {
+    const std::lock_guard lock(mutex_);
+    if (turns == 0) return end();
+    if (isRunning_) endAfter(turns - 1);
+  });
+}
+
 void Reactor::stop() {
   {
     const std::lock_guard lock(mutex_);
     isStopped_ = true;
     if (isRunning_) {
-      asio::post(*loop_, [this] {
-        const std::lock_guard again(mutex_);
-        end();
-      });
+      endAfter(kLastTurns);
     }
   }
   if (thread_.joinable()) thread_.join();

@@ -33,7 +33,8 @@ class Reactor {
   Status hold(bool namesThread = false);
   void release();
   void post(std::function<void()> task);
-  /// Runs what is posted already, then ends the thread and waits for it, whoever holds it. For good. Not on the thread itself.
+  /// Runs what is posted already, and the next few things that come of it, then ends the thread and waits for it, whoever holds it. For
+  /// good. Not on the thread itself.
   void stop();
   asio::io_context& loop() { return *loop_; }
   bool isRunning() const;
@@ -41,6 +42,7 @@ class Reactor {
  private:
   void lingerThenEnd(uint64_t idle);
   void end();
+  void endAfter(int turns);
 
   mutable std::mutex mutex_;
   std::thread thread_;

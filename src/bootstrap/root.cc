@@ -17,7 +17,8 @@ constexpr std::chrono::milliseconds kReportEvery(2000);
 }  // namespace
 
 Status alreadyServed() {
-  return error(Code::InvalidUsage, "the unique id has served its communicator, or its ranks failed to agree: each communicator needs a new one");
+  return error(Code::InvalidUsage,
+               "the unique id has served its communicator, or its ranks failed to agree: each communicator needs a new one");
 }
 
 Root::Root(std::shared_ptr<Core> core, UniqueId id, std::shared_ptr<Lease> lease)
@@ -164,7 +165,8 @@ void Root::expire() {
   for (const auto& [port, party] : parties_) {
     if (!party.isReady) late += (late.empty() ? "" : "; ") + describe(party);
   }
-  fail(error(Code::RemoteError, "the set-up of the communicator took longer than {} ms after all ranks had come; not ready: {}", setUpMs_, late));
+  fail(error(Code::RemoteError, "the set-up of the communicator took longer than {} ms after all ranks had come; not ready: {}", setUpMs_,
+             late));
 }
 
 /// Those in other processes cannot look for themselves.

@@ -24,11 +24,11 @@ class Mesh;
 using Note = std::array<std::byte, 128>;
 
 struct ProcessInfo {
-  uint64_t token = 0;  ///< random, no two alike
-  int32_t pid = 0;     ///< in its own namespace
-  int32_t host = 0;    ///< index into Roster::hosts
-  std::vector<int32_t> ranks;       ///< ascending
-  std::vector<Address> addresses;   ///< where it listens; empty when there is one process in all
+  uint64_t token = 0;              ///< random, no two alike
+  int32_t pid = 0;                 ///< in its own namespace
+  int32_t host = 0;                ///< index into Roster::hosts
+  std::vector<int32_t> ranks;      ///< ascending
+  std::vector<Address> addresses;  ///< where it listens; empty when there is one process in all
 };
 
 struct HostInfo {
@@ -40,8 +40,8 @@ struct HostInfo {
 /// Ranks, processes and hosts.
 struct Membership {
   int32_t ranks = 0;
-  uint64_t commId = 0;  ///< the hash of the (first) unique id
-  uint64_t number = 0;  ///< random, the same in all processes, of this communicator alone: also where an id serves again
+  uint64_t commId = 0;             ///< the hash of the (first) unique id
+  uint64_t number = 0;             ///< random, the same in all processes, of this communicator alone: also where an id serves again
   std::vector<int32_t> processOf;  ///< of each rank
   std::vector<ProcessInfo> processes;
   std::vector<HostInfo> hosts;

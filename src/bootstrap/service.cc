@@ -10,7 +10,8 @@
 
 namespace tutti::bootstrap {
 
-Participant::Participant(std::shared_ptr<Job> job, Rank rank, Limits limits) : job_(std::move(job)), rank_(rank), waiting_(limits.waiting) {}
+Participant::Participant(std::shared_ptr<Job> job, Rank rank, Limits limits)
+    : job_(std::move(job)), rank_(rank), waiting_(limits.waiting) {}
 
 Participant::Participant(Rank rank, Status refused) : rank_(rank), refused_(std::move(refused)) {}
 
@@ -24,7 +25,8 @@ std::optional<Result<std::shared_ptr<const Roster>>> Participant::poll() const {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - since_);
   if (waiting_.count() == 0 || waited < waiting_) return std::nullopt;
   const std::lock_guard lock(job_->core()->mutex);
-  job_->fail(error(Code::RemoteError, "rank {} has waited for {} ms: {} have not come", rank_.value, waited.count(), job_->describeMissing()));
+  job_->fail(
+      error(Code::RemoteError, "rank {} has waited for {} ms: {} have not come", rank_.value, waited.count(), job_->describeMissing()));
   return job_->poll();
 }
 
@@ -57,7 +59,8 @@ Service::~Service() {
 /// In a forked child the parent's core is left where it is, and never looked at again.
 Core& Service::core() {
   Box* box = box_.load(std::memory_order_acquire);
-  if (box->core->isOfThisProcess()) [[likely]] return *box->core;
+  if (box->core->isOfThisProcess()) [[likely]]
+    return *box->core;
   auto fresh = std::make_unique<Box>(Box{std::make_shared<Core>(world_, prepareCrypto())});
   if (box_.compare_exchange_strong(box, fresh.get(), std::memory_order_acq_rel)) return *fresh.release()->core;
   return *box->core;  // another thread was faster

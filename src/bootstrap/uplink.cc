@@ -71,8 +71,8 @@ void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
           const Welcome& root = *self->root_;
           who += format(", process {} on {}", root.pid, root.hostName) + (root.rank < 0 ? "" : format(", of rank {}", root.rank));
         }
-        self->trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}", who,
-                            cause.text()));
+        self->trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}",
+                            who, cause.text()));
       });
   for (auto& [kind, payload] : std::exchange(waiting_, {})) link_->send(kind, std::move(payload));
   if (isOver_) finish();
@@ -88,9 +88,7 @@ void Uplink::onFrame(Kind kind, std::span<const std::byte> payload) {
     case Kind::Table:
       if (const auto table = decodeTable(payload)) return party->onTable(*table);
       break;
-    case Kind::Go:
-      finish();
-      return party->onGo();
+    case Kind::Go: finish(); return party->onGo();
     default: break;
   }
   trouble(error(Code::InternalError, "the root of the unique id sent a message that makes no sense (kind {})", static_cast<int>(kind)));

@@ -28,10 +28,7 @@ class Writer {
   }
   void raw(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
   template <class T, size_t kSize>
-    requires(sizeof(T) == 1)
-  void raw(const std::array<T, kSize>& bytes) {
-    raw(std::as_bytes(std::span(bytes)));
-  }
+  requires(sizeof(T) == 1) void raw(const std::array<T, kSize>& bytes) { raw(std::as_bytes(std::span(bytes))); }
   /// At most 65,535 bytes are kept.
   void text(std::string_view text) {
     text = text.substr(0, UINT16_MAX);
@@ -73,8 +70,7 @@ class Reader {
     return taken;
   }
   template <class T, size_t kSize>
-    requires(sizeof(T) == 1)
-  void raw(std::array<T, kSize>& to) {
+  requires(sizeof(T) == 1) void raw(std::array<T, kSize>& to) {
     const std::span<const std::byte> bytes = raw(kSize);
     if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), kSize);
   }

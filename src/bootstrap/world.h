@@ -28,8 +28,8 @@ Settings readSettings();
 
 /// Which machine this is. Processes of one identity share memory and abstract sockets.
 struct HostFacts {
-  std::string name;          ///< cut at the first dot
-  std::string bootId;        ///< of the running kernel; empty when it does not say
+  std::string name;           ///< cut at the first dot
+  std::string bootId;         ///< of the running kernel; empty when it does not say
   uint64_t networkSpace = 0;  ///< inode of the network namespace: a namespace counts as a host
 };
 HostFacts readHostFacts();

@@ -1,6 +1,5 @@
 #include "bootstrap/service.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 
 #include <set>
@@ -13,12 +12,12 @@ namespace {
 
 using namespace play;
 
-int openDescriptors() {
-  DIR* const folder = opendir("/proc/self/fd");
-  int count = -1;  // its own
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
+std::set<int> openDescriptors() {
+  std::set<int> all;
+  for (int fd = 0; fd < 4096; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) all.insert(fd);
+  }
+  return all;
 }
 
 void expectRoster(const Roster& roster, int32_t ranks) {
@@ -69,7 +68,7 @@ TEST(Service, ThreadsMeetWithoutASocketOrAThread) {
 }
 
 TEST(Service, NoThreadAndNoDescriptorStaysBehind) {
-  const int before = openDescriptors();
+  const std::set<int> before = openDescriptors();
   Service a(worldOf("h"));
   Service b(worldOf("h"));
   {
@@ -79,9 +78,15 @@ TEST(Service, NoThreadAndNoDescriptorStaysBehind) {
     ASSERT_TRUE(wait(*first));
     ASSERT_TRUE(wait(*second));
     EXPECT_FALSE(a.isIdle());
+    for (const int fd : openDescriptors()) {
+      if (before.count(fd) == 0) {
+        EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << "descriptor " << fd << " would outlive an exec";
+      }
+    }
+    EXPECT_GT(openDescriptors().size(), before.size() + 8);
   }
   EXPECT_TRUE(becomes([&] { return a.isIdle() && b.isIdle(); }));
-  EXPECT_TRUE(becomes([&] { return openDescriptors() == before; })) << openDescriptors() << " instead of " << before;
+  EXPECT_TRUE(becomes([&] { return openDescriptors() == before; })) << openDescriptors().size() << " instead of " << before.size();
 }
 
 TEST(Service, SeveralProcessesOnSeveralHosts) {
@@ -92,7 +97,8 @@ TEST(Service, SeveralProcessesOnSeveralHosts) {
   const auto id = services[5]->makeId();  // not the process of rank 0
   ASSERT_TRUE(id);
   std::vector<Joined> joined;
-  for (int32_t rank = 0; rank < kProcesses * kEach; ++rank) joined.push_back(join(*services[rank % kProcesses], *id, kProcesses * kEach, rank));
+  for (int32_t rank = 0; rank < kProcesses * kEach; ++rank)
+    joined.push_back(join(*services[rank % kProcesses], *id, kProcesses * kEach, rank));
   std::vector<std::shared_ptr<const Roster>> rosters;
   for (const Joined& one : joined) {
     auto outcome = wait(*one);

@@ -19,7 +19,7 @@ using transport::local::SlotHead;
 /// Up to here a message is copied into its slot, so that the sender need not wait until it is read; beyond, a value that lies
 /// in a caller's buffer is lent, which saves the copy.
 constexpr uint64_t kEagerBytes = 4096;
-/// From here on one copy by a system call is faster than two without; `tutti bench send_recv` between processes shows it.
+/// Below, a system call takes longer than the copies that it saves.
 constexpr uint64_t kCopyCallBytes = 65536;
 
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
@@ -190,7 +190,7 @@ bool Operation::mayLend(const std::byte* stable, uint64_t bytes, uint64_t space,
   using namespace transport::local;
   if (stable == nullptr) return false;
   if ((reach & kReachesAll) != 0 || ((reach & kReachesExports) != 0 && isExported_)) return bytes > std::min(kEagerBytes, space);
-  return (reach & kReachesCopies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
+  return plan_->copies && (reach & kReachesCopies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
 }
 
 /// What a peer has lent, as this rank can read it: where it lies, or copied to `to`, or to memory kept for the `operand` if that is null.

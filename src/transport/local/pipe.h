@@ -51,6 +51,13 @@ struct PipeView {
   FreedCount* freed = nullptr;
   uint32_t slots = 0;
   uint64_t slotBytes = 0;
+
+  /// The payload of a message, counted from 0; if it was lent, in the sender's process.
+  std::byte* payload(uint64_t message) const {
+    SlotHead& slot = heads[message % slots];
+    if (slot.lent != 0) return reinterpret_cast<std::byte*>(slot.lent);
+    return slot.bytes <= kInlineBytes ? slot.inlineData : memory + (message % slots) * slotBytes;
+  }
 };
 static_assert(std::is_trivially_copyable_v<PipeView>);
 
@@ -99,11 +106,7 @@ class RecvEnd {
   bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
   const SlotHead& head() const { return pipe_.heads[received_ % pipe_.slots]; }
   /// Where the payload lies; if it was lent, in the sender's process.
-  const std::byte* payload() const {
-    const SlotHead& slot = head();
-    if (slot.lent != 0) return reinterpret_cast<const std::byte*>(slot.lent);
-    return slot.bytes <= kInlineBytes ? slot.inlineData : pipe_.memory + (received_ % pipe_.slots) * pipe_.slotBytes;
-  }
+  const std::byte* payload() const { return pipe_.payload(received_); }
   /// Gives the slot, and memory passed by reference, back to the sender.
   void release() { pipe_.freed->value.store(++received_, std::memory_order_release); }  // pairs with SendEnd::refresh
   uint64_t received() const { return received_; }
