@@ -155,8 +155,23 @@ const ProcessEntry* Arena::entry(int32_t process) const {
   return &entries_[process];
 }
 
+void Arena::lose(int32_t process, const Status& cause) {
+  const std::lock_guard lock(lossesMutex_);
+  losses_.emplace(process, cause);
+}
+
+std::map<int32_t, Status> Arena::losses() const {
+  const std::lock_guard lock(lossesMutex_);
+  return losses_;
+}
+
 bool Arena::isAlive(int32_t process) const {
-  if (process == self_ || entry(process) == nullptr) return true;
+  if (process == self_) return true;
+  {
+    const std::lock_guard lock(lossesMutex_);
+    if (losses_.contains(process)) return false;
+  }
+  if (entry(process) == nullptr) return true;
   struct flock lock = lockOf(lockOffset(process));
   return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }

@@ -70,6 +70,10 @@ class Arena {
   const ProcessEntry* entry(int32_t process) const;
   /// False once a process that had attached has ended. A system call: for slow paths.
   bool isAlive(int32_t process) const;
+  /// Remembers that a process has ended, and why; the first reason stays. It is not alive any more, whatever its lock says.
+  void lose(int32_t process, const Status& cause);
+  /// Those that are known to have ended without a word.
+  std::map<int32_t, Status> losses() const;
   /// Whether all processes have attached.
   bool isComplete() const;
 
@@ -95,6 +99,8 @@ class Arena {
   std::map<uint64_t, memory::Mapping> blocks_;  // by place
   std::mutex hubsMutex_;
   std::map<uint64_t, std::weak_ptr<Hub>> hubs_;  // that this process has attached, by place
+  mutable std::mutex lossesMutex_;
+  std::map<int32_t, Status> losses_;
 };
 
 }  // namespace tutti::transport::local
