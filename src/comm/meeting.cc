@@ -60,12 +60,17 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
   const auto places = static_cast<uint64_t>(ranks);
   const auto memory = meeting->parent_->block(meeting->name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
   if (!memory) return tl::unexpected(memory.error());
+  meeting->holds_ = true;
   meeting->table_ = reinterpret_cast<Table*>(*memory);
   meeting->place_ = place;
   meeting->members_ = key.members;
   const std::lock_guard lock(meeting->parent_->mutex());
   if (Status status = meeting->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
   return meeting;
+}
+
+Meeting::~Meeting() {
+  if (holds_) parent_->release(name_);
 }
 
 /// Under the lock.
@@ -194,6 +199,7 @@ std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& 
     std::shared_ptr<Meeting> meeting(new Meeting(parent, (*names)[i]));
     const auto memory = parent->existing((*names)[i]);
     if (memory == nullptr) continue;
+    meeting->holds_ = true;
     meeting->table_ = reinterpret_cast<Table*>(memory);
     const std::lock_guard lock(parent->mutex());
     if (!meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;

@@ -33,6 +33,10 @@ class Meeting final : public Encounter {
   /// Those of shrinks that are not over, as `place` -1 sees them.
   static std::vector<std::shared_ptr<Meeting>> open(const std::shared_ptr<transport::local::Hub>& parent);
 
+  ~Meeting() override;
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
   std::optional<Result<Outcome>> poll() override;
   void end(const Status& cause) override;
   std::string describeMissing(std::span<const int32_t> names) const override;
@@ -56,6 +60,7 @@ class Meeting final : public Encounter {
 
   const std::shared_ptr<transport::local::Hub> parent_;
   const transport::local::Hub::Name name_;
+  bool holds_ = false;      // the block of the table
   Table* table_ = nullptr;  // null once this rank has its outcome
   Rank place_{-1};
   std::vector<int32_t> members_;

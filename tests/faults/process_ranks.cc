@@ -80,6 +80,8 @@ struct ProcessRanks::Shared {
   std::atomic<int> allowed;                    ///< by the test
   std::array<std::array<std::atomic<int64_t>, kNumbers>, kMost> numbers;
   std::array<Id, kIds> ids;
+  Id fresh;                                    ///< isThere: how many there were
+  std::array<std::atomic<int>, kMost> seen;    ///< by the child: how many it wants
 };
 
 ProcessRanks::ProcessRanks(int count, const Body& body) {
@@ -221,6 +223,19 @@ ncclUniqueId ProcessRanks::Self::id(int which, int maker) {
   }
   while (place.isThere == 0) pause();
   return place.id;
+}
+
+ncclUniqueId ProcessRanks::Self::freshId() {
+  ++freshIds_;
+  shared_->seen[static_cast<size_t>(index_)] = freshIds_;  // the one before has been taken
+  if (index_ == 0) {
+    for (int child = 0; child < count_; ++child)
+      while (shared_->seen[static_cast<size_t>(child)] < freshIds_) pause();
+    EXPECT_EQ(ncclGetUniqueId(&shared_->fresh.id), ok) << ncclGetLastError(nullptr);
+    shared_->fresh.isThere = freshIds_;
+  }
+  while (shared_->fresh.isThere < freshIds_) pause();
+  return shared_->fresh.id;
 }
 
 Footprint Footprint::now() {

@@ -91,11 +91,14 @@ class ProcessRanks::Self {
   int64_t number(int child, int which) const;
   /// A unique id that all children share; child `maker` makes it when it asks first.
   ncclUniqueId id(int which = 0, int maker = 0);
+  /// The next of a row of ids, made by child 0; all children take each of them.
+  ncclUniqueId freshId();
 
  private:
   Shared* const shared_;
   const int index_;
   const int count_;
+  int freshIds_ = 0;
 };
 
 /// Seconds since it was made.

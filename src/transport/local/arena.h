@@ -2,7 +2,7 @@
 //
 // Owner: shared by the hubs in it; unmapped with the last. Any thread may call.
 // 1. A block is named by its place, which means the same in every process, and may be mapped elsewhere in each.
-// 2. A block is zero until somebody writes it, and stays mapped until the arena goes.
+// 2. A block is zero until somebody writes it, and stays mapped until it is unmapped or the arena goes.
 // 3. Of a shared arena nothing is left when its last process has ended, however it ended: there is no name in any file system.
 // 4. Each process holds a lock of the file, which the kernel takes away when it dies: that is how others know. A process has one
 //    descriptor of the file and one Arena: closing any other would give the lock up, too.
@@ -59,6 +59,8 @@ class Arena {
   Result<uint64_t> reserve(Bytes size);
   /// Where this process sees the block.
   Result<std::byte*> map(uint64_t place, Bytes size);
+  /// This process does without the block; map() brings it back. Shared arenas only.
+  void unmap(uint64_t place) noexcept;
   /// Gives the contents of a block back to the system; nobody uses it any more.
   void discard(uint64_t place, Bytes size) noexcept;
 
@@ -88,6 +90,7 @@ class Arena {
 
   std::shared_ptr<const void> owner_;
   int file_ = -1;
+  uint64_t fileBytes_ = 0;  // as its maker's limits allowed
   memory::Mapping control_;
   Header* header_ = nullptr;  // these three: null in an arena of threads
   ProcessEntry* entries_ = nullptr;
