@@ -10,9 +10,13 @@
 #include "comm/setup.h"
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "exec/host/verdict.h"
 #include "observe/log.h"
 
 namespace tutti::comm {
+
+using transport::local::Ending;
+
 namespace {
 
 uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
@@ -38,6 +42,7 @@ class Child final : public Setup {
   void chooseMembers();
   Status compareLists() const;
   Status compareCalls();
+  void refuse(const exec::host::Outcome& why);
 
   Communicator& parent_;
   ChildRequest request_;
@@ -78,8 +83,14 @@ Status Child::arrive() {
   encounter = meeting = std::move(*arrived);
   if (isSplit()) return {};
   Status status = compareLists();
-  if (!status.ok()) parent_.stop(status);
+  if (!status.ok()) refuse({Ending::Mismatch, status, {}});
   return status;
+}
+
+/// Ends everything of the parent. The verdict is this rank's, before the others give up for its sake.
+void Child::refuse(const exec::host::Outcome& why) {
+  exec::host::conclude(parent_.hub(), parent_.rank(), why, {}, 0);
+  parent_.stop(why.cause);
 }
 
 /// Two ranks that wait for each other with different lists would wait for ever.
@@ -139,7 +150,7 @@ Status Child::compareCalls() {
     const auto theirs = hub.board(peer).find(call.sequence);
     if (!theirs || exec::host::agree(call, *theirs)) continue;
     Status cause = exec::host::mismatch(parent_.rank(), call, peer, *theirs);
-    parent_.stop(cause);
+    refuse({Ending::Mismatch, cause, {{parent_.rank(), call}, {peer, *theirs}}});
     return cause;
   }
   return {};

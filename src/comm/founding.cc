@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "bootstrap/mesh.h"
-#include "core/format.h"
-#include "exec/host/signature.h"
+#include "comm/losses.h"
 
 namespace tutti::comm {
 
@@ -55,30 +54,6 @@ Result<UniqueFd> makeShared(const Roster& roster) {
   return file;
 }
 
-/// The ranks of a lost process, what they did last, and what is known of the loss.
-std::string describeLoss(Hub& hub, const std::vector<Rank>& ranks, const std::string& process, const Status& cause) {
-  std::string text = format("{} has ended without a word", process);
-  for (const Rank rank : ranks) {
-    const uint64_t begun = hub.board(rank).begun();
-    const auto last = begun > 0 ? hub.board(rank).find(begun - 1) : std::nullopt;
-    text += format("; the last call of rank {} was {}", rank.value, last ? exec::host::describeCall(*last) : "none");
-  }
-  return cause.ok() ? text : text + " (" + cause.text() + ")";
-}
-
-/// A process of the host is gone: every communicator with ranks in it has failed.
-void failWithout(Arena& arena, const Roster& roster, int32_t process, const Status& cause) {
-  const auto& here = roster.host(roster.ownHost).processes;
-  const auto local = static_cast<int32_t>(std::find(here.begin(), here.end(), process) - here.begin());
-  for (const auto& hub : arena.hubs()) {
-    std::vector<Rank> lost;
-    for (int32_t r = 0; r < hub->ranks(); ++r)
-      if (hub->processOf(Rank(r)) == local && !hub->departed(Rank(r))) lost.emplace_back(r);
-    if (!lost.empty())
-      hub->failAll(error(Code::RemoteError, "{}", describeLoss(*hub, lost, bootstrap::describeProcess(roster, process), cause)));
-  }
-}
-
 }  // namespace
 
 /// What the ranks of this process build on.
@@ -88,14 +63,19 @@ struct Foundations::Foundation {
   std::shared_ptr<Hub> hub;      // of one process
   Grouping grouping;
 
-  /// Nothing while other processes of the host are still on their way.
+  /// Nothing while other processes of the host are still on their way. One that died on it will never come.
   std::optional<Result<Outcome>> outcome(Rank rank) const {
-    if (arena != nullptr && !arena->isComplete()) return std::nullopt;
+    if (arena != nullptr && !arena->isComplete()) {
+      const auto losses = arena->losses();
+      if (losses.empty()) return std::nullopt;
+      return tl::unexpected(losses.begin()->second);
+    }
     Outcome outcome{hub, grouping.places[static_cast<size_t>(rank.value)]};
     if (arena == nullptr) return outcome;
     auto attached = Hub::attach(arena, arena->root().load(std::memory_order_acquire), roster->ranks);  // pairs with makeShared
     if (!attached) return tl::unexpected(std::move(attached).error());
     outcome.hub = std::move(*attached);
+    failIfLost(*outcome.hub);
     return outcome;
   }
 };

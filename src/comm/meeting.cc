@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "comm/losses.h"
 #include "core/error_latch.h"
 #include "core/format.h"
 
@@ -15,8 +16,7 @@ using transport::local::Hub;
 
 /// What the ranks share; zeroed memory is a meeting that nobody has come to. Under the parent's lock, but for `error`.
 struct Meeting::Table {
-  int32_t ranks;
-  int32_t arrived;
+  int32_t ranks;    ///< 0: nobody has come
   int32_t taken;    ///< ranks that have their outcome
   int32_t members;  ///< of the key: so many numbers lie behind the seats
   bool isShrink;
@@ -60,6 +60,7 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
   const auto places = static_cast<uint64_t>(ranks);
   const auto memory = meeting->parent_->block(meeting->name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
   if (!memory) return tl::unexpected(memory.error());
+  meeting->holds_ = true;
   meeting->table_ = reinterpret_cast<Table*>(*memory);
   meeting->place_ = place;
   meeting->members_ = key.members;
@@ -68,22 +69,39 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
   return meeting;
 }
 
+Meeting::~Meeting() {
+  if (holds_) parent_->release(name_);
+}
+
 /// Under the lock.
 Status Meeting::seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival) {
   Table& table = *table_;
-  if (table.arrived == 0) {
-    table.ranks = ranks;
+  if (table.ranks == 0) {
     table.isShrink = !key.members.empty();
     auto* members = reinterpret_cast<int32_t*>(&seatOf(ranks));
     std::copy(key.members.begin(), key.members.end(), members);
     table.members = static_cast<int32_t>(key.members.size());
+    table.ranks = ranks;
   }
   Seat& seat = seatOf(place.value);
   if (seat.isTaken)
     return error(Code::InvalidUsage, "rank {} has come already: two callers claim its place in the new communicator", place.value);
   seat.arrival = arrival;
   seat.isTaken = true;
-  if (++table.arrived < ranks || table.error.tripped()) return {};
+  completeIfAllThere();
+  return {};
+}
+
+int32_t Meeting::countMissing() const {
+  int32_t missing = 0;
+  for (int32_t p = 0; p < table_->ranks; ++p) missing += seatOf(p).isTaken ? 0 : 1;
+  return missing;
+}
+
+/// Under the lock. Done by the last who comes, or, if that one died just then, by whoever looks next.
+void Meeting::completeIfAllThere() {
+  Table& table = *table_;
+  if (table.isComplete || table.error.tripped() || countMissing() > 0) return;
   Status status;
   try {
     status = makeHubs();
@@ -93,9 +111,8 @@ Status Meeting::seat(const ChildKey& key, int32_t ranks, Rank place, const Arriv
   if (status.ok()) {
     table.isComplete = true;
   } else {
-    (void)table.error.trip(error(status.code(), "no communicator of {} ranks: {}", ranks, status.text()));
+    (void)table.error.trip(error(status.code(), "no communicator of {} ranks: {}", table.ranks, status.text()));
   }
-  return {};
 }
 
 /// Everybody is there: ranks of one colour, in the order of key and rank, become a communicator. Under the lock.
@@ -122,6 +139,7 @@ Status Meeting::makeHubs() {
 std::optional<Result<Outcome>> Meeting::poll() {
   if (table_ == nullptr) return outcome_;
   std::unique_lock lock(parent_->mutex());
+  completeIfAllThere();
   if (table_->error.tripped()) return tl::unexpected(table_->error.status());
   if (!table_->isComplete) return std::nullopt;
   const Seat seat = seatOf(place_.value);
@@ -134,6 +152,7 @@ std::optional<Result<Outcome>> Meeting::poll() {
     auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
     if (!hub) return outcome_ = tl::unexpected(std::move(hub).error());
     outcome.hub = std::move(*hub);
+    failIfLost(*outcome.hub);
   }
   return outcome_ = std::move(outcome);
 }
@@ -162,7 +181,7 @@ std::string Meeting::describeMissing(std::span<const int32_t> names) const {
   constexpr int32_t kMost = 16;  // names; the rest is counted
   const std::lock_guard lock(parent_->mutex());
   if (table_ == nullptr) return "no ranks";
-  const int32_t all = table_->ranks - table_->arrived;
+  const int32_t all = countMissing();
   std::string text = all == 1 ? "rank" : "ranks";
   int32_t named = 0;
   for (int32_t p = 0; p < table_->ranks && named < std::min(all, kMost); ++p) {
@@ -180,6 +199,7 @@ std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& 
     std::shared_ptr<Meeting> meeting(new Meeting(parent, (*names)[i]));
     const auto memory = parent->existing((*names)[i]);
     if (memory == nullptr) continue;
+    meeting->holds_ = true;
     meeting->table_ = reinterpret_cast<Table*>(memory);
     const std::lock_guard lock(parent->mutex());
     if (!meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;

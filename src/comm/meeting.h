@@ -4,6 +4,7 @@
 // 1. It ends when all are there, or with the first error, for all of them. One that failed is remembered: a rank that comes later is
 //    told, not left waiting. A split that ended well leaves nothing behind.
 // 2. Whoever comes last makes the hubs of the children; each rank attaches its own when it looks next.
+// 3. A rank whose process dies has come, or has not, after every single store: the others never wait for what only it could do.
 #pragma once
 
 #include <compare>
@@ -32,6 +33,10 @@ class Meeting final : public Encounter {
   /// Those of shrinks that are not over, as `place` -1 sees them.
   static std::vector<std::shared_ptr<Meeting>> open(const std::shared_ptr<transport::local::Hub>& parent);
 
+  ~Meeting() override;
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
   std::optional<Result<Outcome>> poll() override;
   void end(const Status& cause) override;
   std::string describeMissing(std::span<const int32_t> names) const override;
@@ -48,11 +53,14 @@ class Meeting final : public Encounter {
   Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name) : parent_(std::move(parent)), name_(name) {}
   Status seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival);
   Seat& seatOf(int32_t place) const;
+  int32_t countMissing() const;
+  void completeIfAllThere();
   Status makeHubs();
   Result<Outcome> take();
 
   const std::shared_ptr<transport::local::Hub> parent_;
   const transport::local::Hub::Name name_;
+  bool holds_ = false;      // the block of the table
   Table* table_ = nullptr;  // null once this rank has its outcome
   Rank place_{-1};
   std::vector<int32_t> members_;

@@ -87,6 +87,8 @@ std::string quoted(std::string_view text) {
 }
 
 std::string callFields(const Call& call) {
+  if (call.collective == kSplitCall) return format(R"("operation":"CommSplit","sequence":{})", call.sequence);
+  if (call.collective == kShrinkCall) return R"("operation":"CommShrink")";
   const std::string_view operation = !call.isMessage() ? name(call.collective) : call.receives ? "Recv" : "Send";
   std::string json = format(R"("operation":"{}","sequence":{},"count":{},"type":"{}")", operation, call.sequence, call.count,
                             static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");

@@ -84,6 +84,7 @@ Result<std::shared_ptr<Arena>> Arena::attach(int file, std::shared_ptr<const voi
   arena->root_ = &arena->header_->root;
   arena->control_ = std::move(*control);
   arena->file_ = file;
+  arena->fileBytes_ = static_cast<uint64_t>(info.st_size);
   arena->owner_ = std::move(owner);
   arena->processes_ = processes;
   arena->self_ = self;
@@ -99,8 +100,9 @@ Result<uint64_t> Arena::reserve(Bytes size) {
     const uint64_t bytes = roundToPages(size.value);
     uint64_t place = header_->next.load(std::memory_order_relaxed);
     do {  // not past the end, ever: who fails leaves it as it was
-      if (size.value > kFileBytes || place + bytes > mostFileBytes())
-        return fail(Code::SystemError, "cannot share {} bytes: the file of shared memory may have {}", size.value, mostFileBytes());
+      if (size.value > kFileBytes || place + bytes > fileBytes_)
+        return fail(Code::SystemError, "cannot share {} bytes: {} of the {} that RLIMIT_FSIZE of the first process allowed are in use",
+                    size.value, place, fileBytes_);
     } while (!header_->next.compare_exchange_weak(place, place + bytes, std::memory_order_relaxed));
     return place;
   }
@@ -122,11 +124,13 @@ Result<std::byte*> Arena::map(uint64_t place, Bytes size) {
   return blocks_.emplace(place, std::move(*block)).first->second.data();
 }
 
+void Arena::unmap(uint64_t place) noexcept {
+  const std::lock_guard lock(mutex_);
+  blocks_.erase(place);
+}
+
 void Arena::discard(uint64_t place, Bytes size) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    blocks_.erase(place);
-  }
+  unmap(place);
   if (isShared())
     (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(place),
                     static_cast<off_t>(roundToPages(size.value)));
@@ -155,8 +159,23 @@ const ProcessEntry* Arena::entry(int32_t process) const {
   return &entries_[process];
 }
 
+void Arena::lose(int32_t process, const Status& cause) {
+  const std::lock_guard lock(lossesMutex_);
+  losses_.emplace(process, cause);
+}
+
+std::map<int32_t, Status> Arena::losses() const {
+  const std::lock_guard lock(lossesMutex_);
+  return losses_;
+}
+
 bool Arena::isAlive(int32_t process) const {
-  if (process == self_ || entry(process) == nullptr) return true;
+  if (process == self_) return true;
+  {
+    const std::lock_guard lock(lossesMutex_);
+    if (losses_.contains(process)) return false;
+  }
+  if (entry(process) == nullptr) return true;
   struct flock lock = lockOf(lockOffset(process));
   return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }

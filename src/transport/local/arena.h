@@ -2,7 +2,7 @@
 //
 // Owner: shared by the hubs in it; unmapped with the last. Any thread may call.
 // 1. A block is named by its place, which means the same in every process, and may be mapped elsewhere in each.
-// 2. A block is zero until somebody writes it, and stays mapped until the arena goes.
+// 2. A block is zero until somebody writes it, and stays mapped until it is unmapped or the arena goes.
 // 3. Of a shared arena nothing is left when its last process has ended, however it ended: there is no name in any file system.
 // 4. Each process holds a lock of the file, which the kernel takes away when it dies: that is how others know. A process has one
 //    descriptor of the file and one Arena: closing any other would give the lock up, too.
@@ -59,6 +59,8 @@ class Arena {
   Result<uint64_t> reserve(Bytes size);
   /// Where this process sees the block.
   Result<std::byte*> map(uint64_t place, Bytes size);
+  /// This process does without the block; map() brings it back. Shared arenas only.
+  void unmap(uint64_t place) noexcept;
   /// Gives the contents of a block back to the system; nobody uses it any more.
   void discard(uint64_t place, Bytes size) noexcept;
 
@@ -70,6 +72,10 @@ class Arena {
   const ProcessEntry* entry(int32_t process) const;
   /// False once a process that had attached has ended. A system call: for slow paths.
   bool isAlive(int32_t process) const;
+  /// Remembers that a process has ended, and why; the first reason stays. It is not alive any more, whatever its lock says.
+  void lose(int32_t process, const Status& cause);
+  /// Those that are known to have ended without a word.
+  std::map<int32_t, Status> losses() const;
   /// Whether all processes have attached.
   bool isComplete() const;
 
@@ -84,6 +90,7 @@ class Arena {
 
   std::shared_ptr<const void> owner_;
   int file_ = -1;
+  uint64_t fileBytes_ = 0;  // as its maker's limits allowed
   memory::Mapping control_;
   Header* header_ = nullptr;  // these three: null in an arena of threads
   ProcessEntry* entries_ = nullptr;
@@ -95,6 +102,8 @@ class Arena {
   std::map<uint64_t, memory::Mapping> blocks_;  // by place
   std::mutex hubsMutex_;
   std::map<uint64_t, std::weak_ptr<Hub>> hubs_;  // that this process has attached, by place
+  mutable std::mutex lossesMutex_;
+  std::map<int32_t, Status> losses_;
 };
 
 }  // namespace tutti::transport::local

@@ -120,24 +120,33 @@ Result<std::shared_ptr<Hub>> Hub::open(std::shared_ptr<Arena> arena, uint64_t pl
 }
 
 Hub::~Hub() {
+  if (block_ == nullptr) return;
+  // Every process lets go of its own view, while it still holds the hub; the last gives the contents back: the file lives on.
+  if (arena_->isShared()) endAll([&](uint64_t place, uint64_t) { arena_->unmap(place); });
   // acq_rel: whoever is last sees that all others have done with it
-  if (block_ != nullptr && block_->holders.fetch_sub(holds_, std::memory_order_acq_rel) == holds_) discardAll();
+  const bool isLast = block_->holders.fetch_sub(holds_, std::memory_order_acq_rel) == holds_;
+  if (isLast) endAll([&](uint64_t place, uint64_t bytes) { arena_->discard(place, Bytes(bytes)); });
+  waits_.reset();
+  if (isLast) {
+    arena_->discard(place_, Bytes(blockBytes(ranks_)));
+  } else {
+    arena_->unmap(place_);
+  }
 }
 
-/// The memory of the hub and all that it lists, given back: the file lives on with other hubs.
-void Hub::discardAll() noexcept {
+/// Calls end(place, bytes) for all that the hub lists, and for the list.
+template <class End>
+void Hub::endAll(End&& end) noexcept {
   for (uint64_t at = block_->firstPage; at != 0;) {
     const auto memory = arena_->map(at, Bytes(Page::kBytes));
     if (!memory) break;
     const auto* page = reinterpret_cast<const Page*>(*memory);
     for (size_t i = 0; i < std::min<uint64_t>(page->count, Page::kEntries); ++i)
-      arena_->discard(page->entries[i].lies.place, Bytes(page->entries[i].lies.bytes));
+      if (page->entries[i].forgotten == 0) end(page->entries[i].lies.place, page->entries[i].lies.bytes);
     const uint64_t next = page->next;
-    arena_->discard(at, Bytes(Page::kBytes));
+    end(at, Page::kBytes);
     at = next;
   }
-  waits_.reset();
-  arena_->discard(place_, Bytes(blockBytes(ranks_)));
 }
 
 void Hub::failAll(const Status& cause) {
@@ -186,8 +195,8 @@ Status Hub::catchUp() {
       seen_ = 0;
     }
     for (; seen_ < page_->count; ++seen_) {
-      const Listed& entry = page_->entries[seen_];
-      listed_.emplace(entry.key, entry.lies);
+      Listed& entry = page_->entries[seen_];
+      if (entry.forgotten == 0) listed_.emplace(entry.key, &entry);
     }
     if (seen_ < Page::kEntries || page_->next == 0) return {};
     page_ = nullptr;
@@ -212,12 +221,12 @@ Status Hub::append(const Listed& entry) {
 Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
   const std::lock_guard shared(block_->mutex);
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
-  if (const auto found = listed_.find(key); found != listed_.end()) return found->second;
+  if (const auto found = listed_.find(key); found != listed_.end()) return found->second->lies;
   const auto place = arena_->reserve(Bytes(wanted.bytes));
   if (!place) return tl::unexpected(place.error());
   Lies made = wanted;
   made.place = *place;
-  if (Status status = append({key, made}); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = append({key, made, 0}); !status.ok()) return tl::unexpected(std::move(status));
   return made;
 }
 
@@ -236,24 +245,55 @@ Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotByte
 
 SharedMutex& Hub::mutex() { return block_->mutex; }
 
-Result<std::byte*> Hub::block(const Name& name, Bytes size) {
-  const std::lock_guard lock(mutex_);
-  const auto lies = findOrMake({kNamed, name[0], name[1], name[2], name[3]}, {0, size.value, 0, 0});
-  if (!lies) return tl::unexpected(lies.error());
-  return arena_->map(lies->place, Bytes(lies->bytes));
+namespace {
+
+constexpr std::array<int32_t, 5> keyOf(const Hub::Name& name) { return {kNamed, name[0], name[1], name[2], name[3]}; }
+
+}  // namespace
+
+/// Under mutex_. Null when it cannot be mapped.
+std::byte* Hub::use(const Key& key, const Lies& lies) {
+  const auto memory = arena_->map(lies.place, Bytes(lies.bytes));
+  if (!memory) return nullptr;
+  ++users_[key];
+  return *memory;
 }
 
-void Hub::forget(const Name& name) {
+Result<std::byte*> Hub::block(const Name& name, Bytes size) {
   const std::lock_guard lock(mutex_);
-  const auto found = listed_.find({kNamed, name[0], name[1], name[2], name[3]});
-  if (found != listed_.end()) arena_->discard(found->second.place, Bytes(found->second.bytes));
+  const auto lies = findOrMake(keyOf(name), {0, size.value, 0, 0});
+  if (!lies) return tl::unexpected(lies.error());
+  std::byte* memory = use(keyOf(name), *lies);
+  if (memory == nullptr) return fail(Code::SystemError, "cannot map {} bytes that ranks share", size.value);
+  return memory;
 }
 
 std::byte* Hub::existing(const Name& name) {
   const std::lock_guard lock(mutex_);
-  const auto found = listed_.find({kNamed, name[0], name[1], name[2], name[3]});
-  if (found == listed_.end()) return nullptr;
-  return arena_->map(found->second.place, Bytes(found->second.bytes)).value_or(nullptr);
+  const std::lock_guard shared(block_->mutex);
+  const auto found = listed_.find(keyOf(name));
+  return found == listed_.end() || found->second->forgotten != 0 ? nullptr : use(found->first, found->second->lies);
+}
+
+/// In a process of several the block can be mapped again; one of threads alone is all there is of it, and stays.
+void Hub::release(const Name& name) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto users = users_.find(keyOf(name));
+  if (users == users_.end() || --users->second > 0) return;
+  users_.erase(users);
+  const auto found = listed_.find(keyOf(name));
+  if (arena_->isShared() && found != listed_.end()) arena_->unmap(found->second->lies.place);
+}
+
+void Hub::forget(const Name& name) {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard shared(block_->mutex);
+  const auto found = listed_.find(keyOf(name));
+  if (found == listed_.end() || found->second->forgotten != 0) return;
+  found->second->forgotten = 1;  // before its contents go: who dies in between leaves a block that nobody looks at
+  users_.erase(found->first);
+  arena_->discard(found->second->lies.place, Bytes(found->second->lies.bytes));
+  listed_.erase(found);
 }
 
 Result<std::vector<Hub::Name>> Hub::blocks() {
@@ -261,8 +301,8 @@ Result<std::vector<Hub::Name>> Hub::blocks() {
   const std::lock_guard shared(block_->mutex);
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
   std::vector<Name> names;
-  for (const auto& [key, lies] : listed_)
-    if (key[0] == kNamed) names.push_back({key[1], key[2], key[3], key[4]});
+  for (const auto& [key, entry] : listed_)
+    if (key[0] == kNamed && entry->forgotten == 0) names.push_back({key[1], key[2], key[3], key[4]});
   return names;
 }
 

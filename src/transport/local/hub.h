@@ -82,10 +82,12 @@ class Hub {
   /// A block of memory under a name, zeroed when it is made: the same for all ranks that name it. `forget`: nobody will ask again.
   using Name = std::array<int32_t, 4>;
   Result<std::byte*> block(const Name& name, Bytes size);
-  void forget(const Name& name);
   /// The block of that name; null when it was never made, or forgotten.
   std::byte* existing(const Name& name);
-  /// Names of all blocks, the forgotten ones as well.
+  /// Who has got a block needs it no more. To be called once for each block() and existing() that gave one.
+  void release(const Name& name) noexcept;
+  void forget(const Name& name);
+  /// Names of all blocks but the forgotten ones.
   Result<std::vector<Name>> blocks();
   /// For what ranks keep in such blocks.
   SharedMutex& mutex();
@@ -142,10 +144,11 @@ class Hub {
     uint64_t partBytes;  ///< of a slot, of a cell
     uint32_t count;      ///< slots
   };
-  /// A pipe or a window, and where it lies. Never changes once it is counted.
+  /// A pipe, a window or a block, and where it lies. Never changes once it is counted, but for the last word.
   struct Listed {
     Key key;
     Lies lies;
+    uint64_t forgotten;  ///< a block that nobody will ask for again; under the hub's lock
   };
   Hub() = default;
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
@@ -156,7 +159,9 @@ class Hub {
   Status catchUp();
   Status append(const Listed& entry);
   Result<Lies> findOrMake(const Key& key, const Lies& wanted);
-  void discardAll() noexcept;
+  template <class End>
+  void endAll(End&& end) noexcept;
+  std::byte* use(const Key& key, const Lies& lies);
 
   std::shared_ptr<Arena> arena_;
   uint64_t place_ = 0;
@@ -169,7 +174,8 @@ class Hub {
 
   std::unique_ptr<Waits> waits_;
   std::mutex mutex_;
-  std::map<Key, Lies> listed_;  // as far as this process has read the list
+  std::map<Key, Listed*> listed_;  // as far as this process has read the list
+  std::map<Key, uint32_t> users_;  // of named blocks, in this process
   Page* page_ = nullptr;      // the page that it reads
   Page* lastPage_ = nullptr;  // the last that it knows
   uint64_t seen_ = 0;         // entries of page_ that it has read
