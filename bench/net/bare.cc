@@ -90,6 +90,16 @@ void spinRead(int fd, std::byte* data, size_t bytes) {
   }
 }
 
+void spinWrite(int fd, const std::byte* data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EAGAIN) continue;
+    if (sent <= 0) die("send");
+    data += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+}
+
 void writeStriped(const std::vector<int>& fds, const std::byte* data, size_t bytes) {
   striped(fds, bytes, [&](int fd, size_t begin, size_t share) { writeAll(fd, data + begin, share); });
 }

@@ -151,7 +151,7 @@ bool Engine::progressOrWait(Nanoseconds timeout) {
   if (moves_.load(std::memory_order_seq_cst) == seen) {
     const Nanoseconds most = longestSleep(timeout);
     if (leader_) {
-      sleepers_.wait_for(lock, most);
+      sleepers_.wait_for(lock, most.count() < 0 ? Nanoseconds(std::chrono::hours(1)) : most);
     } else {
       leader_ = true;
       lock.unlock();

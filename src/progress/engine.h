@@ -37,8 +37,8 @@ class Engine {
   net::Network& network() { return *network_; }
   /// A pass, unless another thread makes one. Whether anything moved.
   bool progress();
-  /// For who has nothing else to do: a pass, and when nothing moved a sleep until something may, or the time is up. Whether
-  /// anything has moved, here or elsewhere, since the call began.
+  /// For who has nothing else to do: a pass, and when nothing moved a sleep until something may, or the time is up (negative: never);
+  /// it may end early. Whether anything has moved, here or elsewhere, since the call began.
   bool progressOrWait(Nanoseconds timeout);
   /// Something was left to do, and the caller goes away: the engine's thread sees to it.
   void kick();
