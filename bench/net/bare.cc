@@ -46,7 +46,8 @@ BarePair connectPairs(size_t count) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (listener < 0 || bind(listener, raw, length) != 0 || listen(listener, 64) != 0 || getsockname(listener, raw, &length) != 0) die("listen");
+  if (listener < 0 || bind(listener, raw, length) != 0 || listen(listener, 64) != 0 || getsockname(listener, raw, &length) != 0)
+    die("listen");
   BarePair pair;
   for (size_t i = 0; i < count; ++i) {
     const int out = socket(AF_INET, SOCK_STREAM, 0);

@@ -51,7 +51,8 @@ double now() {
 /// One of the two processes: bare sockets and an engine, each with both directions.
 class Side {
  public:
-  Side(bool first, int control, std::vector<int> bare, int threads) : first_(first), control_(control), bare_(std::move(bare)), buffer_(kLarge) {
+  Side(bool first, int control, std::vector<int> bare, int threads)
+      : first_(first), control_(control), bare_(std::move(bare)), buffer_(kLarge) {
     for (size_t i = 0; i < kLarge; ++i) buffer_[i] = first ? static_cast<std::byte>(i * 31 + (i >> 13)) : std::byte{0};
     transport::socket::Settings settings;
     if (threads > 0) settings.threads = threads;
@@ -66,7 +67,8 @@ class Side {
     in_ = std::make_unique<Pipe>(makePipe());
     transport::net::Handle mine;
     transport::net::Handle theirs;
-    auto receiver = group_->addReceive({.pipe = in_->view(), .peer = {Rank(first ? 1 : 0), "loopback"}, .offers = {offers_.data(), kSlots}}, &mine);
+    auto receiver =
+        group_->addReceive({.pipe = in_->view(), .peer = {Rank(first ? 1 : 0), "loopback"}, .offers = {offers_.data(), kSlots}}, &mine);
     if (!receiver) die(receiver.error().text());
     auto* const sender = group_->addSend({.pipe = out_->view(), .peer = {Rank(first ? 1 : 0), "loopback"}});
     if (write(control_, &mine, sizeof mine) != sizeof mine || read(control_, &theirs, sizeof theirs) != sizeof theirs) die("control");
@@ -269,9 +271,12 @@ void measure(Side& side, bool report, int rounds, const std::string& only) {
     const double middle = median(times[i]);
     const bool small = std::string(cases()[i].unit) == "us";
     std::vector<double> ratios;  // in the same round, so that a noisy moment meets both
-    for (size_t k = 0; k < times[i].size(); ++k) ratios.push_back(chosen(static_cast<size_t>(cases()[i].yardstick)) ? times[static_cast<size_t>(cases()[i].yardstick)][k] / times[i][k] : 0);
+    for (size_t k = 0; k < times[i].size(); ++k)
+      ratios.push_back(chosen(static_cast<size_t>(cases()[i].yardstick)) ? times[static_cast<size_t>(cases()[i].yardstick)][k] / times[i][k]
+                                                                         : 0);
     if (i == 0) std::printf("%-44s %14s %17s\n", "", "median", "ratio to bare");
-    std::printf("%-44s %8.2f %-5s  %10.2f\n", cases()[i].name, small ? middle * 1e6 : kLarge / middle / 1e9, cases()[i].unit, median(ratios));
+    std::printf("%-44s %8.2f %-5s  %10.2f\n", cases()[i].name, small ? middle * 1e6 : kLarge / middle / 1e9, cases()[i].unit,
+                median(ratios));
   }
 }
 

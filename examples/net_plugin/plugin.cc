@@ -1,8 +1,8 @@
 // An external network, complete and small: what a plugin exports, in the versions 8 to 11 of its interface.
 //
 // It carries messages between processes of one host (link.h). The functions are written once, as version 11 has them; for an older
-// version a few lines turn its calls into these. NET_EXAMPLE_BREAK=init, devices or properties makes it misbehave there, which is
-// what a library that loads plugins has to live with.
+// version a few lines turn its calls into these. NET_EXAMPLE_BREAK=init, devices, none or properties makes it misbehave there, which is
+// what a library that loads plugins has to live with; small makes it carry short messages only.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -51,7 +51,7 @@ int properties(int device, Properties* p) {
   p->maxRecvs = 1;
   if constexpr (requires { p->maxP2pBytes; }) {
     p->vProps.ndevs = 1;
-    p->maxP2pBytes = p->maxCollBytes = size_t{1} << 40;
+    p->maxP2pBytes = p->maxCollBytes = broken("small") ? 100'000 : size_t{1} << 40;
   }
   if constexpr (requires { p->maxMultiRequestSize; }) p->maxMultiRequestSize = 1;
   return kSuccess;
@@ -170,7 +170,9 @@ int connectV10(int device, abi::CommConfig* config, void* handle, void** comm, v
 
 int initV9(abi::Logger logger) { return start(logger); }
 int connectV9(int device, void* handle, void** comm, void** deviceHandle) { return connect(nullptr, device, handle, comm, deviceHandle); }
-int isendV9(void* comm, void* data, size_t bytes, int tag, void* key, void** request) { return isend(comm, data, bytes, tag, key, nullptr, request); }
+int isendV9(void* comm, void* data, size_t bytes, int tag, void* key, void** request) {
+  return isend(comm, data, bytes, tag, key, nullptr, request);
+}
 int irecvV9(void* comm, int n, void** data, size_t* sizes, int* tags, void** keys, void** request) {
   return irecv(comm, n, data, sizes, tags, keys, nullptr, request);
 }

@@ -88,8 +88,10 @@ bool Engine::pass() {
   busy_.store(true, std::memory_order_relaxed);
   adopt();
   const bool direct = survey_.receivers <= kDirectReceivers;
-  if (survey_.waiting || survey_.settingUp > 0 || !direct || ++sinceHarvest_ >= kPassesPerHarvest) {
+  if (survey_.waiting || survey_.settingUp > 0 || !direct || ++sinceHarvest_ >= kPassesPerHarvest ||
+      eventsWait_.load(std::memory_order_relaxed)) {
     sinceHarvest_ = 0;
+    eventsWait_.store(false, std::memory_order_relaxed);
     poller_.harvest();
   }
   const bool look = timeToLook();
@@ -156,7 +158,7 @@ bool Engine::progressOrWait(Nanoseconds timeout) {
       leader_ = true;
       lock.unlock();
       const std::array<int, 2> descriptors{sleeperBell_.descriptor(), poller_.descriptor()};
-      (void)waitFor(descriptors, most);
+      if ((waitFor(descriptors, most) & 2) != 0) eventsWait_.store(true, std::memory_order_relaxed);
       lock.lock();
       sleeperBell_.silence();
       leader_ = false;

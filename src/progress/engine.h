@@ -119,6 +119,7 @@ class Engine {
   alignas(64) std::atomic<uint64_t> passes_{0};    ///< written under the lock
   std::atomic<uint64_t> moves_{0};                 ///< passes that moved something (seq_cst), against sleeping_ (seq_cst)
   std::atomic<int32_t> sleeping_{0};               ///< threads in progressOrWait that are about to sleep
+  std::atomic<bool> eventsWait_{false};            ///< a sleeper was woken by the descriptors: a hint to the next pass, relaxed
   std::atomic<int32_t> settingUp_{0};              ///< jobs without connection: written under the lock, read for the length of a sleep
   std::atomic<bool> blindWork_{false};             ///< jobs of a network without descriptors have data under way: likewise
 

@@ -106,7 +106,8 @@ TEST(JobGroup, NoticesADeadPeerWithoutAnybodyDriving) {
   const auto other = makeEngine();
   auto dying = std::make_unique<JobGroup>(*other);
   (void)links.make(*dying, group);
-  ASSERT_TRUE(driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return group.settled() && dying->settled(); }))
+  ASSERT_TRUE(
+      driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return group.settled() && dying->settled(); }))
       << "the engines' threads set connections up by themselves";
   dying.reset();
   EXPECT_TRUE(driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return latch.tripped(); }));
@@ -168,7 +169,8 @@ TEST(JobGroup, SurvivesADeathAtEveryStage) {
 /// Once abort() has returned nothing reads or writes any buffer, also while another thread drives.
 TEST(JobGroup, TouchesNothingAfterAnAbort) {
   for (int round = 0; round < 10; ++round) {
-    Pair pair("127.0.0.1", round % 2 == 0 ? transport::socket::Settings{} : transport::socket::Settings{.threads = 2, .socketsPerThread = 1});
+    Pair pair("127.0.0.1",
+              round % 2 == 0 ? transport::socket::Settings{} : transport::socket::Settings{.threads = 2, .socketsPerThread = 1});
     Link* const link = pair.link();
     ASSERT_NE(link, nullptr);
     std::vector<std::byte> source(16 << 20, std::byte{1});

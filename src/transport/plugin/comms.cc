@@ -49,7 +49,8 @@ Poll PluginSendComm::isend(std::span<const net::OutMessage> messages, net::Reque
   *request = net::Request();
   if (messages.size() != 1 || !status_.ok()) return Poll::Failed;
   const net::OutMessage& m = messages[0];
-  const int code = session_->version().isend(session_->raw(), comm_, const_cast<std::byte*>(m.data), m.bytes, m.tag, m.key.token, &request->token);
+  const int code =
+      session_->version().isend(session_->raw(), comm_, const_cast<std::byte*>(m.data), m.bytes, m.tag, m.key.token, &request->token);
   return take(&status_, session_->statusOf(code, "isend"), *request);
 }
 

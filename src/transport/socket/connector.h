@@ -1,6 +1,6 @@
 // The connecting side: tries the addresses of an invitation until one proves to be the listener, then opens all streams to it.
 //
-// Owner: the engine's job, as net::Connecting. One thread. 
+// Owner: the engine's job, as net::Connecting. One thread.
 // 1. Addresses are tried in order, the next one when the last has failed or was silent for a while; the first that proves itself wins.
 // 2. When all have failed everything is tried again, settings.retryCount times, with growing pauses.
 #pragma once
