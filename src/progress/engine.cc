@@ -58,9 +58,10 @@ void Engine::adopt() {
 
 void Engine::forget(const std::vector<std::unique_ptr<Job>>& jobs) {
   adopt();
-  std::erase_if(jobs_, [&](const Job* job) {
-    return std::any_of(jobs.begin(), jobs.end(), [&](const std::unique_ptr<Job>& gone) { return gone.get() == job; });
-  });
+  std::vector<const Job*> gone(jobs.size());
+  std::transform(jobs.begin(), jobs.end(), gone.begin(), [](const std::unique_ptr<Job>& job) { return job.get(); });
+  std::sort(gone.begin(), gone.end());
+  std::erase_if(jobs_, [&](const Job* job) { return std::binary_search(gone.begin(), gone.end(), job); });
 }
 
 bool Engine::progress() {
