@@ -46,7 +46,8 @@ BarePair connectPairs(size_t count) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (listener < 0 || bind(listener, raw, length) != 0 || listen(listener, 64) != 0 || getsockname(listener, raw, &length) != 0) die("listen");
+  if (listener < 0 || bind(listener, raw, length) != 0 || listen(listener, 64) != 0 || getsockname(listener, raw, &length) != 0)
+    die("listen");
   BarePair pair;
   for (size_t i = 0; i < count; ++i) {
     const int out = socket(AF_INET, SOCK_STREAM, 0);
@@ -87,6 +88,16 @@ void spinRead(int fd, std::byte* data, size_t bytes) {
     if (got <= 0) die("recv");
     data += got;
     bytes -= static_cast<size_t>(got);
+  }
+}
+
+void spinWrite(int fd, const std::byte* data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EAGAIN) continue;
+    if (sent <= 0) die("send");
+    data += sent;
+    bytes -= static_cast<size_t>(sent);
   }
 }
 

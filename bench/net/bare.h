@@ -18,8 +18,9 @@ BarePair connectPairs(size_t count);
 /// Writes or reads exactly that much; ends the program when the connection breaks.
 void writeAll(int fd, const std::byte* data, size_t bytes);
 void readAll(int fd, std::byte* data, size_t bytes);
-/// Reads without sleeping.
+/// The same without ever sleeping.
 void spinRead(int fd, std::byte* data, size_t bytes);
+void spinWrite(int fd, const std::byte* data, size_t bytes);
 /// The same over several sockets at once, a thread each.
 void writeStriped(const std::vector<int>& fds, const std::byte* data, size_t bytes);
 void readStriped(const std::vector<int>& fds, std::byte* data, size_t bytes);

@@ -58,9 +58,10 @@ void Engine::adopt() {
 
 void Engine::forget(const std::vector<std::unique_ptr<Job>>& jobs) {
   adopt();
-  std::erase_if(jobs_, [&](const Job* job) {
-    return std::any_of(jobs.begin(), jobs.end(), [&](const std::unique_ptr<Job>& gone) { return gone.get() == job; });
-  });
+  std::vector<const Job*> gone(jobs.size());
+  std::transform(jobs.begin(), jobs.end(), gone.begin(), [](const std::unique_ptr<Job>& job) { return job.get(); });
+  std::sort(gone.begin(), gone.end());
+  std::erase_if(jobs_, [&](const Job* job) { return std::binary_search(gone.begin(), gone.end(), job); });
 }
 
 bool Engine::progress() {
@@ -88,8 +89,10 @@ bool Engine::pass() {
   busy_.store(true, std::memory_order_relaxed);
   adopt();
   const bool direct = survey_.receivers <= kDirectReceivers;
-  if (survey_.waiting || survey_.settingUp > 0 || !direct || ++sinceHarvest_ >= kPassesPerHarvest) {
+  if (survey_.waiting || survey_.settingUp > 0 || !direct || ++sinceHarvest_ >= kPassesPerHarvest ||
+      eventsWait_.load(std::memory_order_relaxed)) {
     sinceHarvest_ = 0;
+    eventsWait_.store(false, std::memory_order_relaxed);
     poller_.harvest();
   }
   const bool look = timeToLook();
@@ -151,12 +154,12 @@ bool Engine::progressOrWait(Nanoseconds timeout) {
   if (moves_.load(std::memory_order_seq_cst) == seen) {
     const Nanoseconds most = longestSleep(timeout);
     if (leader_) {
-      sleepers_.wait_for(lock, most);
+      sleepers_.wait_for(lock, most.count() < 0 ? Nanoseconds(std::chrono::hours(1)) : most);
     } else {
       leader_ = true;
       lock.unlock();
       const std::array<int, 2> descriptors{sleeperBell_.descriptor(), poller_.descriptor()};
-      (void)waitFor(descriptors, most);
+      if ((waitFor(descriptors, most) & 2) != 0) eventsWait_.store(true, std::memory_order_relaxed);
       lock.lock();
       sleeperBell_.silence();
       leader_ = false;

@@ -37,8 +37,8 @@ class Engine {
   net::Network& network() { return *network_; }
   /// A pass, unless another thread makes one. Whether anything moved.
   bool progress();
-  /// For who has nothing else to do: a pass, and when nothing moved a sleep until something may, or the time is up. Whether
-  /// anything has moved, here or elsewhere, since the call began.
+  /// For who has nothing else to do: a pass, and when nothing moved a sleep until something may, or the time is up (negative: never);
+  /// it may end early. Whether anything has moved, here or elsewhere, since the call began.
   bool progressOrWait(Nanoseconds timeout);
   /// Something was left to do, and the caller goes away: the engine's thread sees to it.
   void kick();
@@ -119,6 +119,7 @@ class Engine {
   alignas(64) std::atomic<uint64_t> passes_{0};    ///< written under the lock
   std::atomic<uint64_t> moves_{0};                 ///< passes that moved something (seq_cst), against sleeping_ (seq_cst)
   std::atomic<int32_t> sleeping_{0};               ///< threads in progressOrWait that are about to sleep
+  std::atomic<bool> eventsWait_{false};            ///< a sleeper was woken by the descriptors: a hint to the next pass, relaxed
   std::atomic<int32_t> settingUp_{0};              ///< jobs without connection: written under the lock, read for the length of a sleep
   std::atomic<bool> blindWork_{false};             ///< jobs of a network without descriptors have data under way: likewise
 

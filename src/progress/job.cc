@@ -31,8 +31,8 @@ void Job::stop(Poller& poller, JobState how, bool politely) {
   unwatch(poller);
   if (politely && comm() != nullptr) comm()->takeLeave();
   disconnect();
-  state_.store(how, std::memory_order_release);  // pairs with state(): whoever sees it knows that no buffer is touched any more
   if (how == JobState::Failed && latch_ != nullptr) latch_->trip(failure_.status());
+  state_.store(how, std::memory_order_release);  // pairs with state(): whoever sees it knows that no buffer is touched any more
 }
 
 /// Whether the job has come to its end.

@@ -75,8 +75,8 @@ bool RecvJob::postHeader() {
 
 bool RecvJob::checkHeader(const Header& header) {
   const bool inHeader = header.pieceBytes == 0;
-  if (header.magic == kHeaderMagic && header.number == received_ + 1 && header.bytes <= mostBytes_ && inHeader == (header.bytes <= kInlineBytes) &&
-      header.pieceBytes <= mostPieceBytes_) {
+  if (header.magic == kHeaderMagic && header.number == received_ + 1 && header.bytes <= mostBytes_ &&
+      inHeader == (header.bytes <= kInlineBytes) && header.pieceBytes <= mostPieceBytes_) {
     return true;
   }
   fail(error(Code::RemoteError, "sent message {} of {} bytes in pieces of {} where message {} of at most {} bytes was expected",

@@ -68,6 +68,7 @@ void Engine::watchQuietly(uint64_t& seenPasses, int64_t& tickMs) {
   if (settingUp_.load(std::memory_order_relaxed) > 0) most = blind_ ? kNap : std::chrono::milliseconds(20);
   const uint32_t ready = waitFor(both, most);
   if (passes() != seenPasses || ready == 1) return;  // others drive; or the bell alone
+  if ((ready & 2) != 0) eventsWait_.store(true, std::memory_order_relaxed);
   while (progress()) {
   }
   seenPasses = passes();

@@ -181,7 +181,9 @@ TEST(Drive, AnIdleEngineUsesNoTime) {
   getrusage(RUSAGE_SELF, &before);
   std::this_thread::sleep_for(std::chrono::milliseconds(1000));
   getrusage(RUSAGE_SELF, &after);
-  const auto us = [](const rusage& r) { return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1'000'000 + r.ru_utime.tv_usec + r.ru_stime.tv_usec; };
+  const auto us = [](const rusage& r) {
+    return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1'000'000 + r.ru_utime.tv_usec + r.ru_stime.tv_usec;
+  };
   EXPECT_LT(us(after) - us(before), 5000) << "us of CPU in a second";
   EXPECT_EQ(pair.a->passes() + pair.b->passes(), passes);
 }
@@ -194,9 +196,12 @@ TEST(Drive, AWaiterSleepsAndIsWoken) {
   rusage after{};
   getrusage(RUSAGE_SELF, &before);
   const auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(300)) (void)pair.b->progressOrWait(std::chrono::milliseconds(100));
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(300))
+    (void)pair.b->progressOrWait(std::chrono::milliseconds(100));
   getrusage(RUSAGE_SELF, &after);
-  const auto us = [](const rusage& r) { return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1'000'000 + r.ru_utime.tv_usec + r.ru_stime.tv_usec; };
+  const auto us = [](const rusage& r) {
+    return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1'000'000 + r.ru_utime.tv_usec + r.ru_stime.tv_usec;
+  };
   EXPECT_LT(us(after) - us(before), 50'000);
   std::thread sender([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

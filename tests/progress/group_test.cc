@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <atomic>
 #include <random>
 
@@ -107,7 +106,8 @@ TEST(JobGroup, NoticesADeadPeerWithoutAnybodyDriving) {
   const auto other = makeEngine();
   auto dying = std::make_unique<JobGroup>(*other);
   (void)links.make(*dying, group);
-  ASSERT_TRUE(driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return group.settled() && dying->settled(); }))
+  ASSERT_TRUE(
+      driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return group.settled() && dying->settled(); }))
       << "the engines' threads set connections up by themselves";
   dying.reset();
   EXPECT_TRUE(driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return latch.tripped(); }));
@@ -168,19 +168,21 @@ TEST(JobGroup, SurvivesADeathAtEveryStage) {
 
 /// Once abort() has returned nothing reads or writes any buffer, also while another thread drives.
 TEST(JobGroup, TouchesNothingAfterAnAbort) {
-  for (int round = 0; round < 20; ++round) {
-    Pair pair("127.0.0.1", round % 2 == 0 ? transport::socket::Settings{} : transport::socket::Settings{.threads = 2, .socketsPerThread = 1});
+  for (int round = 0; round < 10; ++round) {
+    Pair pair("127.0.0.1",
+              round % 2 == 0 ? transport::socket::Settings{} : transport::socket::Settings{.threads = 2, .socketsPerThread = 1});
     Link* const link = pair.link();
     ASSERT_NE(link, nullptr);
-    std::vector<std::byte> source(32 << 20, std::byte{1});
-    std::vector<std::byte> target(32 << 20);
+    std::vector<std::byte> source(16 << 20, std::byte{1});
+    std::vector<std::byte> target(16 << 20);
     OfferView{link->offers.data(), Link::kSlots}.make(1, target.data(), target.size());
     link->pushReference(source.data(), source.size(), 1);
     std::atomic<bool> stop{false};
     std::thread driver([&] {
       while (!stop) pair.drive();
     });
-    ASSERT_TRUE(driveUntil([] { std::this_thread::yield(); }, [&] { return static_cast<volatile std::byte&>(target[0]) == std::byte{1}; }));
+    ASSERT_TRUE(driveUntil([] { std::this_thread::yield(); }, [&] { return link->receiver->offeredBytesForTest() > 0; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(round % 5));  // until some of it has come
     const auto begin = std::chrono::steady_clock::now();
     pair.to->abort();
     pair.from->abort();
@@ -188,8 +190,8 @@ TEST(JobGroup, TouchesNothingAfterAnAbort) {
     source = std::vector<std::byte>();  // a sanitizer, or a fault, would tell
     std::memset(target.data(), 9, target.size());
     for (int i = 0; i < 100; ++i) pair.drive();
-    EXPECT_EQ(target[target.size() - 1], std::byte{9});
-    EXPECT_EQ(std::count(target.begin(), target.end(), std::byte{1}), 0);
+    EXPECT_EQ(std::memcmp(target.data(), target.data() + 1, target.size() - 1), 0) << "all nines";
+    EXPECT_EQ(target[0], std::byte{9});
     stop = true;
     driver.join();
     EXPECT_TRUE(link->receiver->final() && link->sender->final());
@@ -208,7 +210,8 @@ TEST(JobGroup, AbortsBeforeAnybodyHasConnected) {
 TEST(JobGroup, SaysThatDescriptorsRanOut) {
   Links links;
   const auto engine = makeEngine();
-  JobGroup group(*engine);
+  ErrorLatch latch;
+  JobGroup group(*engine, &latch);
   Link* const warm = links.make(group, group);
   ASSERT_TRUE(driveUntil([&] { (void)engine->progress(); }, [&] { return group.settled(); }));
   rlimit before{};
@@ -217,14 +220,15 @@ TEST(JobGroup, SaysThatDescriptorsRanOut) {
   tight.rlim_cur = entriesOf("/proc/self/fd");  // none is left, or one or two
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
   for (int i = 0; i < 4; ++i) (void)links.make(group, group);
-  const bool failed = driveUntil([&] { (void)engine->progress(); }, [&] { return !group.status().ok(); });
+  const bool failed = driveUntil([&] { (void)engine->progress(); }, [&] { return latch.tripped(); });
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(failed);
-  EXPECT_NE(group.status().text().find("Too many open files"), std::string::npos) << group.status().text();
+  EXPECT_NE(latch.status().text().find("Too many open files"), std::string::npos) << latch.status().text();
   EXPECT_EQ(warm->sender->state(), JobState::Running) << "those that stand are not disturbed";
 }
 
 TEST(JobGroup, LeavesNothingBehind) {
+  std::thread([] {}).join();  // what a first thread brings along is there from now on
   const size_t descriptors = entriesOf("/proc/self/fd");
   const size_t threads = entriesOf("/proc/self/task");
   for (int i = 0; i < 4; ++i) {
@@ -235,6 +239,8 @@ TEST(JobGroup, LeavesNothingBehind) {
     }
   }
   EXPECT_EQ(entriesOf("/proc/self/fd"), descriptors);
+  // The system lists a thread for a moment after it was joined.
+  for (int i = 0; i < 1000 && entriesOf("/proc/self/task") > threads; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(entriesOf("/proc/self/task"), threads);
 }
 

@@ -27,7 +27,8 @@ struct Victim {
     if (!pipe) return nullptr;
     auto victim = std::make_unique<Victim>(std::move(*pipe));
     transport::net::Handle handle;
-    auto job = victim->group->addReceive({.pipe = victim->pipe.view(), .peer = {Rank(3), "liar"}, .offers = {}, .mostBytes = 1 << 20}, &handle);
+    auto job =
+        victim->group->addReceive({.pipe = victim->pipe.view(), .peer = {Rank(3), "liar"}, .offers = {}, .mostBytes = 1 << 20}, &handle);
     if (!job) return nullptr;
     victim->job = *job;
     auto connecting = victim->network->connect(0, handle);

@@ -77,7 +77,8 @@ struct Link {
     if (!near || !far) return nullptr;
     auto link = std::make_unique<Link>(std::move(*near), std::move(*far));
     transport::net::Handle handle;
-    auto receiver = to.addReceive({.pipe = link->far.view(), .peer = {Rank(0), "sender-host"}, .offers = {link->offers.data(), kSlots}}, &handle);
+    auto receiver =
+        to.addReceive({.pipe = link->far.view(), .peer = {Rank(0), "sender-host"}, .offers = {link->offers.data(), kSlots}}, &handle);
     if (!receiver) {
       ADD_FAILURE() << receiver.error().text();
       return nullptr;

@@ -41,7 +41,8 @@ Status checkProperties(const Properties& p) {
   TUTTI_TRY(outOfRange(p, "receives", p.maxReceives, 1, kMany));
   TUTTI_TRY(outOfRange(p, "offload type", p.offloadType, 0, 2));
   TUTTI_TRY(outOfRange(p, "members", p.numMembers, 0, Properties::kMaxMembers));
-  if (p.maxMessageBytes < 64) return error(Code::InternalError, "device \"{}\" claims messages of {} bytes at most", p.name, p.maxMessageBytes);
+  if (p.maxMessageBytes < 64)
+    return error(Code::InternalError, "device \"{}\" claims messages of {} bytes at most", p.name, p.maxMessageBytes);
   return Status();
 }
 

@@ -234,8 +234,10 @@ Acceptor::Step Acceptor::finish(Pending& pending) {
 }
 
 void Acceptor::expire() {
-  if (pending_.empty() && doors_.empty()) return;
+  constexpr std::chrono::milliseconds kInterval{50};  // every listener calls poll(): one look for all of them
   const Clock::time_point now = Clock::now();
+  if (now < nextExpiry_) return;
+  nextExpiry_ = now + kInterval;
   while (!pending_.empty() && pending_.begin()->second.deadline <= now) pending_.erase(pending_.begin());
   for (auto& [id, door] : doors_) {
     std::erase_if(door.assemblies, [&](const auto& entry) { return entry.second.deadline <= now; });

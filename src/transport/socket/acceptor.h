@@ -98,6 +98,7 @@ class Acceptor {
   std::unordered_map<uint64_t, Door> doors_;
   std::map<uint64_t, Pending> pending_;  ///< by age
   uint64_t nextPending_ = 0;
+  Clock::time_point nextExpiry_;
 };
 
 }  // namespace tutti::transport::socket

@@ -90,13 +90,13 @@ Poll Dial::readChallenge() {
   return Poll::Ready;
 }
 
-Result<UniqueFd> Dial::commit() {
+UniqueFd Dial::commit() {
   Challenge challenge;
   std::memcpy(&challenge, received_.data(), sizeof challenge);
   const Proof proof = proveConnector(invitation_->key, hello_, challenge.nonce);
   const iovec part{const_cast<uint8_t*>(proof.data()), proof.size()};
   const Transfer sent = sendSome(fd_.get(), &part, 1);
-  if (sent.bytes != proof.size()) return fail(Code::RemoteError, "{}: {}", address_.text(), errorText(sent.error));
+  if (sent.bytes != proof.size()) (void)giveUp(errorText(sent.error));
   return std::move(fd_);
 }
 
@@ -120,30 +120,26 @@ void Connector::startRound() {
   dials_.clear();
   nextAddress_ = 0;
   present_ = 0;
-  problems_.clear();
 }
 
 Poll Connector::findAddress() {
   const Clock::time_point now = Clock::now();
   if (now < resumeAt_) return Poll::Pending;
+  if (dials_.empty()) problems_.clear();
   bool alive = false;
   for (Dial& dial : dials_) {
     if (!dial.problem().empty()) continue;
     const Poll poll = dial.advance(epoll_.get(), settings_);
+    alive = alive || poll == Poll::Pending;
     if (poll == Poll::Ready) {
-      auto fd = dial.commit();
-      if (fd) {
+      if (UniqueFd fd = dial.commit(); fd) {
         peer_ = dial.address();
-        streams_[0] = std::move(*fd);
+        streams_[0] = std::move(fd);
         present_ = 1;
         return Poll::Ready;
       }
-      problems_ = std::move(fd).error().text();
-    } else if (poll == Poll::Failed) {
-      problems_ += (problems_.empty() ? "" : "; ") + dial.problem();
-    } else {
-      alive = true;
     }
+    if (!dial.problem().empty()) problems_ += (problems_.empty() ? "" : "; ") + dial.problem();
   }
   const bool patient = alive && now - dials_.back().began() < std::chrono::milliseconds(settings_.staggerMs);
   if (nextAddress_ < invitation_.addresses.size()) {
@@ -151,37 +147,35 @@ Poll Connector::findAddress() {
     dials_.emplace_back(invitation_, invitation_.addresses[nextAddress_++], uint16_t{0}, connection_);
     return findAddress();
   }
-  if (alive) return Poll::Pending;
+  return alive ? Poll::Pending : retry();
+}
+
+Poll Connector::retry() {
   if (++round_ > settings_.retryCount) return Poll::Failed;
-  const std::string problems = std::exchange(problems_, {});
+  for (UniqueFd& stream : streams_) stream.reset();
   startRound();
-  problems_ = problems;  // told if nothing better comes
-  resumeAt_ = now + std::chrono::milliseconds(int64_t{settings_.retrySleepMs} * round_);
+  resumeAt_ = Clock::now() + std::chrono::milliseconds(int64_t{settings_.retrySleepMs} * round_);
   return Poll::Pending;
 }
 
 Poll Connector::openOthers() {
-  for (Dial& dial : dials_) {
+  while (!dials_.empty()) {
+    Dial& dial = dials_.front();
     const Poll poll = dial.advance(epoll_.get(), settings_);
-    if (poll == Poll::Failed) {
-      problems_ = dial.problem();
-      return Poll::Failed;
-    }
-    if (poll == Poll::Pending) return Poll::Pending;  // the others go on meanwhile in the kernel
-    auto fd = dial.commit();
+    if (poll == Poll::Pending) return poll;  // the others go on meanwhile in the kernel
+    UniqueFd fd = poll == Poll::Ready ? dial.commit() : UniqueFd();
     if (!fd) {
-      problems_ = fd.error().text();
-      return Poll::Failed;
+      problems_ = dial.problem();
+      return retry();
     }
-    streams_[present_++] = std::move(*fd);
+    streams_[present_++] = std::move(fd);
     dials_.erase(dials_.begin());
-    return openOthers();
   }
   return Poll::Ready;
 }
 
 Status Connector::failure() const {
-  return error(Code::RemoteError, "cannot connect, tried {} times: {}", round_ == 0 ? 1 : round_, problems_);
+  return error(Code::RemoteError, "cannot connect, tried {} times: {}", round_, problems_);
 }
 
 Result<std::unique_ptr<net::SendComm>> Connector::poll() {

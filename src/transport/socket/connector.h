@@ -1,6 +1,6 @@
 // The connecting side: tries the addresses of an invitation until one proves to be the listener, then opens all streams to it.
 //
-// Owner: the engine's job, as net::Connecting. One thread. 
+// Owner: the engine's job, as net::Connecting. One thread.
 // 1. Addresses are tried in order, the next one when the last has failed or was silent for a while; the first that proves itself wins.
 // 2. When all have failed everything is tried again, settings.retryCount times, with growing pauses.
 #pragma once
@@ -23,8 +23,8 @@ class Dial {
 
   /// Ready: the listener proved itself and commit() may be called. Failed: see problem().
   Poll advance(int epoll, const Settings& settings);
-  /// Sends our proof: the socket belongs to the connection now.
-  Result<UniqueFd> commit();
+  /// Sends our proof: the socket belongs to the connection now. None: see problem().
+  UniqueFd commit();
   const std::string& problem() const { return problem_; }
   const Address& address() const { return address_; }
   std::chrono::steady_clock::time_point began() const { return began_; }
@@ -61,6 +61,8 @@ class Connector final : public net::Connecting {
   void startRound();
   /// Ready: stream 0 stands. Failed: all retries are used up.
   Poll findAddress();
+  /// Everything again, after a pause. Failed: often enough.
+  Poll retry();
   Poll openOthers();
   Status failure() const;
 

@@ -88,7 +88,8 @@ Result<Invitation> decode(const net::Handle& handle) {
   invitation.streams = {.threads = wire.threads, .socketsPerThread = wire.socketsPerThread};
   invitation.listenId = wire.listenId;
   invitation.key = wire.key;
-  if (invitation.streams.threads > 16 || invitation.streams.data() > 64) return fail(Code::InvalidArgument, "a handle asks for too many sockets");
+  if (invitation.streams.threads > 16 || invitation.streams.data() > 64)
+    return fail(Code::InvalidArgument, "a handle asks for too many sockets");
   size_t used = 0;
   for (int i = 0; i < wire.addresses; ++i) {
     if (used >= wire.room.size()) return fail(Code::InvalidArgument, "a handle is cut short");

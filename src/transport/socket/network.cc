@@ -19,7 +19,11 @@ constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 40;
 class SocketListener final : public net::Listener {
  public:
   SocketListener(std::shared_ptr<Acceptor> acceptor, const Invitation& invitation, const Settings& settings)
-      : acceptor_(std::move(acceptor)), id_(invitation.listenId), streams_(invitation.streams), settings_(settings), handle_(encode(invitation)) {
+      : acceptor_(std::move(acceptor)),
+        id_(invitation.listenId),
+        streams_(invitation.streams),
+        settings_(settings),
+        handle_(encode(invitation)) {
     acceptor_->open(id_, invitation.key, static_cast<uint16_t>(1 + streams_.data()));
   }
   ~SocketListener() override { acceptor_->close(id_); }

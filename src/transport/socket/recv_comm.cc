@@ -103,18 +103,19 @@ bool RecvComm::useStash() {
 }
 
 Transfer RecvComm::read(uint64_t direct, uint64_t* asked) {
-  iovec parts[3];
-  size_t count = 0;
   const iovec tail{stash_.data() + end_, stash_.size() - end_};
-  if (direct == 0 && peeked_ == 0) {
+  *asked = direct;
+  if (direct == 0) {
+    takePeeked();
     *asked = tail.iov_len;
     const Transfer got = peekSome(sockets_[0].get(), tail);
     peeked_ = got.bytes;
     return got;
   }
-  *asked = direct;
+  iovec parts[3];
+  size_t count = 0;
   if (peeked_ > 0) parts[count++] = {stash_.data() + end_ - peeked_, peeked_};  // the same bytes once more
-  if (direct > 0) parts[count++] = {arriving_->message.data + arriving_->received, direct};
+  parts[count++] = {arriving_->message.data + arriving_->received, direct};
   if (direct == wanted()) {
     parts[count++] = tail;
     *asked += tail.iov_len;
@@ -127,7 +128,7 @@ Transfer RecvComm::read(uint64_t direct, uint64_t* asked) {
   return got;
 }
 
-/// One system call. Whether anything new came.
+/// Whether anything new came.
 bool RecvComm::readSocket() {
   if (begin_ == end_ && peeked_ == 0) {
     begin_ = end_ = 0;
@@ -151,10 +152,7 @@ bool RecvComm::readSocket() {
 
 /// Takes from the kernel what is in the stash already.
 void RecvComm::takePeeked() {
-  if (peeked_ == 0) return;
-  const iovec part{stash_.data() + end_ - peeked_, peeked_};
-  (void)receiveSome(sockets_[0].get(), &part, 1);
-  peeked_ = 0;
+  if (peeked_ > 0) skipSome(sockets_[0].get(), std::exchange(peeked_, 0));
 }
 
 // Bytes that were never taken would turn the end of the connection into a failure at the other side.

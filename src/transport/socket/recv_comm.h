@@ -3,8 +3,8 @@
 // Owner: a job of the engine. One thread at a time; helper threads, where there are any, touch only the memory given to them.
 // 1. Nothing is read from the kernel unless a receive is posted: a receiver that does not want stops its sender.
 // 2. A read asks for the rest of the current message and, behind it, for a stash of the next frames, in one call.
-// 3. Frames that come after a silence are peeked at first and taken by the next read, over themselves: taking them makes the kernel
-//    send an acknowledgement, which costs as much as a message, and an answer should not have to wait for it.
+// 3. Frames are peeked at, and taken when the next read comes: taking them makes the kernel send an acknowledgement, which costs as
+//    much as a message, and an answer should not have to wait for it.
 // 4. Destruction closes the sockets at once and returns when no helper writes memory of a message any more.
 #pragma once
 

@@ -29,7 +29,11 @@ Poll SendComm::isend(std::span<const net::OutMessage> messages, net::Request* re
   *request = net::Request();
   if (broken()) return Poll::Failed;
   Slot& slot = slots_[queued_ % slots_.size()];
-  if (slot.taken || messages.empty() || messages.size() > kGather) return slot.taken ? Poll::Pending : Poll::Failed;
+  if (slot.taken) return Poll::Pending;
+  if (messages.empty() || messages.size() > kGather) {
+    error_ = EINVAL;
+    return Poll::Failed;
+  }
   slot.numParts = 0;
   slot.bytes = 0;
   for (size_t i = 0; i < messages.size(); ++i) {

@@ -78,6 +78,8 @@ Transfer peekSome(int fd, const iovec& part) {
   return outcome(got);
 }
 
+void skipSome(int fd, uint64_t bytes) { (void)recv(fd, nullptr, bytes, MSG_DONTWAIT | MSG_TRUNC); }
+
 Result<UniqueFd> openStream(int family, const Settings& settings) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Code::SystemError, "open a socket: {}", errorText(errno));

@@ -23,7 +23,8 @@ TEST(Properties, ThoseOfNoDeviceAreRefusedByName) {
     Properties properties = sound();
     spoil(properties);
     const Status status = checkProperties(properties);
-    return !status.ok() && status.code() == Code::InternalError && (properties.name.empty() || status.text().find("nic0") != std::string::npos);
+    return !status.ok() && status.code() == Code::InternalError &&
+           (properties.name.empty() || status.text().find("nic0") != std::string::npos);
   };
   EXPECT_TRUE(refused([](Properties& p) { p.name.clear(); }));
   EXPECT_TRUE(refused([](Properties& p) { p.pciPath.assign(5000, 'x'); }));
