@@ -63,8 +63,8 @@ Result<std::shared_ptr<Lease>> Core::lease() {
       continue;
     }
     const std::string text = describe(*address);
-    observe::info(observe::Subsys::Bootstrap, "Bootstrap: Using {}:{}<{}>", interface.name, std::string_view(text).substr(0, text.rfind(':')),
-                  address->port);
+    observe::info(observe::Subsys::Bootstrap, "Bootstrap: Using {}:{}<{}>", interface.name,
+                  std::string_view(text).substr(0, text.rfind(':')), address->port);
     fds.push_back(std::move(*fd));
     addresses.push_back(*address);
   }

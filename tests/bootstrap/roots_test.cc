@@ -60,7 +60,8 @@ TEST(SeveralIds, AProcessMayHaveRanksInSeveralBlocks) {
   Service b(worldOf("h"));
   const std::vector<UniqueIdBytes> ids = {*a.makeId(), *b.makeId()};
   std::vector<Joined> joined;
-  for (int32_t rank = 0; rank < 6; ++rank) joined.push_back((rank % 2 == 0 ? a : b).join(ids, 6, Rank(rank), noteOf(rank), sharedMarked(rank)));
+  for (int32_t rank = 0; rank < 6; ++rank)
+    joined.push_back((rank % 2 == 0 ? a : b).join(ids, 6, Rank(rank), noteOf(rank), sharedMarked(rank)));
   expectAll(joined, 2);
 }
 

@@ -130,8 +130,8 @@ std::vector<std::vector<std::byte>> seeds() {
   add(2, encode(table));
   add(2, encode(Welcome{1, "host", 2}));
   add(2, encode(error(Code::RemoteError, "text")));
-  const std::vector<unsigned char> rounds = {2, 18, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0,
-                                             0, 0, 0, 0, 1, 22, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9};
+  const std::vector<unsigned char> rounds = {2, 18, 0, 0, 2,  0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0,
+                                             0, 0,  0, 1, 22, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9};
   add(3, std::as_bytes(std::span(rounds)));
   for (const std::string_view text : {"^=eth0,lo", "192.0.2.1:80", "[::1]:65535"}) add(4, std::as_bytes(std::span(text)));
   return all;
