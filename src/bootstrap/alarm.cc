@@ -1,9 +1,9 @@
 #include "bootstrap/alarm.h"
 
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 #include <optional>
 #include <utility>
+
+#include "bootstrap/asio.h"
 
 namespace tutti::bootstrap {
 

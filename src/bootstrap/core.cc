@@ -62,11 +62,14 @@ Result<std::shared_ptr<Lease>> Core::lease() {
       last = address.error();
       continue;
     }
-    observe::info(observe::Subsys::Bootstrap, "Bootstrap: Using {}:{}", interface.name, describe(*address));
+    const std::string text = describe(*address);
+    observe::info(observe::Subsys::Bootstrap, "Bootstrap: Using {}:{}<{}>", interface.name,
+                  std::string_view(text).substr(0, text.rfind(':')), address->port);
     fds.push_back(std::move(*fd));
     addresses.push_back(*address);
   }
-  observe::info(observe::Subsys::Init | observe::Subsys::Net, "Bootstrap: network interfaces:\n{}", choice->table);
+  for (std::string_view rest = choice->table; !rest.empty(); rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1))
+    observe::info(observe::Subsys::Init | observe::Subsys::Net, "Bootstrap: interface{}", rest.substr(0, rest.find('\n')));
   if (fds.empty()) return tl::unexpected(std::move(last));
   auto made = makeLease(std::move(fds), std::move(addresses));
   if (made) lease_ = *made;
@@ -76,14 +79,17 @@ Result<std::shared_ptr<Lease>> Core::lease() {
 Result<std::shared_ptr<Lease>> Core::leaseAt(const std::vector<Address>& addresses) {
   std::vector<UniqueFd> fds;
   std::string problems;
+  Code code = Code::SystemError;
   for (const Address& address : addresses) {
     auto fd = listenAt(toSocketAddress(address), describe(address));
-    if (fd)
+    if (fd) {
       fds.push_back(std::move(*fd));
-    else
-      problems += (problems.empty() ? "" : "; ") + fd.error().text();
+      continue;
+    }
+    problems += (problems.empty() ? "" : "; ") + fd.error().text();
+    if (fd.error().code() == Code::InvalidUsage) code = Code::InvalidUsage;
   }
-  if (fds.empty()) return fail(Code::SystemError, "rank 0 cannot be reached at NCCL_COMM_ID: {}", problems);
+  if (fds.empty()) return fail(code, "rank 0 cannot be reached at NCCL_COMM_ID: {}", problems);
   return makeLease(std::move(fds), addresses);
 }
 
@@ -127,8 +133,12 @@ std::shared_ptr<Root> Core::findRoot(const UniqueId& id) {
 Status Core::openFixedRoot(const UniqueId& id) {
   if (roots_.count(id.hash) != 0) return {};
   auto door = leaseAt(id.addresses);
+  const bool isTaken = !door && door.error().code() == Code::InvalidUsage;  // perhaps by the communicator before this one
+  if (isTaken) door = lease();
   if (!door) return door.error();
-  roots_[id.hash] = std::make_shared<Root>(shared_from_this(), id, std::move(*door));
+  const auto root = std::make_shared<Root>(shared_from_this(), id, std::move(*door));
+  roots_[id.hash] = root;
+  if (isTaken) root->listenLater(0);
   return {};
 }
 

@@ -1,8 +1,9 @@
 #include "bootstrap/dialer.h"
 
 #include <algorithm>
-#include <asio/io_context.hpp>
 #include <utility>
+
+#include "bootstrap/asio.h"
 
 namespace tutti::bootstrap {
 namespace {

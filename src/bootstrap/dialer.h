@@ -7,12 +7,12 @@
 // 3. `done` runs once; not after cancel(). Its error has the reason for each address.
 #pragma once
 
-#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "bootstrap/asio.h"
 #include "bootstrap/handshake.h"
 
 namespace tutti::bootstrap {

@@ -1,12 +1,10 @@
 #include "bootstrap/handshake.h"
 
 #include <algorithm>
-#include <asio/buffer.hpp>
-#include <asio/io_context.hpp>
-#include <asio/read.hpp>
-#include <asio/write.hpp>
 #include <cstring>
 #include <utility>
+
+#include "bootstrap/asio.h"
 
 namespace tutti::bootstrap {
 namespace {

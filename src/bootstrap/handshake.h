@@ -7,13 +7,13 @@
 #pragma once
 
 #include <array>
-#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include "bootstrap/address.h"
+#include "bootstrap/asio.h"
 #include "bootstrap/link.h"
 #include "bootstrap/seal.h"
 

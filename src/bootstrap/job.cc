@@ -74,7 +74,10 @@ void Job::conclude(Outcome outcome) {
   isOver_.store(true, std::memory_order_release);
   ports_.clear();
   if (offer_) core_->reactor.post([offer = std::exchange(offer_, nullptr)] { offer->close(); });
-  if (mesh_ && !isWell) std::exchange(mesh_, nullptr)->close();
+  if (const auto mesh = isWell ? nullptr : std::exchange(mesh_, nullptr)) {
+    mesh->announceTrouble(outcome_->error());  // for those who may have been told to go while this process was not
+    mesh->close();
+  }
   lease_.reset();
   core_->retire(*this);
 }

@@ -5,15 +5,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <asio/buffer.hpp>
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
-#include <asio/write.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "bootstrap/asio.h"
 #include "core/unique_fd.h"
 
 namespace tutti::bootstrap {

@@ -7,7 +7,6 @@
 // 3. A frame that was not sealed by the other side ends it. A peer that does not answer the kernel's probes is taken for gone.
 #pragma once
 
-#include <asio/generic/stream_protocol.hpp>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -17,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/asio.h"
 #include "bootstrap/messages.h"
 #include "bootstrap/reactor.h"
 #include "bootstrap/seal.h"

@@ -3,11 +3,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <asio/io_context.hpp>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "bootstrap/asio.h"
 #include "observe/log.h"
 
 namespace tutti::bootstrap {
@@ -26,7 +26,7 @@ Result<UniqueFd> listenAt(const SocketAddress& address, const std::string& name)
   if (family != AF_UNIX) (void)setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (family == AF_INET6) (void)setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0 || listen(fd.get(), kBacklog) != 0)
-    return fail(Code::SystemError, "cannot listen at {}: {}", name, std::strerror(errno));
+    return fail(errno == EADDRINUSE ? Code::InvalidUsage : Code::SystemError, "cannot listen at {}: {}", name, std::strerror(errno));
   return fd;
 }
 
@@ -89,7 +89,7 @@ void Listener::acceptAll(size_t door) {
     if (fd) {
       takeIn(std::move(fd));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      report(error(Code::SystemError, "a connection has to wait: {}", std::strerror(errno)));
+      warnOfLack(errno);
       return resumeLater();
     } else if (errno == EAGAIN) {
       break;
@@ -138,6 +138,15 @@ void Listener::resumeLater() {
   pause_->async_wait([self = shared_from_this()](const asio::error_code& why) {
     for (size_t door = 0; !why && door < self->doors_.size(); ++door) self->wait(door);
   });
+}
+
+/// Members of the job may be among those who wait: this is for the user's eyes.
+void Listener::warnOfLack(int problem) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - warned_ < std::chrono::seconds(10)) return;
+  warned_ = now;
+  observe::warn("bootstrap: processes of the job have to wait for a connection: {}; raise the limit (ulimit -n), or make more unique ids",
+                std::strerror(problem));
 }
 
 void Listener::report(const Status& why) {

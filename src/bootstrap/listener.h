@@ -7,8 +7,6 @@
 // 3. Without descriptors it waits for some: those who connect stay in the kernel's queue.
 #pragma once
 
-#include <asio/posix/stream_descriptor.hpp>
-#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -17,12 +15,13 @@
 #include <vector>
 
 #include "bootstrap/address.h"
-#include "core/unique_fd.h"
+#include "bootstrap/asio.h"
 #include "bootstrap/handshake.h"
+#include "core/unique_fd.h"
 
 namespace tutti::bootstrap {
 
-/// A descriptor that listens, not yet watched by anybody.
+/// A descriptor that listens, not yet watched by anybody. InvalidUsage when somebody else listens there.
 Result<UniqueFd> listenAt(const SocketAddress& address, const std::string& name);
 /// Where it listens, with the port that the system gave.
 Result<Address> listeningAddress(const UniqueFd& fd);
@@ -51,6 +50,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void takeIn(UniqueFd fd);
   void resumeLater();
   void report(const Status& why);
+  void warnOfLack(int problem);
 
   Reactor& reactor_;
   std::vector<UniqueFd> fds_;  // until start()
@@ -61,6 +61,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::deque<std::weak_ptr<Handshake>> order_;  // pending ones, oldest first; some may be over
   size_t pending_ = 0;
   std::chrono::steady_clock::time_point reported_{};
+  std::chrono::steady_clock::time_point warned_{};
   int64_t unreported_ = 0;
 };
 

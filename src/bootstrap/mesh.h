@@ -1,12 +1,13 @@
 // Messages between the processes of a communicator outside its data paths: authenticated, encrypted, in order, as long as it lives.
 //
 // Owner: the roster, and whoever shares it from there. Any thread may call. Handlers run on the service's thread, one at a time, with no
-// lock held; they must not wait.
+// lock held that any other function here takes, but for the destructor; they must not wait.
 // 1. Nothing blocks. Messages from one process to another arrive in the order of send(), each whole. A connection is opened when it is
 //    first needed; those of the tree (tree.h) are there from the start.
 // 2. All processes call allGather() and barrier() in the same order. Rounds and connections of a process: O(log processes).
 // 3. A process that goes without a word is reported once in every process, within moments, by those who are connected to it.
-// 4. Destroying it says goodbye to the others, who are not told of a loss. Nothing runs in a handler once the destructor has returned.
+// 4. Destroying it says goodbye to the others, who are not told of a loss. The destructor waits for a handler that runs on another
+//    thread; nothing runs in one afterwards.
 #pragma once
 
 #include <chrono>

@@ -18,6 +18,7 @@ class Handle : public Mesh {
  public:
   explicit Handle(std::shared_ptr<MeshCore> core) : core_(std::move(core)) {}
   ~Handle() override {
+    if (!core_->isOfThisProcess()) return;  // in a forked child: locks may be held by threads that are not here
     core_->silence();
     core_->close();
   }
@@ -53,6 +54,8 @@ std::shared_ptr<MeshCore> MeshCore::make(const std::shared_ptr<Core>& core, cons
   core->addMesh(membership.number, self);
   return self;
 }
+
+bool MeshCore::isOfThisProcess() const { return core_->isOfThisProcess(); }
 
 std::shared_ptr<Mesh> MeshCore::makeHandle(std::shared_ptr<MeshCore> core) { return std::make_shared<Handle>(std::move(core)); }
 

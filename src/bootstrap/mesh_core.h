@@ -39,6 +39,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
 
   // Any thread.
   const Secret& key() const { return key_; }
+  bool isOfThisProcess() const;
   void adoptParent(const std::shared_ptr<Link>& link);
   /// Sends the table to the children in the tree; `onTrouble` hears of those who cannot be reached.
   void spread(std::shared_ptr<const std::vector<std::byte>> table, const UniqueId& id, OnTrouble onTrouble);

@@ -19,7 +19,7 @@
 
 namespace tutti::bootstrap {
 
-inline constexpr int32_t kMostRanks = 1 << 20;
+inline constexpr int32_t kMostRanks = 1 << 18;
 inline constexpr size_t kMostAddresses = 16;
 inline constexpr size_t kMostNameBytes = 255;
 inline constexpr size_t kMostErrorBytes = 4096;

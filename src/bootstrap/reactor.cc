@@ -2,14 +2,11 @@
 
 #include <pthread.h>
 
-#include <asio/executor_work_guard.hpp>
-#include <asio/io_context.hpp>
-#include <asio/post.hpp>
-#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
 #include <exception>
 
+#include "bootstrap/asio.h"
 #include "observe/log.h"
 
 namespace tutti::bootstrap {

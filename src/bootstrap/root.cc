@@ -13,6 +13,8 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds kReportEvery(2000);
+constexpr std::chrono::milliseconds kDoorPause(20);
+constexpr int kDoorTries = 100;
 
 }  // namespace
 
@@ -23,6 +25,22 @@ Status alreadyServed() {
 
 Root::Root(std::shared_ptr<Core> core, UniqueId id, std::shared_ptr<Lease> lease)
     : core_(std::move(core)), id_(std::move(id)), lease_(std::move(lease)) {}
+
+void Root::listenLater(int tries) {
+  door_ = Alarm(core_->reactor, kDoorPause, [weak = weak_from_this(), core = core_, tries] {
+    const std::lock_guard lock(core->mutex);
+    const auto root = weak.lock();
+    if (!root || root->isOver_) return;
+    auto door = core->leaseAt(root->id_.addresses);
+    if (door) {
+      root->lease_ = std::move(*door);
+    } else if (tries < kDoorTries) {
+      root->listenLater(tries + 1);
+    } else {
+      root->fail(door.error());
+    }
+  });
+}
 
 Status Root::enroll(const std::shared_ptr<PartyPort>& party, const Enroll& message) {
   if (isOver_ || isComplete_) return alreadyServed();
@@ -144,6 +162,7 @@ void Root::onMissing(const std::string& text) {
 std::map<const PartyPort*, Root::Party> Root::finish() {
   isOver_ = true;
   limit_.cancel();
+  door_.cancel();
   report_.cancel();
   lease_.reset();
   auto parties = std::move(parties_);

@@ -28,6 +28,8 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   const UniqueId& id() const { return id_; }
   bool isOver() const { return isOver_; }
 
+  /// Opens its door when it can: whoever listens there now may be about to leave.
+  void listenLater(int tries);
   Status enroll(const std::shared_ptr<PartyPort>& party, const Enroll& message);
   Status bring(const std::shared_ptr<PartyPort>& party, const Part& message);
   void ready(const PartyPort& party);
@@ -73,6 +75,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   int64_t setUpMs_ = 30'000;
   int32_t ownRank_ = -1;  // one of the root's own process
   Alarm limit_;
+  Alarm door_;
   Alarm report_;
   bool isComplete_ = false;
   bool isOver_ = false;

@@ -21,6 +21,8 @@ Participant::~Participant() {
 
 std::optional<Result<std::shared_ptr<const Roster>>> Participant::poll() const {
   if (!job_) return tl::unexpected(refused_);
+  if (!job_->core()->isOfThisProcess())
+    return fail(Code::InvalidUsage, "rank {} joined in the process that this one was forked from", rank_.value);
   if (auto outcome = job_->poll()) return outcome;
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - since_);
   if (waiting_.count() == 0 || waited < waiting_) return std::nullopt;

@@ -42,7 +42,7 @@ struct Limits {
   std::chrono::milliseconds setUp{30'000};
 };
 
-/// One rank's way to a communicator.
+/// One rank's way to a communicator. Keeps the roster, and with it the mesh: let it go when the communicator ends.
 class Participant {
  public:
   Participant(std::shared_ptr<Job> job, Rank rank, Limits limits);

@@ -4,12 +4,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <asio/io_context.hpp>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
+#include "bootstrap/asio.h"
 #include "bootstrap/wire.h"
 #include "observe/log.h"
 

@@ -14,7 +14,8 @@ Address at(std::string_view text, uint16_t port = 0) {
 TEST(Address, ReadsAndWritesBothVersions) {
   EXPECT_EQ(describe(at("192.0.2.7", 4000)), "192.0.2.7:4000");
   EXPECT_EQ(describe(at("2001:db8::1", 65535)), "[2001:db8::1]:65535");
-  for (const std::string_view bad : {"", "192.0.2", "192.0.2.256", "host", "[::1]", ":::", "1.2.3.4 "}) EXPECT_FALSE(parseAddress(bad)) << bad;
+  for (const std::string_view bad : {"", "192.0.2", "192.0.2.256", "host", "[::1]", ":::", "1.2.3.4 "})
+    EXPECT_FALSE(parseAddress(bad)) << bad;
 }
 
 TEST(Address, SurvivesTheSystemsForm) {

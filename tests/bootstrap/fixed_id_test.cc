@@ -31,7 +31,8 @@ TEST(FixedId, ReadsHostsAndBothVersions) {
 }
 
 TEST(FixedId, RefusesWhatReadsOtherwise) {
-  for (const std::string bad : {"", ":", "host", "host:", "host:0", "host:65536", "host:12x", "2001:db8::1:80", "[::1]80", "[::1:80", "::1]:80", ":80", "[]:80"}) {
+  for (const std::string bad :
+       {"", ":", "host", "host:", "host:0", "host:65536", "host:12x", "2001:db8::1:80", "[::1]80", "[::1:80", "::1]:80", ":80", "[]:80"}) {
     const auto refused = fixedId(bad, "");
     ASSERT_FALSE(refused) << bad;
     EXPECT_EQ(refused.error().code(), Code::InvalidArgument) << bad;

@@ -71,7 +71,7 @@ TEST(Gathering, SeveralRootsBringTheirBlocks) {
 TEST(Gathering, GrowsWithThoseWhoCameOnly) {
   Gathering gathering;
   ASSERT_TRUE(gathering.enroll({kMostRanks, 1, 0}, member(1), 7, {}).ok());
-  EXPECT_EQ(gathering.describeMissing(), "ranks 0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1048559 more of 1048576");
+  EXPECT_EQ(gathering.describeMissing(), "ranks 0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 262127 more of 262144");
 }
 
 TEST(Gathering, AHundredThousandRanksAreNoTrouble) {
@@ -83,7 +83,7 @@ TEST(Gathering, AHundredThousandRanksAreNoTrouble) {
   const auto table = decodeTable(encode(gathering.table()));
   ASSERT_TRUE(table);
   EXPECT_EQ(table->members.size(), static_cast<size_t>(kRanks));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10)) << "linear: about 0.1 s; quadratic would be minutes";
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30)) << "linear: about 0.1 s; quadratic would be minutes";
 }
 
 }  // namespace

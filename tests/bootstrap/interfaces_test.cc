@@ -7,10 +7,11 @@ namespace {
 
 Interface interface(const std::string& name, std::string_view address, bool isUp = true) { return {name, *parseAddress(address), isUp}; }
 
-const std::vector<Interface> kMachine = {
-    interface("lo", "127.0.0.1"),      interface("lo", "::1"),          interface("docker0", "172.17.0.1"), interface("eth0", "192.0.2.2"),
-    interface("eth0", "2001:db8::2"),  interface("eth0", "fe80::2"),    interface("eth1", "192.0.3.2"),     interface("eth10", "192.0.4.2"),
-    interface("ib0", "10.0.0.2"),      interface("eth2", "192.0.5.2", false)};
+const std::vector<Interface> kMachine = {interface("lo", "127.0.0.1"),       interface("lo", "::1"),
+                                         interface("docker0", "172.17.0.1"), interface("eth0", "192.0.2.2"),
+                                         interface("eth0", "2001:db8::2"),   interface("eth0", "fe80::2"),
+                                         interface("eth1", "192.0.3.2"),     interface("eth10", "192.0.4.2"),
+                                         interface("ib0", "10.0.0.2"),       interface("eth2", "192.0.5.2", false)};
 
 /// "ib0/10.0.0.2 eth0/…", or "" when nothing can be used.
 std::string choose(std::string_view names, Family family = Family::Any, const std::vector<Interface>& all = kMachine) {

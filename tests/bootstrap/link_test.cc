@@ -68,7 +68,8 @@ struct Pair {
 TEST(Link, FramesOfAllSizesArriveInOrderBothWays) {
   Pair pair;
   std::vector<std::string> sent;
-  for (const size_t size : {0, 1, 100, 16'383, 16'384, 16'385, 5, 1'000'000, 0, 3'000'000, 7}) sent.emplace_back(size, static_cast<char>('a' + sent.size()));
+  for (const size_t size : {0, 1, 100, 16'383, 16'384, 16'385, 5, 1'000'000, 0, 3'000'000, 7})
+    sent.emplace_back(size, static_cast<char>('a' + sent.size()));
   for (const std::string& text : sent) {
     pair.here->send(Kind::Data, bytesOf(text));
     pair.there->send(Kind::Data, bytesOf(text));

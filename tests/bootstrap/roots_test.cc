@@ -60,7 +60,8 @@ TEST(SeveralIds, AProcessMayHaveRanksInSeveralBlocks) {
   Service b(worldOf("h"));
   const std::vector<UniqueIdBytes> ids = {*a.makeId(), *b.makeId()};
   std::vector<Joined> joined;
-  for (int32_t rank = 0; rank < 6; ++rank) joined.push_back((rank % 2 == 0 ? a : b).join(ids, 6, Rank(rank), noteOf(rank), sharedMarked(rank)));
+  for (int32_t rank = 0; rank < 6; ++rank)
+    joined.push_back((rank % 2 == 0 ? a : b).join(ids, 6, Rank(rank), noteOf(rank), sharedMarked(rank)));
   expectAll(joined, 2);
 }
 
@@ -162,7 +163,7 @@ TEST(NcclCommId, AnOccupiedPortIsSaid) {
   Service occupied(fixedWorld(ntohs(bound.sin_port), "s"));
   const Outcome outcome = wait(*join(occupied, *occupied.makeId(), 2, 0));
   ASSERT_FALSE(outcome);
-  EXPECT_EQ(outcome.error().code(), Code::SystemError);
+  EXPECT_EQ(outcome.error().code(), Code::InvalidUsage);
   EXPECT_NE(outcome.error().text().find("Address already in use"), std::string::npos) << outcome.error().text();
   EXPECT_FALSE(service.makeId()) << "port 0 is no port";
 }

@@ -60,7 +60,8 @@ inline void damage(std::vector<std::byte>& bytes, std::mt19937& random) {
       const size_t from = random() % bytes.size();
       const size_t to = random() % bytes.size();
       const size_t size = random() % (bytes.size() - std::max(from, to));
-      std::vector<std::byte> copy(bytes.begin() + static_cast<std::ptrdiff_t>(from), bytes.begin() + static_cast<std::ptrdiff_t>(from + size));
+      std::vector<std::byte> copy(bytes.begin() + static_cast<std::ptrdiff_t>(from),
+                                  bytes.begin() + static_cast<std::ptrdiff_t>(from + size));
       std::copy(copy.begin(), copy.end(), bytes.begin() + static_cast<std::ptrdiff_t>(to));
     } else if (how == 3) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random() % 2 == 0 ? 0xff : 0);

@@ -26,7 +26,8 @@ TEST(Tree, EverybodyIsReachedOnceInFewSteps) {
     depth[0] = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       const std::vector<int32_t> children = treeChildren(all, order[i]);
-      EXPECT_LE(children.size(), std::bit_width(static_cast<uint32_t>(hosts)) + std::bit_width(static_cast<uint32_t>(processes / hosts + 1)));
+      EXPECT_LE(children.size(),
+                std::bit_width(static_cast<uint32_t>(hosts)) + std::bit_width(static_cast<uint32_t>(processes / hosts + 1)));
       for (const int32_t child : children) {
         EXPECT_EQ(treeParent(all, child), order[i]);
         ASSERT_EQ(depth[static_cast<size_t>(child)], -1) << "once";
