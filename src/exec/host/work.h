@@ -81,6 +81,8 @@ class Work {
   /// Fails the work, if it is not finished, where there is no memory to say why.
   void abandon() noexcept;
   bool moved() const { return moved_; }
+  /// What carries its pipes to other hosts; null where there is none.
+  transport::local::Remote* remote() const { return turn_->hub->remote(); }
   const Status& status() const { return status_; }
 
  private:
