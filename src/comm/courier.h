@@ -23,7 +23,7 @@
 
 namespace tutti::comm {
 
-enum class News : uint8_t { PipeEnd, Failed, Departed, Meeting };
+enum class News : uint8_t { PipeEnd, Failed, Departed, Meeting, Standing };
 
 class Distant;
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "comm/meeting.h"
-#include "core/format.h"
+#include "transport/local/waits_wire.h"
 
 namespace tutti::comm {
 
@@ -24,6 +24,31 @@ struct Departure {
   int32_t rank;
   uint64_t calls;
 };
+
+/// Where a rank stands; behind it its latest calls, and its wait as waits_wire.h writes it down.
+struct Standing {
+  static constexpr uint64_t kMostCalls = 16;
+  int32_t rank;
+  uint32_t calls;
+  uint64_t episode;
+  bool waits;
+  bool wantsAnswer;
+};
+static_assert(std::is_trivially_copyable_v<Call>);
+
+std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankWait* wait, uint64_t episode, bool wantsAnswer) {
+  std::vector<Call> calls;
+  const uint64_t begun = hub.board(rank).begun();
+  for (uint64_t s = begun - std::min(begun, Standing::kMostCalls); s < begun; ++s)
+    if (const auto call = hub.board(rank).find(s)) calls.push_back(*call);
+  const std::string words = wait != nullptr ? transport::local::encodeWait(*wait) : std::string();
+  const Standing standing{rank.value, static_cast<uint32_t>(calls.size()), episode, wait != nullptr, wantsAnswer};
+  std::vector<std::byte> body(sizeof standing + calls.size() * sizeof(Call) + words.size());
+  std::memcpy(body.data(), &standing, sizeof standing);
+  if (!calls.empty()) std::memcpy(body.data() + sizeof standing, calls.data(), calls.size() * sizeof(Call));
+  if (!words.empty()) std::memcpy(body.data() + sizeof standing + calls.size() * sizeof(Call), words.data(), words.size());
+  return body;
+}
 
 template <class T>
 std::span<const std::byte> bytesOfValue(const T& value) {
@@ -113,6 +138,49 @@ bool Distant::isDelivered() const {
   });
 }
 
+void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) {
+  courier_->sendToHosts(shared_, News::Standing, encode(shared_, rank, wait, episode, wait != nullptr));
+}
+
+/// Somebody waits: a verdict, and the comparison of calls, need to know how far the ranks here have come.
+void Distant::sayWhereAllStand(Hub& hub) {
+  constexpr std::chrono::milliseconds kPause(50);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - lastAnswer_ < kPause) return;
+  lastAnswer_ = now;
+  for (int32_t r = 0; r < hub.ranks(); ++r)
+    if (hub.isOnHost(Rank(r))) courier_->sendToHosts(hub, News::Standing, encode(hub, Rank(r), nullptr, 0, false));
+}
+
+void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
+  Standing standing{};
+  if (body.size() < sizeof standing) return;
+  std::memcpy(&standing, body.data(), sizeof standing);
+  body = body.subspan(sizeof standing);
+  if (standing.rank < 0 || standing.rank >= hub.ranks() || hub.isOnHost(Rank(standing.rank)) || standing.calls > Standing::kMostCalls ||
+      standing.calls * sizeof(Call) > body.size())
+    return;
+  const Rank rank(standing.rank);
+  for (uint32_t i = 0; i < standing.calls; ++i) {
+    Call call;
+    std::memcpy(&call, body.data() + i * sizeof call, sizeof call);
+    if (static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes && !hub.board(rank).find(call.sequence))
+      hub.board(rank).post(call);
+  }
+  if (standing.waits) {
+    const auto words = body.subspan(standing.calls * sizeof(Call));
+    const auto wait = transport::local::decodeWait({reinterpret_cast<const char*>(words.data()), words.size()});
+    uint64_t& known = episodes_[standing.rank];
+    if (wait && known != standing.episode) hub.waits().publish(rank, *wait);
+    if (wait) hub.waits().confirm(rank);
+    known = standing.episode;
+  } else if (!standing.wantsAnswer && standing.episode != 0) {
+    hub.waits().withdraw(rank);
+    episodes_[standing.rank] = 0;
+  }
+  if (standing.wantsAnswer) sayWhereAllStand(hub);
+}
+
 void Distant::failed(const Status& cause) {
   const std::string text = cause.text();
   std::vector<std::byte> body(sizeof(Code) + text.size());
@@ -148,6 +216,7 @@ void Distant::hear(News news, std::span<const std::byte> body) {
       return;
     }
     case News::Meeting: return Meeting::hear(hub, body);
+    case News::Standing: return hearStanding(*hub, body);
   }
 }
 

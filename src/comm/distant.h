@@ -26,6 +26,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   bool progress() override;
   void wait(std::chrono::nanoseconds most) override;
   void leave() override;
+  void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
   void failed(const Status& cause) override;
   void departed(Rank rank, uint64_t calls) override;
   void tell(std::span<const std::byte> message) override;
@@ -46,6 +47,8 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   bool isDelivered() const;
   void hearPipeEnd(std::span<const std::byte> body);
   void hearFailure(std::span<const std::byte> body);
+  void hearStanding(transport::local::Hub& hub, std::span<const std::byte> body);
+  void sayWhereAllStand(transport::local::Hub& hub);
 
   const std::shared_ptr<Courier> courier_;
   const std::weak_ptr<transport::local::Hub> hub_;  // it owns this
@@ -56,6 +59,9 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   mutable std::mutex mutex_;
   std::map<Key, std::unique_ptr<Half>> halves_;
   std::map<Key, transport::net::Handle> handles_;  // of receivers whose senders have not asked yet
+  // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.
+  std::map<int32_t, uint64_t> episodes_;
+  std::chrono::steady_clock::time_point lastAnswer_{};
   progress::JobGroup jobs_;  // last: gone before what they work on
 };
 

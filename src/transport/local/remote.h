@@ -19,6 +19,7 @@
 namespace tutti::transport::local {
 
 class Hub;
+struct RankWait;
 
 struct PipeKey {
   ChannelId channel;
@@ -48,6 +49,9 @@ class Remote {
   /// The caller goes away: what it left is seen to.
   virtual void leave() = 0;
 
+  /// For the other hosts: where a rank of this process stands, which they then have on its board and among its waits. Said now and then
+  /// while a wait lasts (`wait`; the same `episode` as long as it is the same), and once when it is over (null).
+  virtual void stands(Rank rank, const RankWait* wait, uint64_t episode) = 0;
   /// For the other hosts: the communicator has failed; a rank has departed; something for comm/meeting.h.
   virtual void failed(const Status& cause) = 0;
   virtual void departed(Rank rank, uint64_t calls) = 0;
