@@ -115,8 +115,18 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   return half->pipe.view();
 }
 
+/// A connection broke. Why is often on its way by the mesh: the peer has failed, departed or died. So the words of the network come last.
+void Distant::lookAtBreak() {
+  constexpr std::chrono::milliseconds kForTheReason(300);
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t since = 0;
+  if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
+  if (now - since > std::chrono::nanoseconds(kForTheReason).count()) shared_.failAll(latch_.status());
+}
+
 bool Distant::progress() {
-  if (latch_.tripped() && !isOver_.load(std::memory_order_relaxed)) shared_.failAll(latch_.status());
+  if (latch_.tripped() && !isOver_.load(std::memory_order_relaxed)) [[unlikely]]
+    lookAtBreak();
   return courier_->engine().progress();
 }
 

@@ -45,6 +45,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   };
   progress::Peer peerOf(Rank rank) const;
   bool isDelivered() const;
+  void lookAtBreak();
   void hearPipeEnd(std::span<const std::byte> body);
   void hearFailure(std::span<const std::byte> body);
   void hearStanding(transport::local::Hub& hub, std::span<const std::byte> body);
@@ -55,6 +56,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   transport::local::Hub& shared_;                   // the same: used only by calls that the hub makes
   const uint64_t id_;
   ErrorLatch latch_;  // of the jobs
+  std::atomic<int64_t> brokenSince_{0};  // steady clock; by whoever sees it first
   std::atomic<bool> isOver_{false};  // nothing moves any more; exchanged by whoever ends it
   mutable std::mutex mutex_;
   std::map<Key, std::unique_ptr<Half>> halves_;
