@@ -21,6 +21,7 @@ class Handle : public Mesh {
     if (!core_->isOfThisProcess()) return;  // in a forked child: locks may be held by threads that are not here
     core_->silence();
     core_->close();
+    core_->settle();  // a process that ends right away has said goodbye, and what it had to say before
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -327,6 +328,11 @@ void MeshCore::passAlong(int32_t except, Kind kind, std::span<const std::byte> p
 
 void MeshCore::announceTrouble(const Status& cause) {
   post([self = shared_from_this(), cause] { self->lose(self->membership_.ownProcess, cause, -1); });
+}
+
+void MeshCore::settle() {
+  constexpr std::chrono::milliseconds kMost(500);
+  core_->reactor.settle(kMost);
 }
 
 void MeshCore::close() {

@@ -50,6 +50,8 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   /// The user is gone: no handler runs any more.
   void silence();
   void close();
+  /// Waits a moment for what was said last to be on its way.
+  void settle();
   Mesh::Counters counters() const;
 
   /// Somebody has connected for this communicator.

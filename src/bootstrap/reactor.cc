@@ -5,6 +5,8 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <functional>
+#include <future>
 
 #include "bootstrap/asio.h"
 #include "observe/log.h"
@@ -81,6 +83,26 @@ void Reactor::release() {
 void Reactor::post(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   if (isRunning_) asio::post(*loop_, std::move(task));
+}
+
+void Reactor::settle(std::chrono::milliseconds most) {
+  struct Turns {
+    std::promise<void> over;
+    std::function<void(int)> next;
+  };
+  const auto turns = std::make_shared<Turns>();
+  std::future<void> over = turns->over.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!isRunning_ || thread_.get_id() == std::this_thread::get_id()) return;
+    turns->next = [this, weak = std::weak_ptr(turns)](int left) {
+      const auto turn = weak.lock();
+      if (left == 0) return turn->over.set_value();
+      post([turn, left] { turn->next(left - 1); });
+    };
+    asio::post(*loop_, [turns] { turns->next(kLastTurns); });
+  }
+  (void)over.wait_for(most);
 }
 
 bool Reactor::isRunning() const {

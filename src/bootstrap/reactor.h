@@ -8,6 +8,7 @@
 // 4. After fork() the child has no thread: it must leave the object alone (Service does).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,9 @@ class Reactor {
   /// Runs what is posted already, and the next few things that come of it, then ends the thread and waits for it, whoever holds it. For
   /// good. Not on the thread itself.
   void stop();
+  /// Waits until what was posted has run, with the next few things that come of it, such as the system calls that send what it wrote; not
+  /// longer than `most`, and not at all on the thread itself.
+  void settle(std::chrono::milliseconds most);
   asio::io_context& loop() { return *loop_; }
   bool isRunning() const;
 

@@ -41,6 +41,7 @@ Status Communicator::open(const Outcome& outcome) {
   settings_ = std::move(*settings);
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
+  settings_.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins(ranks());
   layout_ = connect::Layout::natural(ranks_, settings_.nodeRanks);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bootstrap/mesh.h"
+#include "comm/courier.h"
 #include "comm/losses.h"
 
 namespace tutti::comm {
@@ -31,26 +32,15 @@ Arrival arrivalOf(const Note& note) {
   return arrival;
 }
 
-/// For each rank its process among those of this host; -1: on another host.
-std::vector<int32_t> processesOnHost(const bootstrap::Membership& all) {
-  const auto& here = all.host(all.ownHost).processes;
-  std::vector<int32_t> processOf;
-  for (const int32_t process : all.processOf) {
-    const auto found = std::find(here.begin(), here.end(), process);
-    processOf.push_back(found == here.end() ? -1 : static_cast<int32_t>(found - here.begin()));
-  }
-  return processOf;
-}
-
 /// Runs in the host's first process: the file, with an arena and the hub of all ranks in it.
 Result<UniqueFd> makeShared(const Roster& roster) {
   auto file = Arena::createFile();
   if (!file) return file;
-  const auto arena = Arena::attach(file->get(), nullptr, static_cast<int32_t>(roster.host(roster.ownHost).processes.size()), -1);
+  const auto arena = Arena::attach(file->get(), nullptr, roster.host(roster.ownHost).processes, -1);
   if (!arena) return tl::unexpected(arena.error());
-  const auto hub = Hub::format(**arena, processesOnHost(roster));
+  const auto hub = Hub::format(**arena, roster.number, roster.processOf);
   if (!hub) return tl::unexpected(hub.error());
-  (*arena)->root().store(*hub, std::memory_order_release);  // pairs with Foundations::share
+  (*arena)->root().store(*hub, std::memory_order_release);  // pairs with Foundation::outcome
   return file;
 }
 
@@ -59,8 +49,10 @@ Result<UniqueFd> makeShared(const Roster& roster) {
 /// What the ranks of this process build on.
 struct Foundations::Foundation {
   std::shared_ptr<const Roster> roster;
-  std::shared_ptr<Arena> arena;  // null: one process
-  std::shared_ptr<Hub> hub;      // of one process
+  std::shared_ptr<Arena> arena;      // null: one process in all
+  uint64_t ownHub = 0;               // its place, where this process is alone on its host
+  std::shared_ptr<Courier> courier;  // null: one host
+  std::shared_ptr<Hub> hub;          // of one process in all
   Grouping grouping;
 
   /// Nothing while other processes of the host are still on their way. One that died on it will never come.
@@ -72,28 +64,44 @@ struct Foundations::Foundation {
     }
     Outcome outcome{hub, grouping.places[static_cast<size_t>(rank.value)]};
     if (arena == nullptr) return outcome;
-    auto attached = Hub::attach(arena, arena->root().load(std::memory_order_acquire), roster->ranks);  // pairs with makeShared
+    const uint64_t place = arena->isShared() ? arena->root().load(std::memory_order_acquire) : ownHub;  // pairs with makeShared
+    auto attached = Hub::attach(arena, place, roster->ranks);
     if (!attached) return tl::unexpected(std::move(attached).error());
     outcome.hub = std::move(*attached);
+    if (courier != nullptr) courier->introduce(outcome.hub);
     failIfLost(*outcome.hub);
     return outcome;
   }
 };
 
-/// Attaches the memory of the host and says to the others that this process has come.
+/// Attaches the memory of the host, if several processes of it take part, and listens to the others.
 Status Foundations::share(Foundation& foundation) const {
   const Roster& roster = *foundation.roster;
   const auto& here = roster.host(roster.ownHost).processes;
-  const auto self = static_cast<int32_t>(std::find(here.begin(), here.end(), roster.ownProcess) - here.begin());
-  auto arena = Arena::attach(roster.shared.get(), foundation.roster, static_cast<int32_t>(here.size()), self);
-  if (!arena) return std::move(arena).error();
-  // The arena keeps the roster, and with it the mesh: neither needs the other's pointer.
-  roster.mesh->setHandlers([](int32_t, std::span<const std::byte>) {},
-                           [weak = std::weak_ptr(*arena), &roster](int32_t process, const Status& cause) {
-                             if (const auto alive = weak.lock()) failWithout(*alive, roster, process, cause);
-                           });
-  (*arena)->announce(roster.process(roster.ownProcess).token, exportsFd_());
-  foundation.arena = std::move(*arena);
+  if (here.size() > 1) {
+    auto arena = Arena::attach(roster.shared.get(), foundation.roster, here, roster.ownProcess);
+    if (!arena) return std::move(arena).error();
+    foundation.arena = std::move(*arena);
+  } else {
+    foundation.arena = Arena::ofThreads(roster.ownProcess, foundation.roster);
+    const auto place = Hub::format(*foundation.arena, roster.number, roster.processOf);
+    if (!place) return place.error();
+    foundation.ownHub = *place;
+  }
+  if (roster.hosts.size() > 1) {
+    const auto engine = engine_();
+    if (!engine) return engine.error();
+    foundation.courier = std::make_shared<Courier>(roster, **engine);
+  }
+  // The arena keeps the roster, and with it the mesh and these handlers: they need no more than a weak pointer back.
+  roster.mesh->setHandlers(
+      [courier = foundation.courier](int32_t process, std::span<const std::byte> message) {
+        if (courier != nullptr) courier->hear(process, message);
+      },
+      [weak = std::weak_ptr(foundation.arena), &roster](int32_t process, const Status& cause) {
+        if (const auto alive = weak.lock()) failWithout(*alive, roster, process, cause);
+      });
+  if (foundation.arena->isShared()) foundation.arena->announce(roster.process(roster.ownProcess).token, exportsFd_());
   return {};
 }
 
@@ -107,9 +115,6 @@ Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shar
   std::vector<Arrival> arrivals;
   for (const Note& note : roster->notes) arrivals.push_back(arrivalOf(note));
   made->grouping = formGroups(arrivals);
-  if (roster->hosts.size() > 1)
-    return fail(Code::InvalidUsage, "ranks on {} hosts: sockets between hosts are not built yet; run all ranks on one host",
-                roster->hosts.size());
   if (roster->processes.size() > 1) {
     if (Status status = share(*made); !status.ok()) return tl::unexpected(std::move(status));
   } else {

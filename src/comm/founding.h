@@ -13,6 +13,7 @@
 
 #include "bootstrap/service.h"
 #include "comm/encounter.h"
+#include "progress/engine.h"
 
 namespace tutti::comm {
 
@@ -21,7 +22,9 @@ using bootstrap::UniqueIdBytes;
 class Foundations {
  public:
   /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
-  explicit Foundations(std::function<int()> exportsFd) : exportsFd_(std::move(exportsFd)) {}
+  /// `engine`: moves what goes to other hosts; asked once there are some.
+  Foundations(std::function<int()> exportsFd, std::function<Result<progress::Engine*>()> engine)
+      : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)) {}
 
   /// Announces a rank by `ids`. Errors come out of the encounter.
   std::shared_ptr<Encounter> join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
@@ -39,6 +42,7 @@ class Foundations {
     size_t awaited = 0;  // ranks of this process that have not taken it
   };
   const std::function<int()> exportsFd_;
+  const std::function<Result<progress::Engine*>()> engine_;
   std::mutex mutex_;
   std::map<const bootstrap::Roster*, Entry> entries_;
 };

@@ -1,6 +1,5 @@
 #include "comm/losses.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,13 +29,9 @@ std::string describeLoss(Hub& hub, const std::vector<int32_t>& ranks, const Stat
 }  // namespace
 
 void failWithout(Arena& arena, const Roster& roster, int32_t process, const Status& cause) {
-  const auto& here = roster.host(roster.ownHost).processes;
-  const auto local = std::find(here.begin(), here.end(), process);
-  if (local == here.end()) return;
   const std::string why = cause.ok() ? "" : format(" ({})", cause.text());
-  arena.lose(static_cast<int32_t>(local - here.begin()),
-             error(Code::RemoteError, "process {} on {} has ended without a word{}", roster.process(process).pid,
-                   roster.host(roster.ownHost).name, why));
+  const auto& lost = roster.process(process);
+  arena.lose(process, error(Code::RemoteError, "process {} on {} has ended without a word{}", lost.pid, roster.host(lost.host).name, why));
   for (const auto& hub : arena.hubs()) failIfLost(*hub);  // one that is attached from here on finds the loss itself
 }
 
@@ -45,7 +40,7 @@ void failIfLost(Hub& hub) {
     std::vector<int32_t> lost;
     for (int32_t r = 0; r < hub.ranks(); ++r)
       if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
-    if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)));
+    if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)), false);  // all processes hear of it
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -54,8 +55,7 @@ Hub::Name nameOf(const ChildKey& key) {
 
 Meeting::Seat& Meeting::seatOf(int32_t place) const { return reinterpret_cast<Seat*>(table_ + 1)[place]; }
 
-Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place,
-                                                 const Arrival& arrival) {
+Result<std::shared_ptr<Meeting>> Meeting::at(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place) {
   std::shared_ptr<Meeting> meeting(new Meeting(std::move(parent), nameOf(key)));
   const auto places = static_cast<uint64_t>(ranks);
   const auto memory = meeting->parent_->block(meeting->name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
@@ -64,9 +64,71 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
   meeting->table_ = reinterpret_cast<Table*>(*memory);
   meeting->place_ = place;
   meeting->members_ = key.members;
-  const std::lock_guard lock(meeting->parent_->mutex());
-  if (Status status = meeting->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
+  meeting->key_ = key;
   return meeting;
+}
+
+Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place,
+                                                 const Arrival& arrival) {
+  auto meeting = at(std::move(parent), key, ranks, place);
+  if (!meeting) return meeting;
+  {
+    const std::lock_guard lock((*meeting)->parent_->mutex());
+    if (Status status = (*meeting)->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  (*meeting)->tellOthers(key, ranks, place, arrival, Status());
+  return meeting;
+}
+
+namespace {
+
+/// What a message to other hosts begins with; the members of the key and the words of an error lie behind it.
+struct Word {
+  uint64_t number;
+  int32_t mayBeBroken;
+  int32_t members;
+  int32_t ranks;
+  int32_t place;
+  Arrival arrival;
+  Code ended;  ///< Ok: it has come
+};
+
+}  // namespace
+
+void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const {
+  if (parent_->remote() == nullptr) return;
+  const Word word{key.number, key.mayBeBroken ? 1 : 0, static_cast<int32_t>(key.members.size()), ranks, place.value, arrival, cause.code()};
+  const std::string text = cause.text();
+  const size_t memberBytes = key.members.size() * sizeof(int32_t);
+  std::vector<std::byte> message(sizeof word + memberBytes + text.size());
+  std::memcpy(message.data(), &word, sizeof word);
+  if (memberBytes > 0) std::memcpy(message.data() + sizeof word, key.members.data(), memberBytes);
+  if (!text.empty()) std::memcpy(message.data() + sizeof word + memberBytes, text.data(), text.size());
+  parent_->remote()->tell(message);
+}
+
+void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {
+  Word word{};
+  if (message.size() < sizeof word) return;
+  std::memcpy(&word, message.data(), sizeof word);
+  message = message.subspan(sizeof word);
+  const auto isOfParent = [&parent](int32_t value) { return value >= 0 && value < parent->ranks(); };
+  if (word.members < 0 || static_cast<size_t>(word.members) > message.size() / sizeof(int32_t) || word.ranks < 1 ||
+      word.ranks > parent->ranks() || word.place < 0 || word.place >= word.ranks)
+    return;
+  ChildKey key{word.mayBeBroken != 0, std::vector<int32_t>(static_cast<size_t>(word.members)), word.number};
+  const size_t memberBytes = key.members.size() * sizeof(int32_t);
+  if (memberBytes > 0) std::memcpy(key.members.data(), message.data(), memberBytes);
+  if (!std::all_of(key.members.begin(), key.members.end(), isOfParent)) return;
+  const auto meeting = at(parent, key, word.ranks, Rank(word.place));
+  if (!meeting) return parent->failAll(meeting.error());
+  const std::lock_guard lock(parent->mutex());
+  if (word.ended == Code::Ok) {
+    (void)(*meeting)->seat(key, word.ranks, Rank(word.place), word.arrival);
+  } else {
+    const auto text = message.subspan(memberBytes);
+    (void)(*meeting)->table_->error.trip(Status(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size())));
+  }
 }
 
 Meeting::~Meeting() {
@@ -125,7 +187,10 @@ Status Meeting::makeHubs() {
     std::vector<int32_t> processOf;
     for (const int32_t p : members)
       processOf.push_back(parent_->processOf(members_.empty() ? Rank(p) : Rank(members_[static_cast<size_t>(p)])));
-    const auto hub = Hub::format(*parent_->arena(), processOf);
+    uint64_t id = mix(parent_->id(), hubs.size());
+    for (const int32_t part : name_) id = mix(id, static_cast<uint32_t>(part));
+    const bool isHere = std::any_of(processOf.begin(), processOf.end(), [this](int32_t p) { return parent_->arena()->isOnHost(p); });
+    const auto hub = isHere ? Hub::format(*parent_->arena(), id, processOf) : Result<uint64_t>(0);
     if (!hub) return hub.error();
     hubs.push_back(*hub);
   }
@@ -152,6 +217,7 @@ std::optional<Result<Outcome>> Meeting::poll() {
     auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
     if (!hub) return outcome_ = tl::unexpected(std::move(hub).error());
     outcome.hub = std::move(*hub);
+    if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
     failIfLost(*outcome.hub);
   }
   return outcome_ = std::move(outcome);
@@ -159,8 +225,14 @@ std::optional<Result<Outcome>> Meeting::poll() {
 
 void Meeting::end(const Status& cause) {
   if (table_ != nullptr) {
-    const std::lock_guard lock(parent_->mutex());
-    if (!table_->isComplete) return (void)table_->error.trip(cause);
+    std::unique_lock lock(parent_->mutex());
+    if (!table_->isComplete) {
+      const bool isNews = table_->error.trip(cause);
+      const int32_t ranks = table_->ranks;
+      lock.unlock();
+      if (isNews && place_.value >= 0) tellOthers(key_, ranks, place_, {}, cause);
+      return;
+    }
     if (place_.value < 0) return;
   }
   const auto outcome = poll();  // all are there: take the place, and leave it

@@ -30,6 +30,8 @@ class Meeting final : public Encounter {
   /// Announces the rank of `place`. InvalidUsage when another one has that place.
   static Result<std::shared_ptr<Meeting>> arrive(std::shared_ptr<transport::local::Hub> parent, const ChildKey& key, int32_t ranks,
                                                  Rank place, const Arrival& arrival);
+  /// Somebody on another host has come to a meeting, or has ended one.
+  static void hear(const std::shared_ptr<transport::local::Hub>& parent, std::span<const std::byte> message);
   /// Those of shrinks that are not over, as `place` -1 sees them.
   static std::vector<std::shared_ptr<Meeting>> open(const std::shared_ptr<transport::local::Hub>& parent);
 
@@ -51,7 +53,9 @@ class Meeting final : public Encounter {
   struct Table;
   struct Seat;
   Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name) : parent_(std::move(parent)), name_(name) {}
+  static Result<std::shared_ptr<Meeting>> at(std::shared_ptr<transport::local::Hub> parent, const ChildKey& key, int32_t ranks, Rank place);
   Status seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival);
+  void tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const;
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
   void completeIfAllThere();
@@ -64,6 +68,7 @@ class Meeting final : public Encounter {
   Table* table_ = nullptr;  // null once this rank has its outcome
   Rank place_{-1};
   std::vector<int32_t> members_;
+  ChildKey key_;
   Result<Outcome> outcome_;  // once it has been taken
 };
 

@@ -72,12 +72,19 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) {
   const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
   if (!allowed) return tl::unexpected(allowed.error());
   Draft best;
+  std::string_view unfit;
   for (const Algorithm* algorithm : *allowed) {
+    if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
+      unfit = algorithm->traits.name;
+      continue;
+    }
     Draft draft = divide(*algorithm, shape);
     if (!draft.geometry.isComplete()) continue;
     draft.estimatedUs = model_.estimateUs(*algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
     if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = std::move(draft);
   }
+  if (best.algorithm == nullptr && !unfit.empty())
+    return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one", unfit);
   if (best.algorithm == nullptr)
     return fail(Code::InvalidUsage, "{} elements are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
                 shape.count);

@@ -49,7 +49,18 @@ struct flock lockOf(uint64_t offset) {
 
 }  // namespace
 
-std::shared_ptr<Arena> Arena::ofThreads() { return std::shared_ptr<Arena>(new Arena); }
+std::shared_ptr<Arena> Arena::ofThreads(int32_t self, std::shared_ptr<const void> owner) {
+  auto arena = std::shared_ptr<Arena>(new Arena);
+  arena->owner_ = std::move(owner);
+  arena->members_ = {self};
+  arena->self_ = self;
+  return arena;
+}
+
+int32_t Arena::placeOf(int32_t process) const {
+  const auto found = std::lower_bound(members_.begin(), members_.end(), process);
+  return found != members_.end() && *found == process ? static_cast<int32_t>(found - members_.begin()) : -1;
+}
 
 Result<UniqueFd> Arena::createFile() {
   UniqueFd file(memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -67,9 +78,9 @@ Result<UniqueFd> Arena::createFile() {
   return file;
 }
 
-Result<std::shared_ptr<Arena>> Arena::attach(int file, std::shared_ptr<const void> owner, int32_t processes, int32_t self) {
-  if (processes > kMostProcesses)
-    return fail(Code::InvalidUsage, "{} processes on one host: at most {} can share memory; run several ranks in each", processes,
+Result<std::shared_ptr<Arena>> Arena::attach(int file, std::shared_ptr<const void> owner, std::vector<int32_t> members, int32_t self) {
+  if (members.size() > kMostProcesses)
+    return fail(Code::InvalidUsage, "{} processes on one host: at most {} can share memory; run several ranks in each", members.size(),
                 kMostProcesses);
   struct stat info{};
   if (fstat(file, &info) != 0 || static_cast<uint64_t>(info.st_size) < kControlBytes)
@@ -86,10 +97,10 @@ Result<std::shared_ptr<Arena>> Arena::attach(int file, std::shared_ptr<const voi
   arena->file_ = file;
   arena->fileBytes_ = static_cast<uint64_t>(info.st_size);
   arena->owner_ = std::move(owner);
-  arena->processes_ = processes;
+  arena->members_ = std::move(members);
   arena->self_ = self;
   if (self < 0) return arena;
-  struct flock lock = lockOf(lockOffset(self));
+  struct flock lock = lockOf(lockOffset(arena->placeOf(self)));
   if (fcntl(file, F_SETLK, &lock) != 0)
     return fail(Code::SystemError, "cannot lock the file of shared memory: {}", std::strerror(errno));
   return arena;
@@ -138,7 +149,7 @@ void Arena::discard(uint64_t place, Bytes size) noexcept {
 
 void Arena::announce(uint64_t token, int exportsFd) {
   token_ = token;
-  ProcessEntry& own = entries_[self_];
+  ProcessEntry& own = entries_[placeOf(self_)];
   own.pid.store(getpid(), std::memory_order_relaxed);
   own.token.store(token, std::memory_order_relaxed);
   own.probe.store(reinterpret_cast<uint64_t>(&token_), std::memory_order_relaxed);
@@ -155,8 +166,9 @@ std::vector<std::shared_ptr<Hub>> Arena::hubs() {
 }
 
 const ProcessEntry* Arena::entry(int32_t process) const {
-  if (entries_ == nullptr || entries_[process].attached.load(std::memory_order_acquire) == 0) return nullptr;
-  return &entries_[process];
+  const int32_t place = placeOf(process);
+  if (entries_ == nullptr || place < 0 || entries_[place].attached.load(std::memory_order_acquire) == 0) return nullptr;
+  return &entries_[place];
 }
 
 void Arena::lose(int32_t process, const Status& cause) {
@@ -176,14 +188,12 @@ bool Arena::isAlive(int32_t process) const {
     if (losses_.contains(process)) return false;
   }
   if (entry(process) == nullptr) return true;
-  struct flock lock = lockOf(lockOffset(process));
+  struct flock lock = lockOf(lockOffset(placeOf(process)));
   return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 bool Arena::isComplete() const {
-  for (int32_t p = 0; isShared() && p < processes_; ++p)
-    if (entry(p) == nullptr) return false;
-  return true;
+  return !isShared() || std::all_of(members_.begin(), members_.end(), [this](int32_t p) { return entry(p) != nullptr; });
 }
 
 }  // namespace tutti::transport::local

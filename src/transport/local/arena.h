@@ -41,19 +41,21 @@ class Arena {
   /// The most processes of one host.
   static constexpr int32_t kMostProcesses = 4096;
 
-  /// For ranks that are threads of this process.
-  static std::shared_ptr<Arena> ofThreads();
+  /// For ranks that are threads of this process, which is number `self` of all that take part.
+  static std::shared_ptr<Arena> ofThreads(int32_t self = 0, std::shared_ptr<const void> owner = nullptr);
   /// A new file for several processes, and what the first of them passes on.
   static Result<UniqueFd> createFile();
-  /// `self`: which of the host's `processes` this one is; -1: none of them, to lay something out before they come. `owner` keeps `file`
-  /// open, and whatever else is to live as long as the arena.
-  static Result<std::shared_ptr<Arena>> attach(int file, std::shared_ptr<const void> owner, int32_t processes, int32_t self);
+  /// `members`: the processes of this host, by their numbers among all that take part, ascending; `self` is this one; -1: none of them, to
+  /// lay something out before they come. `owner` keeps `file` open, and whatever else is to live as long as the arena.
+  static Result<std::shared_ptr<Arena>> attach(int file, std::shared_ptr<const void> owner, std::vector<int32_t> members, int32_t self);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   bool isShared() const { return file_ >= 0; }
-  int32_t processes() const { return processes_; }
+  /// This process, by its number among all that take part.
   int32_t self() const { return self_; }
+  /// Whether that process is one of this host.
+  bool isOnHost(int32_t process) const { return placeOf(process) >= 0; }
 
   /// A new block of at least `size` zeroed bytes, page-aligned; its place.
   Result<uint64_t> reserve(Bytes size);
@@ -86,6 +88,8 @@ class Arena {
   friend class Hub;
   struct Header;
   Arena() = default;
+  /// Its place among the members, or -1.
+  int32_t placeOf(int32_t process) const;
   static uint64_t lockOffset(int32_t process) { return (uint64_t{1} << 61) + static_cast<uint64_t>(process); }
 
   std::shared_ptr<const void> owner_;
@@ -95,7 +99,7 @@ class Arena {
   Header* header_ = nullptr;  // these three: null in an arena of threads
   ProcessEntry* entries_ = nullptr;
   std::atomic<uint64_t>* root_ = nullptr;
-  int32_t processes_ = 1;
+  std::vector<int32_t> members_;
   int32_t self_ = 0;
   uint64_t token_ = 0;  // others try to read it here
   mutable std::mutex mutex_;

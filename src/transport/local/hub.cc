@@ -43,6 +43,7 @@ struct Hub::Page {
 /// The head of a hub in its arena. Behind it: the process of each rank, the members, what Waits keeps.
 struct Hub::Block {
   SharedMutex mutex;
+  uint64_t id;
   std::atomic<uint32_t> holders;  ///< ranks that have not let go yet
   int32_t ranks;
   uint64_t firstPage;
@@ -59,11 +60,15 @@ Status Hub::look(std::byte* memory, int32_t ranks) {
   ranks_ = ranks;
   block_ = reinterpret_cast<Block*>(memory);
   memory += kPage;
-  processOf_ = arena_->isShared() ? reinterpret_cast<const int32_t*>(memory) : nullptr;
+  processOf_ = reinterpret_cast<const int32_t*>(memory);
   memory += roundToPages(n * sizeof(int32_t));
   members_ = reinterpret_cast<Member*>(memory);
   memory += roundToPages(n * sizeof(Member));
   if (block_->ranks != ranks) return error(Code::InternalError, "a hub of {} ranks where one of {} was expected", block_->ranks, ranks);
+  for (int32_t r = 0; r < ranks; ++r) {
+    spansProcesses_ = spansProcesses_ || !isHere(Rank(r));
+    spansHosts_ = spansHosts_ || !isOnHost(Rank(r));
+  }
   const bool needsFence = !takesBarriers(arena_->isShared());
   for (int32_t r = 0; needsFence && r < ranks; ++r)
     if (isHere(Rank(r))) members_[r].needsFence = true;
@@ -73,14 +78,21 @@ Status Hub::look(std::byte* memory, int32_t ranks) {
 
 Result<std::shared_ptr<Hub>> Hub::make(int32_t ranks) {
   auto arena = Arena::ofThreads();
-  const auto place = format(*arena, std::vector<int32_t>(static_cast<size_t>(ranks)));
+  const auto place = format(*arena, 0, std::vector<int32_t>(static_cast<size_t>(ranks)));
   if (!place) return tl::unexpected(place.error());
   auto hub = open(std::move(arena), *place, ranks);
   if (hub) (*hub)->holds_ = static_cast<uint32_t>(ranks);
   return hub;
 }
 
-Result<uint64_t> Hub::format(Arena& arena, std::span<const int32_t> processOf) {
+uint64_t Hub::id() const { return block_->id; }
+
+/// How many ranks of this host hold the hub: those of other hosts have one of their own.
+uint32_t Hub::countHolders(const Arena& arena, std::span<const int32_t> processOf) {
+  return static_cast<uint32_t>(std::count_if(processOf.begin(), processOf.end(), [&](int32_t p) { return arena.isOnHost(p); }));
+}
+
+Result<uint64_t> Hub::format(Arena& arena, uint64_t id, std::span<const int32_t> processOf) {
   const auto ranks = static_cast<int32_t>(processOf.size());
   const Bytes bytes(blockBytes(ranks));
   const auto place = arena.reserve(bytes);
@@ -90,7 +102,8 @@ Result<uint64_t> Hub::format(Arena& arena, std::span<const int32_t> processOf) {
   auto* block = reinterpret_cast<Block*>(*memory);
   block->mutex.init();
   block->ranks = ranks;
-  block->holders.store(static_cast<uint32_t>(ranks), std::memory_order_relaxed);
+  block->id = id;
+  block->holders.store(countHolders(arena, processOf), std::memory_order_relaxed);
   std::copy(processOf.begin(), processOf.end(), reinterpret_cast<int32_t*>(*memory + kPage));
   return *place;
 }
@@ -149,8 +162,10 @@ void Hub::endAll(End&& end) noexcept {
   }
 }
 
-void Hub::failAll(const Status& cause) {
-  for (int32_t r = 0; r < ranks_; ++r) (void)members_[r].latch.trip(cause);
+void Hub::failAll(const Status& cause, bool tellsOthers) {
+  bool isNews = false;
+  for (int32_t r = 0; r < ranks_; ++r) isNews = members_[r].latch.trip(cause) || isNews;
+  if (isNews && tellsOthers && remote_ != nullptr) remote_->failed(cause);
 }
 
 void Hub::failAll(Code code) noexcept {
@@ -170,12 +185,13 @@ void Hub::waitQuiet() {
       sched_yield();
     }
   }
+  if (remote_ != nullptr) remote_->quiet();
 }
 
 Neighbour* Hub::neighbour(Rank rank) {
   if (isHere(rank)) return nullptr;
   const int32_t process = processOf_[index(rank)];
-  const ProcessEntry* entry = process < 0 ? nullptr : arena_->entry(process);
+  const ProcessEntry* entry = arena_->entry(process);
   if (entry == nullptr) return nullptr;
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Neighbour>& neighbour = neighbours_[process];
@@ -231,6 +247,8 @@ Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
 }
 
 Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
+  if (!isOnHost(key.to)) return remote_->sendHalf(key, slots, slotBytes);
+  if (!isOnHost(key.from)) return remote_->receiveHalf(key, slots, slotBytes);
   std::unique_lock lock(mutex_);
   const auto lies = findOrMake({kPipe, key.channel.value, key.port, key.from.value, key.to.value},
                                {0, pipeBytes(slots, slotBytes), slotBytes, slots});

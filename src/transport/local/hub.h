@@ -24,21 +24,12 @@
 #include "transport/local/board.h"
 #include "transport/local/neighbour.h"
 #include "transport/local/pipe.h"
+#include "transport/local/remote.h"
 #include "transport/local/shared_mutex.h"
 #include "transport/local/waits.h"
 #include "transport/local/window.h"
 
 namespace tutti::transport::local {
-
-struct PipeKey {
-  ChannelId channel;
-  uint8_t port = 0;
-  Rank from;
-  Rank to;
-  friend bool operator<(const PipeKey& a, const PipeKey& b) {
-    return std::tie(a.channel, a.port, a.from, a.to) < std::tie(b.channel, b.port, b.from, b.to);
-  }
-};
 
 /// One rank's place at the hub; zeroed memory is a fresh one. A view of it is what the hot path keeps.
 struct alignas(kCacheLine) Member {
@@ -65,8 +56,9 @@ class Hub {
  public:
   /// Of threads of this process.
   static Result<std::shared_ptr<Hub>> make(int32_t ranks);
-  /// Lays a hub out in a shared arena: rank r lives in process `processOf[r]` of the host. Its place, for attach().
-  static Result<uint64_t> format(Arena& arena, std::span<const int32_t> processOf);
+  /// Lays a hub out: rank r lives in process `processOf[r]` of all that take part, on this host or another. `id` tells the communicator from
+  /// all others that these processes make; the hubs of one communicator on several hosts have the same. Its place, for attach().
+  static Result<uint64_t> format(Arena& arena, uint64_t id, std::span<const int32_t> processOf);
   /// The hub at that place, as this process sees it: the same object for all its ranks, each of which attaches once. Its memory is given
   /// back when all ranks have attached and let go.
   static Result<std::shared_ptr<Hub>> attach(const std::shared_ptr<Arena>& arena, uint64_t place, int32_t ranks);
@@ -92,17 +84,23 @@ class Hub {
   /// For what ranks keep in such blocks.
   SharedMutex& mutex();
 
-  /// Which process of the host a rank lives in.
-  int32_t processOf(Rank rank) const { return processOf_ == nullptr ? 0 : processOf_[index(rank)]; }
+  uint64_t id() const;
+  /// Which process a rank lives in.
+  int32_t processOf(Rank rank) const { return processOf_[index(rank)]; }
   /// Whether the rank is a thread of this process.
-  bool isHere(Rank rank) const { return processOf_ == nullptr || processOf_[index(rank)] == arena_->self(); }
-  bool spansProcesses() const { return arena_->isShared(); }
+  bool isHere(Rank rank) const { return processOf_[index(rank)] == arena_->self(); }
+  bool isOnHost(Rank rank) const { return arena_->isOnHost(processOf_[index(rank)]); }
+  bool spansProcesses() const { return spansProcesses_; }
+  bool spansHosts() const { return spansHosts_; }
+  /// What reaches the ranks on other hosts; null where there are none. Set once, before a rank of this process works with the hub.
+  Remote* remote() const { return remote_.get(); }
+  void setRemote(std::shared_ptr<Remote> remote) { remote_ = std::move(remote); }
   /// The process of a rank that is not here, whose memory may be read. Lives as long as the hub.
   Neighbour* neighbour(Rank rank);
   /// What of the rank's own memory this process can read; a set of Reaches.
   uint32_t reach(Rank rank);
   /// False once the rank's process has ended. A system call: for slow paths.
-  bool isAlive(Rank rank) const { return isHere(rank) || arena_->isAlive(processOf_[index(rank)]); }
+  bool isAlive(Rank rank) const { return isHere(rank) || !isOnHost(rank) || arena_->isAlive(processOf_[index(rank)]); }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
 
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
@@ -110,17 +108,18 @@ class Hub {
   Waits& waits() { return *waits_; }
 
   /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
-  void depart(Rank rank, uint64_t calls) {
-    members_[index(rank)].departed.store(calls + 1, std::memory_order_release);
-  }  // pairs with departed()
+  void depart(Rank rank, uint64_t calls, bool tellsOthers = true) {
+    members_[index(rank)].departed.store(calls + 1, std::memory_order_release);  // pairs with departed()
+    if (tellsOthers && remote_ != nullptr) remote_->departed(rank, calls);
+  }
   /// How many collectives the rank took part in before it departed; nothing while it is there.
   std::optional<uint64_t> departed(Rank rank) const {
     const uint64_t calls = members_[index(rank)].departed.load(std::memory_order_acquire);  // pairs with depart()
     return calls == 0 ? std::nullopt : std::optional(calls - 1);
   }
 
-  /// Trips every rank's latch with `cause`.
-  void failAll(const Status& cause);
+  /// Trips every rank's latch with `cause`, on the other hosts as well if `tellsOthers`.
+  void failAll(const Status& cause, bool tellsOthers = true);
   /// The same without words, for want of memory; cannot fail.
   void failAll(Code code) noexcept;
 
@@ -153,6 +152,7 @@ class Hub {
   Hub() = default;
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
   static uint64_t blockBytes(int32_t ranks);
+  static uint32_t countHolders(const Arena& arena, std::span<const int32_t> processOf);
 
   static Result<std::shared_ptr<Hub>> open(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks);
   Status look(std::byte* memory, int32_t ranks);
@@ -167,9 +167,12 @@ class Hub {
   uint64_t place_ = 0;
   int32_t ranks_ = 0;
   uint32_t holds_ = 0;  // ranks that have attached here; under the arena's lock
+  bool spansProcesses_ = false;
+  bool spansHosts_ = false;
+  std::shared_ptr<Remote> remote_;
   // In the arena.
   Block* block_ = nullptr;
-  const int32_t* processOf_ = nullptr;  // null: all are here
+  const int32_t* processOf_ = nullptr;
   Member* members_ = nullptr;
 
   std::unique_ptr<Waits> waits_;

@@ -35,7 +35,7 @@ UniqueFd newFile() {
 }
 
 std::shared_ptr<Arena> attach(const UniqueFd& file, int32_t self, int32_t processes = 2) {
-  auto arena = Arena::attach(file.get(), nullptr, processes, self);
+  auto arena = Arena::attach(file.get(), nullptr, processes == 1 ? std::vector<int32_t>{0} : std::vector<int32_t>{0, 1}, self);
   EXPECT_TRUE(arena) << (arena ? "" : arena.error().text());
   return arena ? *arena : nullptr;
 }
@@ -130,7 +130,7 @@ TEST(Arena, GivesBackTheMemoryOfAHubWithItsLastRank) {
   const auto arena = attach(file, 0, 1);
   const uint64_t empty = pagesOf(file.get());
   const int32_t processOf[] = {0, 0};
-  const auto place = Hub::format(*arena, processOf);
+  const auto place = Hub::format(*arena, 7, processOf);
   ASSERT_TRUE(place);
   auto first = *Hub::attach(arena, *place, 2);
   auto second = *Hub::attach(arena, *place, 2);
@@ -146,11 +146,11 @@ TEST(Arena, GivesBackTheMemoryOfAHubWithItsLastRank) {
 
 TEST(Arena, ForeignMemoryIsRefused) {
   const UniqueFd empty(memfd_create("other", 0));
-  const auto none = Arena::attach(empty.get(), nullptr, 2, 0);
+  const auto none = Arena::attach(empty.get(), nullptr, {0, 1}, 0);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code(), Code::SystemError);
   ASSERT_EQ(ftruncate(empty.get(), 1 << 24), 0);
-  EXPECT_FALSE(Arena::attach(empty.get(), nullptr, 2, 0)) << "no arena in it";
+  EXPECT_FALSE(Arena::attach(empty.get(), nullptr, {0, 1}, 0)) << "no arena in it";
 }
 
 TEST(Arena, StaysWithinTheFileSizeLimit) {
@@ -159,7 +159,7 @@ TEST(Arena, StaysWithinTheFileSizeLimit) {
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
     auto file = Arena::createFile();
     if (!file) return false;
-    const auto arena = Arena::attach(file->get(), nullptr, 1, 0);
+    const auto arena = Arena::attach(file->get(), nullptr, {0}, 0);
     if (!arena || !(*arena)->reserve(Bytes(1 << 20))) return false;
     const auto much = (*arena)->reserve(Bytes(64 << 20));
     return !much && much.error().code() == Code::SystemError && (*arena)->reserve(Bytes(4096)).has_value();
@@ -171,7 +171,7 @@ TEST(Arena, ADeadHolderOfTheLockDoesNotStopTheOthers) {
   const UniqueFd file = newFile();
   const auto arena = attach(file, 0);
   const int32_t processOf[] = {0, 1};
-  const auto place = Hub::format(*arena, processOf);
+  const auto place = Hub::format(*arena, 7, processOf);
   const auto hub = *Hub::attach(arena, *place, 2);
   ASSERT_TRUE(endedWell(inChild([&] {
     const auto theirs = *Hub::attach(attach(file, 1), *place, 2);
