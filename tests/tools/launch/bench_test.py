@@ -20,6 +20,8 @@ LAUNCHERS.update({name: [path, "-n", "3"] for name, path in (("Open MPI", shutil
 
 
 class Several(unittest.TestCase):
+    """What the test cases share."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -33,6 +35,8 @@ class Several(unittest.TestCase):
         with open(self.rows, encoding="utf-8") as file:
             return json.load(file), done.stdout, done.stderr
 
+
+class OneHost(Several):
     def test_every_launcher(self):
         for name, launcher in LAUNCHERS.items():
             rows, out, err = self.bench(launcher, "all_reduce", "-e", "256K", "-f", "32", "-n", "3")
@@ -84,16 +88,40 @@ class Several(unittest.TestCase):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("nonsense", done.stderr)
 
-    @unittest.skipUnless(os.geteuid() == 0 and subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0,
-                         "network namespaces need root")
-    def test_several_hosts(self):
-        command = [TUTTI, "bench", "all_reduce", "--nodes", "2", "--devices", "host", "-e", "64K", "-f", "32", "-n", "3", "--json", self.rows]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=CLEAN, check=False)
-        if "sockets between hosts are not built yet" in done.stderr:
-            self.skipTest("sockets between hosts are not built yet")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(self.rows, encoding="utf-8") as file:
-            self.assertEqual({(row["ranks"], row["wrong"]) for row in json.load(file)}, {(4, 0)})
+
+@unittest.skipUnless(os.geteuid() == 0 and subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0,
+                     "network namespaces need root")
+class SeveralHosts(Several):
+    WORK = ["-e", "64K", "-f", "32", "-n", "3"]
+
+    def test_it_starts_hosts_itself(self):
+        for nodes, ranks, threads in ((2, 4, 1), (2, 4, 2), (3, 5, 1)):
+            places = ["--nodes", str(nodes), "--ranks", str(ranks), "--threads", str(threads), "--devices", "host"]
+            rows, out, err = self.bench([], "all_reduce", *places, *self.WORK)
+            self.assertEqual({(row["ranks"], row["wrong"]) for row in rows}, {(ranks, 0)}, err)
+            self.assertIn(f"{ranks // threads} processes", out)
+
+    def test_other_launchers_on_several_hosts(self):
+        unset = "export R=$RANK; unset TUTTI_RUN_FD TUTTI_RUN_RANK TUTTI_RUN_NODES"
+        for variables in ("LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", "NCCL_COMM_ID=$MASTER_ADDR:23457 TUTTI_JOB_SECRET=s LOCAL_RANK=0 LOCAL_WORLD_SIZE=1"):
+            launcher = [TUTTI, "run", "-n", "2", "--nodes", "2", "--no-prefix", "--", "sh", "-c", f'{unset}; exec env {variables} "$@"', "sh"]
+            rows, out, err = self.bench(launcher, "all_reduce", *self.WORK)
+            self.assertEqual({(row["ranks"], row["wrong"]) for row in rows}, {(2, 0)}, err)
+            self.assertIn("by torchrun", out)
+
+    def test_nothing_is_left_after_an_interrupt(self):
+        before = os.listdir("/sys/class/net")
+        job = subprocess.Popen([TUTTI, "bench", "all_reduce", "--nodes", "2", "--ranks", "2", "-n", "1000000", "--timeout", "77.125"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=CLEAN)
+        while "out-of-place" not in job.stdout.readline():
+            self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        left = subprocess.run(["grep", "-l", "-a", "77.125", *(f"/proc/{pid}/cmdline" for pid in os.listdir("/proc") if pid.isdigit())],
+                              capture_output=True, text=True, check=False).stdout.split()
+        self.assertEqual([path for path in left if os.path.exists(path)], [])
+        self.assertEqual(os.listdir("/sys/class/net"), before)
 
 
 if __name__ == "__main__":
