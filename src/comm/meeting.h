@@ -50,7 +50,8 @@ class Meeting final : public Encounter {
  private:
   struct Table;
   struct Seat;
-  Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name) : parent_(std::move(parent)), name_(name) {}
+  Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name)
+      : parent_(std::move(parent)), name_(name) {}
   Status seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival);
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
