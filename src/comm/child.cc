@@ -125,7 +125,8 @@ Status Child::inspect() {
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
     if (!hub.isHere(peer) && !meeting->has(Rank(p)) && !hub.isAlive(peer))
-      return error(Code::RemoteError, "the process of rank {} has died; rank {} waits for it in {}", peer.value, parent_.rank().value, callName);
+      return error(Code::RemoteError, "the process of rank {} has died; rank {} waits for it in {}", peer.value,
+                   parent_.rank().value, callName);
     if (hub.departed(peer) && !meeting->has(Rank(p)))  // in this order: it may have come before it went
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, callName);

@@ -157,7 +157,8 @@ void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
     return;
   }
   if (rank == c.root && algorithm != c.algorithm) report(c, rank, format("would run {}", algorithm));
-  if (const std::string problem = verify(c, rank, inputs, expected_[static_cast<size_t>(rank)], buffers); !problem.empty()) report(c, rank, problem);
+  const std::string problem = verify(c, rank, inputs, expected_[static_cast<size_t>(rank)], buffers);
+  if (!problem.empty()) report(c, rank, problem);
   if (rank == 0 && usesRecv(c, 0)) hash_ = hashBytes(buffers.output, expected_[0].size(), hash_);
 }
 

@@ -52,7 +52,7 @@ const std::vector<Mismatch>& mismatches() {
          return first == ok ? allReduce(c, d) : first;
        },
        {"AllReduce", "Broadcast"}},
-      {"a call left out", 
+      {"a call left out",
        [](ncclComm_t c, int* d) {
          const ncclResult_t first = allReduce(c, d);
          return first == ok ? broadcast(c, d) : first;

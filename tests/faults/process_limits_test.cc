@@ -38,7 +38,8 @@ void live(Self& self, ncclComm_t comm) {
   int* values = static_cast<int*>(memory);
   for (int round = 0; round < 3; ++round) {
     std::fill(values, values + kCount * kRanks, self.index() + round);
-    ASSERT_EQ(ncclAllGather(values + kCount * static_cast<size_t>(self.index()), values, kCount, ncclInt, comm, nullptr), ok) << lastError();
+    const int* own = values + kCount * static_cast<size_t>(self.index());
+    ASSERT_EQ(ncclAllGather(own, values, kCount, ncclInt, comm, nullptr), ok) << lastError();
     for (int r = 0; r < kRanks; ++r) {
       const int* part = values + kCount * static_cast<size_t>(r);
       EXPECT_EQ(std::count(part, part + kCount, r + round), static_cast<ptrdiff_t>(kCount)) << "of rank " << r;
