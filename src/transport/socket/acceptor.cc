@@ -27,7 +27,7 @@ Status watch(int epoll, int fd, uint64_t what) {
 }  // namespace
 
 Result<std::shared_ptr<Acceptor>> Acceptor::create(const std::vector<LocalAddress>& addresses, const Settings& settings) {
-  const std::shared_ptr<Acceptor> acceptor(new Acceptor(settings));
+  std::shared_ptr<Acceptor> acceptor(new Acceptor(settings));
   acceptor->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   acceptor->completed_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!acceptor->epoll_ || !acceptor->completed_) return fail(Code::SystemError, "make an epoll set: {}", errorText(errno));

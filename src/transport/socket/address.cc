@@ -8,20 +8,20 @@ namespace tutti::transport::socket {
 
 Address Address::v4(const in_addr& ip, uint16_t port) {
   Address address;
-  address.v6_ = {};
-  address.v4_.sin_family = AF_INET;
-  address.v4_.sin_addr = ip;
-  address.v4_.sin_port = htons(port);
+  address.raw_.v6 = {};
+  address.raw_.v4.sin_family = AF_INET;
+  address.raw_.v4.sin_addr = ip;
+  address.raw_.v4.sin_port = htons(port);
   return address;
 }
 
 Address Address::v6(const in6_addr& ip, uint16_t port, uint32_t scope) {
   Address address;
-  address.v6_ = {};
-  address.v6_.sin6_family = AF_INET6;
-  address.v6_.sin6_addr = ip;
-  address.v6_.sin6_port = htons(port);
-  address.v6_.sin6_scope_id = scope;
+  address.raw_.v6 = {};
+  address.raw_.v6.sin6_family = AF_INET6;
+  address.raw_.v6.sin6_addr = ip;
+  address.raw_.v6.sin6_port = htons(port);
+  address.raw_.v6.sin6_scope_id = scope;
   return address;
 }
 
@@ -37,24 +37,24 @@ Result<Address> Address::parse(std::string_view ip, uint16_t port) {
 Result<Address> Address::of(const sockaddr* raw, socklen_t length) {
   Address address;
   if (raw != nullptr && raw->sa_family == AF_INET && length >= sizeof(sockaddr_in)) {
-    std::memcpy(&address.v4_, raw, sizeof(sockaddr_in));
+    std::memcpy(&address.raw_.v4, raw, sizeof(sockaddr_in));
   } else if (raw != nullptr && raw->sa_family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
-    std::memcpy(&address.v6_, raw, sizeof(sockaddr_in6));
+    std::memcpy(&address.raw_.v6, raw, sizeof(sockaddr_in6));
   } else {
     return fail(Code::InvalidArgument, "an address is neither IPv4 nor IPv6");
   }
   return address;
 }
 
-bool Address::isLinkLocal() const { return isV6() && IN6_IS_ADDR_LINKLOCAL(&v6_.sin6_addr); }
+bool Address::isLinkLocal() const { return isV6() && IN6_IS_ADDR_LINKLOCAL(&raw_.v6.sin6_addr); }
 
 std::string Address::text() const {
   char ip[INET6_ADDRSTRLEN] = "?";
   if (isV4()) {
-    inet_ntop(AF_INET, &v4_.sin_addr, ip, sizeof ip);
+    inet_ntop(AF_INET, &raw_.v4.sin_addr, ip, sizeof ip);
     return format("{}:{}", ip, port());
   }
-  inet_ntop(AF_INET6, &v6_.sin6_addr, ip, sizeof ip);
+  inet_ntop(AF_INET6, &raw_.v6.sin6_addr, ip, sizeof ip);
   return format("[{}]:{}", ip, port());
 }
 

@@ -22,30 +22,31 @@ class Address {
   /// Of a sockaddr that the system filled in. InvalidArgument for other families.
   static Result<Address> of(const sockaddr* raw, socklen_t length);
 
-  bool isV4() const { return any_.sa_family == AF_INET; }
-  bool isV6() const { return any_.sa_family == AF_INET6; }
+  bool isV4() const { return raw_.any.sa_family == AF_INET; }
+  bool isV6() const { return raw_.any.sa_family == AF_INET6; }
   bool isLinkLocal() const;
-  uint16_t port() const { return ntohs(isV4() ? v4_.sin_port : v6_.sin6_port); }
-  void setPort(uint16_t port) { (isV4() ? v4_.sin_port : v6_.sin6_port) = htons(port); }
-  uint32_t scope() const { return isV6() ? v6_.sin6_scope_id : 0; }
+  uint16_t port() const { return ntohs(isV4() ? raw_.v4.sin_port : raw_.v6.sin6_port); }
+  void setPort(uint16_t port) { (isV4() ? raw_.v4.sin_port : raw_.v6.sin6_port) = htons(port); }
+  uint32_t scope() const { return isV6() ? raw_.v6.sin6_scope_id : 0; }
   void setScope(uint32_t scope) {
-    if (isV6()) v6_.sin6_scope_id = scope;
+    if (isV6()) raw_.v6.sin6_scope_id = scope;
   }
-  const in_addr& ip4() const { return v4_.sin_addr; }
-  const in6_addr& ip6() const { return v6_.sin6_addr; }
+  const in_addr& ip4() const { return raw_.v4.sin_addr; }
+  const in6_addr& ip6() const { return raw_.v6.sin6_addr; }
 
-  const sockaddr* raw() const { return &any_; }
-  socklen_t length() const { return isV4() ? sizeof v4_ : sizeof v6_; }
-  int family() const { return any_.sa_family; }
+  const sockaddr* raw() const { return &raw_.any; }
+  socklen_t length() const { return isV4() ? sizeof raw_.v4 : sizeof raw_.v6; }
+  int family() const { return raw_.any.sa_family; }
   /// "192.0.2.1:80", "[2001:db8::1]:80".
   std::string text() const;
 
  private:
-  union {
-    sockaddr any_;
-    sockaddr_in v4_;
-    sockaddr_in6 v6_{};
+  union Raw {
+    sockaddr any;
+    sockaddr_in v4;
+    sockaddr_in6 v6{};
   };
+  Raw raw_;
 };
 
 /// An address of this machine, and what carries it.

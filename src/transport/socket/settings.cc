@@ -53,13 +53,12 @@ Streams chooseStreams(const Settings& settings, uint32_t vendor) {
     observe::warn("NET/Socket : NCCL_SOCKET_NTHREADS is {}, {} are used", streams.threads, kMostThreads);
     streams.threads = kMostThreads;
   }
-  streams.socketsPerThread = std::max(1, streams.socketsPerThread);
-  if (streams.data() > kMostSockets || streams.socketsPerThread > kMostSockets) {
-    const int32_t allowed = kMostSockets / streams.threads;
+  const int32_t allowed = kMostSockets / streams.threads;
+  if (streams.socketsPerThread > allowed) {
     observe::warn("NET/Socket : NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD is more than {}; {} sockets per thread are used",
                   kMostSockets, allowed);
-    streams.socketsPerThread = allowed;
   }
+  streams.socketsPerThread = std::clamp(streams.socketsPerThread, 1, allowed);
   return streams;
 }
 
