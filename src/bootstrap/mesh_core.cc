@@ -288,7 +288,8 @@ void MeshCore::setReading(bool isReading) {
 
 void MeshCore::lose(int32_t process, const Status& cause, int32_t heardFrom) {
   Peer& lost = peer(process);
-  if (isClosed_ || lost.hasLeft) return;
+  // Who has told of its own trouble is left by the others: that is no news.
+  if (isClosed_ || lost.hasLeft || peer(membership_.ownProcess).hasLeft) return;
   lost.hasLeft = true;
   lost.waiting.clear();
   exchanges_.lose(cause);

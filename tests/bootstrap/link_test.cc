@@ -45,12 +45,12 @@ struct Ear {
 };
 
 struct Pair {
+  Ear hears;  // outlive the loop
+  Ear heard;
   Loop loop;
   Door door{loop};
   std::shared_ptr<Link> here = dial(loop, planTo({door.address})).value_or(nullptr);
   std::shared_ptr<Link> there;
-  Ear hears;
-  Ear heard;
 
   Pair() {
     EXPECT_TRUE(here);
@@ -113,6 +113,7 @@ TEST(Link, ReadingMayPause) {
 }
 
 TEST(Link, BytesThatNobodySealedEndIt) {
+  Ear ear;
   Loop loop;
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
@@ -123,7 +124,6 @@ TEST(Link, BytesThatNobodySealedEndIt) {
     socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), ends[0]);
     link = std::make_shared<Link>(loop.reactor, std::move(socket), SessionKeys{}, "the other");
   });
-  Ear ear;
   ear.attach(loop, link);
   const std::vector<std::byte> noise(100, std::byte{0});
   std::vector<std::byte> frame = {std::byte{50}, std::byte{0}, std::byte{0}, std::byte{0}};

@@ -19,12 +19,17 @@ std::vector<std::byte> bytesOf(const std::string& text) {
 
 /// One process of a communicator, as the tests see it.
 struct Player {
+  Player() = default;
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
   std::unique_ptr<Service> service;
   Joined joined;
   std::shared_ptr<const Roster> roster;
   std::mutex mutex;
   std::vector<std::pair<int32_t, std::string>> messages;  // under mutex
   std::vector<std::pair<int32_t, std::string>> losses;    // under mutex
+
+  ~Player() { leave(); }
 
   Mesh& mesh() const { return *roster->mesh; }
   size_t messageCount() {

@@ -59,7 +59,9 @@ TEST(Service, ThreadsMeetWithoutASocketOrAThread) {
   }
   const auto took = std::chrono::steady_clock::now() - began;
   std::printf("512 ranks: %.2f ms\n", std::chrono::duration<double, std::milli>(took).count());
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   EXPECT_LT(took, milliseconds(100));
+#endif
   expectRoster(*rosters[0], kRanks);
   for (const auto& roster : rosters) EXPECT_EQ(roster, rosters[0]) << "one for all ranks of the process";
   EXPECT_EQ(rosters[0]->processes.size(), 1U);
