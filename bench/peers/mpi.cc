@@ -1,6 +1,7 @@
 // Collectives of tutti and of an MPI library side by side: the same processes, the same buffers, one after the other in turns.
 //
-//   mpirun -n 2 build/release/bin/bench_mpi [all_reduce|all_gather|reduce_scatter|broadcast|all_to_all] [--from 8] [--to 64M] [--buffers malloc|ncclmem]
+//   mpirun -n 2 build/release/bin/bench_mpi [all_reduce|all_gather|reduce_scatter|broadcast|all_to_all|all] [--from 8] [--to 64M]
+//                                           [--buffers malloc|ncclmem] [--rounds 21]
 //
 // One row a size: medians over the rounds, and their ratio. A round of a library is a batch of calls; before each call every rank
 // writes its input anew, so that no cache holds what another rank is to read. Only the calls are timed; a round's time is the mean of
@@ -69,7 +70,9 @@ std::vector<Collective> collectives() {
        [](const Buffers& b, int part) { MPI_Allgather(b.in, part, MPI_FLOAT, b.out, part, MPI_FLOAT, MPI_COMM_WORLD); },
        [](size_t i, size_t part) { return valueOf(static_cast<int>(i / part), i % part); }},
       {"reduce_scatter", false, true,
-       [](const Buffers& b, size_t part, ncclComm_t comm) { check(ncclReduceScatter(b.in, b.out, part, ncclFloat, ncclSum, comm, nullptr)); },
+       [](const Buffers& b, size_t part, ncclComm_t comm) {
+         check(ncclReduceScatter(b.in, b.out, part, ncclFloat, ncclSum, comm, nullptr));
+       },
        [](const Buffers& b, int part) { MPI_Reduce_scatter_block(b.in, b.out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); },
        [](size_t i, size_t part) {
          float sum = 0;

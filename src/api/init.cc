@@ -39,7 +39,8 @@ Status checkRanks(ncclComm_t* newcomm, int ranks, int rank) {
   return {};
 }
 
-Status initRank(const char* function, ncclComm_t* newcomm, int ranks, std::span<const ncclUniqueId> ids, int rank, const ncclConfig_t* config) {
+Status initRank(const char* function, ncclComm_t* newcomm, int ranks, std::span<const ncclUniqueId> ids, int rank,
+                const ncclConfig_t* config) {
   TUTTI_TRY(checkRanks(newcomm, ranks, rank));
   auto parsed = readConfig(config);
   if (!parsed) return std::move(parsed).error();

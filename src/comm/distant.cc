@@ -174,8 +174,8 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
   for (uint32_t i = 0; i < standing.calls; ++i) {
     Call call;
     std::memcpy(&call, body.data() + i * sizeof call, sizeof call);
-    if (static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes && !hub.board(rank).find(call.sequence))
-      hub.board(rank).post(call);
+    const bool isOne = static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes;
+    if (isOne && !hub.board(rank).find(call.sequence)) hub.board(rank).post(call);
   }
   if (standing.waits) {
     const auto words = body.subspan(standing.calls * sizeof(Call));

@@ -52,7 +52,8 @@ class Meeting final : public Encounter {
  private:
   struct Table;
   struct Seat;
-  Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name) : parent_(std::move(parent)), name_(name) {}
+  Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name)
+      : parent_(std::move(parent)), name_(name) {}
   static Result<std::shared_ptr<Meeting>> at(std::shared_ptr<transport::local::Hub> parent, const ChildKey& key, int32_t ranks, Rank place);
   Status seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival);
   void tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const;

@@ -60,7 +60,9 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) c
   const uint64_t lentSlice =
       std::max(settings_.lentBytes / static_cast<uint64_t>(ranks), std::min(settings_.lentBytes, settings_.sliceBytes));
   const bool shares = settings_.spansProcesses;
-  draft.sliceBytes = window ? (draft.lends && !shares ? lentSlice : cellBytes()) : messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
+  const uint64_t windowSlice = draft.lends && !shares ? lentSlice : cellBytes();
+  const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
+  draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
   const int32_t channels = window || messages ? 1 : settings_.channels;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
@@ -84,7 +86,8 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) {
     if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = std::move(draft);
   }
   if (best.algorithm == nullptr && !unfit.empty())
-    return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one", unfit);
+    return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one",
+                unfit);
   if (best.algorithm == nullptr)
     return fail(Code::InvalidUsage, "{} elements are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
                 shape.count);

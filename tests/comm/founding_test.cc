@@ -21,7 +21,8 @@ Result<Outcome> wait(Encounter& encounter, std::chrono::seconds limit = std::chr
   const auto since = std::chrono::steady_clock::now();
   for (;;) {
     if (auto outcome = encounter.poll()) return *outcome;
-    if (std::chrono::steady_clock::now() - since > limit) return fail(Code::InternalError, "still missing: {}", encounter.describeMissing({}));
+    if (std::chrono::steady_clock::now() - since > limit)
+      return fail(Code::InternalError, "still missing: {}", encounter.describeMissing({}));
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }

@@ -56,8 +56,8 @@ class Hub {
  public:
   /// Of threads of this process.
   static Result<std::shared_ptr<Hub>> make(int32_t ranks);
-  /// Lays a hub out: rank r lives in process `processOf[r]` of all that take part, on this host or another. `id` tells the communicator from
-  /// all others that these processes make; the hubs of one communicator on several hosts have the same. Its place, for attach().
+  /// Lays a hub out: rank r lives in process `processOf[r]` of all that take part, on this host or another. `id` tells the communicator
+  /// from all others that these processes make; the hubs of one communicator on several hosts have the same. Its place, for attach().
   static Result<uint64_t> format(Arena& arena, uint64_t id, std::span<const int32_t> processOf);
   /// The hub at that place, as this process sees it: the same object for all its ranks, each of which attaches once. Its memory is given
   /// back when all ranks have attached and let go.

@@ -26,7 +26,7 @@ inline constexpr size_t kInlineBytes = 32;  ///< payload that travels in the hea
 struct alignas(kCacheLine) SlotHead {
   std::atomic<uint64_t> filled;  ///< sender: message number (release); pairs with the acquire in RecvEnd::ready
   uint64_t signature;            ///< sender: which call the message belongs to
-  uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: up to kInlineBytes in inlineData, else in the slot
+  uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot
   uint64_t bytes;                ///< sender: payload size
   std::byte inlineData[kInlineBytes];
 };

@@ -1,6 +1,7 @@
 // A rank's window for the other ranks that see the same memory: one cell for every rank, in two banks that take turns.
 //
-// Owner: the Hub, or who makes a Window. Zeroed memory is a fresh window. Cell [bank][r] of a window is written by rank r only and read by the window's rank only.
+// Owner: the Hub, or who makes a Window. Zeroed memory is a fresh window.
+// Cell [bank][r] of a window is written by rank r only and read by the window's rank only.
 // 1. A cell's payload is complete when its epoch word equals the epoch that the reader expects (release / acquire).
 // 2. Bank = epoch % 2. A rank writes epoch e+2 only after it has seen every peer's e+1, which a peer writes after it has
 //    finished reading e: no other barrier is needed.
