@@ -4,7 +4,7 @@ namespace tutti::progress {
 
 Status Job::status() const { return failure_.status(); }
 
-void Job::fail(Status why) {
+void Job::fail(const Status& why) {
   std::string address = comm() != nullptr ? format(" at {}", comm()->peerText()) : "";
   Status named = error(why.code(), "rank {} on {}{}: {}", peer_.rank.value, peer_.host.empty() ? "?" : peer_.host, address, why.text());
   (void)failure_.trip(named);
@@ -15,9 +15,9 @@ void Job::failComm() { fail(comm()->status()); }
 
 void Job::watch(Poller& poller, std::span<const int> descriptors) {
   for (const int descriptor : descriptors) {
-    if (Status status = poller.add(descriptor, this); !status.ok()) return fail(std::move(status));
+    if (Status status = poller.add(descriptor, this); !status.ok()) return fail(status);
     watched_.push_back(descriptor);
-    poked_ = true;
+    stirred = true;
   }
 }
 
@@ -37,11 +37,11 @@ void Job::stop(Poller& poller, JobState how, bool politely) {
 
 /// Whether the job has come to its end.
 bool Job::settle(Poller& poller) {
-  if (broken_) {
+  if (closing && idle()) {
+    stop(poller, JobState::Closed, !broken_);  // a connection that breaks now is missed by nobody
+  } else if (broken_) {
     stop(poller, JobState::Failed);
-  } else if (closing_ && idle()) {
-    stop(poller, JobState::Closed, true);
-  } else if (peerLeft_ && receives() && idle()) {
+  } else if (peerLeft && receives() && idle()) {
     stop(poller, JobState::Ended);
   } else {
     return false;
@@ -51,16 +51,17 @@ bool Job::settle(Poller& poller) {
 
 /// Whether there is a connection now, or will never be one.
 bool Job::setUp(Poller& poller) {
-  if (closing_ && idle()) {
-    stop(poller, JobState::Closed);
+  if (closing && idle()) {
+    if (receives()) (void)connect();  // a sender that has come already is told so
+    stop(poller, JobState::Closed, true);
     return true;
   }
   if (nudged_.load(std::memory_order_acquire)) {  // pairs with nudge()
     nudged_.store(false, std::memory_order_relaxed);
-    poked_ = true;
+    stirred = true;
   }
-  if (!poked_) return false;
-  poked_ = false;
+  if (!stirred) return false;
+  stirred = false;
   const Poll poll = connect();
   if (poll == Poll::Failed) return settle(poller);
   if (poll == Poll::Pending) {
@@ -70,7 +71,7 @@ bool Job::setUp(Poller& poller) {
   unwatch(poller);
   watch(poller, comm()->descriptors());
   blind_ = comm()->descriptors().empty();
-  if (Status status = start(); !status.ok()) fail(std::move(status));
+  if (Status status = start(); !status.ok()) fail(status);
   state_.store(JobState::Running, std::memory_order_release);  // pairs with state()
   return true;
 }

@@ -57,13 +57,13 @@ class Job : public Watcher {
 
   /// Moves on as far as it can without waiting.
   Advance advance(Poller& poller);
-  void onEvent() override { poked_ = told_ = true; }
+  void onEvent() override { stirred = told = true; }
   /// A try is worth it although no event came.
-  void poke() { poked_ = true; }
+  void poke() { stirred = true; }
   /// Ends it at once: destroys the connection. Politely: the peer is told that this is no failure.
   void stop(Poller& poller, JobState how, bool politely = false);
   /// Ends it when nothing is under way any more.
-  void close() { closing_ = true; }
+  void close() { closing = true; }
   virtual bool receives() const = 0;
   /// A network whose comms have no descriptors is asked again and again.
   bool blind() const { return blind_; }
@@ -84,16 +84,16 @@ class Job : public Watcher {
   virtual void disconnect() = 0;
 
   /// Ends it with an error. The words say what happened; the peer is added.
-  void fail(Status why);
+  void fail(const Status& why);
   void failComm();
-  bool poked() const { return poked_ || blind_; }
+  bool poked() const { return stirred || blind_; }
   /// Any thread: connect() may get further than it did.
   void nudge() { nudged_.store(true, std::memory_order_release); }  // pairs with advance()
 
-  bool poked_ = true;    ///< an event came, or nobody has tried yet: a try is worth it
-  bool told_ = false;    ///< an event came since check() was asked last
-  bool closing_ = false;
-  bool peerLeft_ = false;
+  bool stirred = true;    ///< an event came, or nobody has tried yet: a try is worth it
+  bool told = false;    ///< an event came since check() was asked last
+  bool closing = false;
+  bool peerLeft = false;
 
  private:
   bool settle(Poller& poller);

@@ -21,7 +21,7 @@ RecvJob::RecvJob(net::Network& network, int32_t device, std::unique_ptr<net::Lis
 
 Poll RecvJob::connect() {
   auto comm = listener_->accept();
-  if (!comm) return fail(std::move(comm).error()), Poll::Failed;
+  if (!comm) return fail(comm.error()), Poll::Failed;
   if (*comm == nullptr) return Poll::Pending;
   comm_ = std::move(*comm);
   return Poll::Ready;
@@ -57,7 +57,7 @@ Poll RecvJob::test(net::Request request, uint64_t* bytes) {
   if (!poked()) return Poll::Pending;
   const net::Tested tested = comm_->test(request, bytes);
   if (tested.poll == Poll::Failed) failComm();
-  if (tested.poll == Poll::Pending) poked_ = tested.moved;
+  if (tested.poll == Poll::Pending) stirred = tested.moved;
   return tested.poll;
 }
 
@@ -69,7 +69,7 @@ bool RecvJob::postHeader() {
   if (poll == Poll::Failed) failComm();
   if (poll != Poll::Ready) return false;
   ++headersPosted_;
-  poked_ = true;
+  stirred = true;
   return true;
 }
 
@@ -130,7 +130,7 @@ bool RecvJob::place() {
   if (targetRegistered_) {
     auto key = comm_->registerMemory(target_, bytes, net::MemoryKind::Host);
     targetRegistered_ = key.has_value();
-    if (!key) return fail(std::move(key).error()), false;
+    if (!key) return fail(key.error()), false;
     targetKey_ = *key;
   }
   posted_ = done_ = 0;
@@ -150,7 +150,7 @@ bool RecvJob::movePayload() {
     next.bytes = piece;
     ++piecesPosted_;
     posted_ += piece;
-    poked_ = moved = true;
+    stirred = moved = true;
   }
   // The next header may come at once behind the last piece.
   if (posted_ == came.bytes && headersPosted_ == received_ + 1) (void)postHeader();
@@ -194,19 +194,19 @@ bool RecvJob::step() {
 /// With no message under way: whether the peer has taken its leave, or is gone.
 void RecvJob::lookForLeave(bool wasPoked) {
   const bool asked = headersPosted_ > received_;
-  if (blind() || !(asked ? wasPoked && !poked_ : told_)) return;
-  told_ = false;
+  if (blind() || !(asked ? wasPoked && !stirred : told)) return;
+  told = false;
   const Poll poll = comm_->check();
   if (poll == Poll::Failed) failComm();
-  peerLeft_ = peerLeft_ || poll == Poll::Ready;
+  peerLeft = peerLeft || poll == Poll::Ready;
 }
 
 Advance RecvJob::move() {
   Advance did;
-  const bool wasPoked = poked_;
+  const bool wasPoked = stirred;
   const uint64_t last = received_ + kMostMessages;
   while (received_ < last && step()) did.moved = true;
-  did.moved = did.moved || (poked_ && stage_ == Stage::Payload);
+  did.moved = did.moved || (stirred && stage_ == Stage::Payload);
   did.waits = stage_ == Stage::Payload;
   if (stage_ == Stage::Header) lookForLeave(wasPoked);
   return did;

@@ -22,11 +22,11 @@ Poll SendJob::connect() {
   if (!hasHandle_.load(std::memory_order_acquire)) return Poll::Pending;  // pairs with setHandle()
   if (!connecting_) {
     auto connecting = network_.connect(device_, handle_);
-    if (!connecting) return fail(std::move(connecting).error()), Poll::Failed;
+    if (!connecting) return fail(connecting.error()), Poll::Failed;
     connecting_ = std::move(*connecting);
   }
   auto comm = connecting_->poll();
-  if (!comm) return fail(std::move(comm).error()), Poll::Failed;
+  if (!comm) return fail(comm.error()), Poll::Failed;
   if (*comm == nullptr) return Poll::Pending;
   comm_ = std::move(*comm);
   return Poll::Ready;
@@ -118,7 +118,7 @@ bool SendJob::beginMessage(const SlotHead& head) {
   if (!launch({&announced, 1}, false)) return false;
   headerFlown_ = true;
   auto key = keyFor(pipe_.payload(issued_), head.bytes);
-  if (!key) return fail(std::move(key).error()), false;
+  if (!key) return fail(key.error()), false;
   payloadKey_ = *key;
   return true;
 }
@@ -143,7 +143,7 @@ bool SendJob::land() {
   const net::Tested tested = comm_->test(flight.request, nullptr);
   if (tested.poll == Poll::Failed) failComm();
   if (tested.poll != Poll::Ready) {
-    poked_ = tested.moved;
+    stirred = tested.moved;
     return false;
   }
   if (flight.registered) comm_->deregisterMemory(flight.key);
@@ -157,19 +157,19 @@ Advance SendJob::move() {
   Advance did;
   const uint64_t flownBefore = flown_;
   while (issue()) did.moved = true;
-  if (peerLeft_ && flown_ != flownBefore) {
+  if (peerLeft && flown_ != flownBefore) {
     fail(error(Code::RemoteError, "closed its end, and does not receive any more"));
     return did;
   }
-  if (did.moved) poked_ = true;
+  if (did.moved) stirred = true;
   while (landed_ != flown_ && poked() && land()) did.moved = true;
-  did.moved = did.moved || (landed_ != flown_ && poked_);
+  did.moved = did.moved || (landed_ != flown_ && stirred);
   did.waits = landed_ != flown_;
-  if (landed_ == flown_ && told_ && !blind()) {
-    told_ = false;
+  if (landed_ == flown_ && told && !blind()) {
+    told = false;
     const Poll poll = comm_->check();
     if (poll == Poll::Failed) failComm();
-    peerLeft_ = peerLeft_ || poll == Poll::Ready;
+    peerLeft = peerLeft || poll == Poll::Ready;
   }
   return did;
 }

@@ -103,7 +103,8 @@ struct NetV8 {
   GetDeviceMr getDeviceMr;
   IrecvConsumed irecvConsumed;
 };
-static_assert(sizeof(NetV8) == 19 * 8 && offsetof(NetV8, isend) == 10 * 8 && offsetof(NetV8, irecvConsumed) == 18 * 8);
+static_assert(sizeof(NetV8) == 19 * sizeof(void*) && offsetof(NetV8, isend) == 10 * sizeof(void*) &&
+              offsetof(NetV8, irecvConsumed) == 18 * sizeof(void*));
 
 struct NetV9 {
   static constexpr int kVersion = 9;
@@ -130,7 +131,7 @@ struct NetV9 {
   IrecvConsumed irecvConsumed;
   MakeVDevice makeVDevice;
 };
-static_assert(sizeof(NetV9) == 20 * 8 && offsetof(NetV9, test) == 13 * 8);
+static_assert(sizeof(NetV9) == 20 * sizeof(void*) && offsetof(NetV9, test) == 13 * sizeof(void*));
 
 struct NetV10 {
   static constexpr int kVersion = 10;
@@ -157,7 +158,7 @@ struct NetV10 {
   IrecvConsumed irecvConsumed;
   MakeVDevice makeVDevice;
 };
-static_assert(sizeof(NetV10) == 20 * 8 && offsetof(NetV10, connect) == 5 * 8);
+static_assert(sizeof(NetV10) == 20 * sizeof(void*) && offsetof(NetV10, connect) == 5 * sizeof(void*));
 
 struct NetV11 {
   static constexpr int kVersion = 11;
@@ -186,6 +187,6 @@ struct NetV11 {
   int (*finalize)(void* context);
   int (*setNetAttr)(void* context, void* attributes);
 };
-static_assert(sizeof(NetV11) == 22 * 8 && offsetof(NetV11, finalize) == 20 * 8);
+static_assert(sizeof(NetV11) == 22 * sizeof(void*) && offsetof(NetV11, finalize) == 20 * sizeof(void*));
 
 }  // namespace tutti::transport::plugin::abi

@@ -130,11 +130,15 @@ Status Acceptor::poll() {
   return Status();
 }
 
-/// Drops the stranger that waits longest. False when there is none.
-bool Acceptor::makeRoom() {
-  if (pending_.empty()) return false;
-  pending_.erase(pending_.begin());
-  return true;
+/// Descriptors ran out: the stranger that waits longest goes, unless it may just be on its way. None: it is nobody's fault here.
+Acceptor::Room Acceptor::makeRoom() {
+  constexpr std::chrono::seconds kGrace{1};
+  if (pending_.empty()) return Room::None;
+  const auto oldest = pending_.begin();
+  const auto began = oldest->second.deadline - std::chrono::milliseconds(settings_.handshakeTimeoutMs);
+  if (Clock::now() - began < kGrace) return Room::Later;
+  pending_.erase(oldest);
+  return Room::Made;
 }
 
 Status Acceptor::acceptAll(int listener) {
@@ -145,12 +149,16 @@ Status Acceptor::acceptAll(int listener) {
     if (!fd) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Status();
       if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == EPERM) continue;
-      if ((errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) && makeRoom()) continue;
-      return error(Code::SystemError, "accept a connection: {}", errorText(errno));
+      const int problem = errno;
+      const bool scarce = problem == EMFILE || problem == ENFILE || problem == ENOBUFS || problem == ENOMEM;
+      const Room room = scarce ? makeRoom() : Room::None;
+      if (room == Room::Made) continue;
+      if (room == Room::Later) return Status();  // those who are known to wait are asked again
+      return error(Code::SystemError, "accept a connection: {}", errorText(problem));
     }
     auto peer = Address::of(reinterpret_cast<const sockaddr*>(&raw), length);
     if (!peer) continue;
-    if (pending_.size() >= kMostPending) (void)makeRoom();
+    if (pending_.size() >= kMostPending) pending_.erase(pending_.begin());
     tuneStream(fd.get(), settings_);
     const uint64_t id = nextPending_++;
     if (!watch(epoll_.get(), fd.get(), id | kPendingBit).ok()) continue;

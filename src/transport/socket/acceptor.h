@@ -2,7 +2,7 @@
 //
 // Owner: the SocketNetwork and its listeners together. Any thread; one lock, which is held for what is ready and never for a wait.
 // 1. A connection counts when all its streams have proved to know their listener's key. Everybody else is dropped without a word.
-// 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout; then the oldest one goes.
+// 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or a second when descriptors are scarce.
 // 3. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
 #pragma once
 
@@ -83,7 +83,8 @@ class Acceptor {
   Status listenOn(const LocalAddress& local);
   Status poll();
   Status acceptAll(int listener);
-  bool makeRoom();
+  enum class Room : uint8_t { Made, Later, None };
+  Room makeRoom();
   void advance(uint64_t pendingId);
   Step read(Pending& pending);
   Step challenge(Pending& pending);

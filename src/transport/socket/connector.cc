@@ -45,12 +45,17 @@ Poll Dial::advance(int epoll, const Settings& settings) {
 }
 
 Poll Dial::start(int epoll, const Settings& settings) {
+  errno = 0;
   auto fd = openStream(address_.family(), settings);
+  helpless_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
   if (!fd) return giveUp(fd.error().text());
   fd_ = std::move(*fd);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLET;
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd_.get(), &event) != 0) return giveUp(errorText(errno));
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd_.get(), &event) != 0) {
+    helpless_ = true;
+    return giveUp(errorText(errno));
+  }
   int code = 0;
   do {
     code = ::connect(fd_.get(), address_.raw(), address_.length());
@@ -120,6 +125,7 @@ void Connector::startRound() {
   dials_.clear();
   nextAddress_ = 0;
   present_ = 0;
+  welcomed_ = 0;
 }
 
 Poll Connector::findAddress() {
@@ -140,6 +146,7 @@ Poll Connector::findAddress() {
       }
     }
     if (!dial.problem().empty()) problems_ += (problems_.empty() ? "" : "; ") + dial.problem();
+    if (dial.helpless()) return stop();
   }
   const bool patient = alive && now - dials_.back().began() < std::chrono::milliseconds(settings_.staggerMs);
   if (nextAddress_ < invitation_.addresses.size()) {
@@ -148,6 +155,12 @@ Poll Connector::findAddress() {
     return findAddress();
   }
   return alive ? Poll::Pending : retry();
+}
+
+Poll Connector::stop() {
+  helpless_ = true;
+  ++round_;
+  return Poll::Failed;
 }
 
 Poll Connector::retry() {
@@ -166,7 +179,7 @@ Poll Connector::openOthers() {
     UniqueFd fd = poll == Poll::Ready ? dial.commit() : UniqueFd();
     if (!fd) {
       problems_ = dial.problem();
-      return retry();
+      return dial.helpless() ? stop() : retry();
     }
     streams_[present_++] = std::move(fd);
     dials_.erase(dials_.begin());
@@ -174,8 +187,24 @@ Poll Connector::openOthers() {
   return Poll::Ready;
 }
 
+Poll Connector::awaitWelcome() {
+  while (welcomed_ < sizeof welcome_) {
+    const iovec part{reinterpret_cast<std::byte*>(&welcome_) + welcomed_, sizeof welcome_ - welcomed_};
+    const Transfer got = receiveSome(streams_[0].get(), &part, 1);
+    if (got.wouldBlock) return Poll::Pending;
+    welcomed_ += got.bytes;
+    if (got.bytes > 0) continue;
+    problems_ = format("{}: {}", peer_.text(), got.ended ? "closed the connection before it had accepted it" : errorText(got.error));
+    return retry();
+  }
+  if (welcome_.bytes == kWelcome) return Poll::Ready;
+  problems_ = format("{}: does not welcome, but says something else", peer_.text());
+  ++round_;
+  return Poll::Failed;
+}
+
 Status Connector::failure() const {
-  return error(Code::RemoteError, "cannot connect, tried {} times: {}", round_, problems_);
+  return error(helpless_ ? Code::SystemError : Code::RemoteError, "cannot connect, tried {} times: {}", round_, problems_);
 }
 
 Result<std::unique_ptr<net::SendComm>> Connector::poll() {
@@ -187,9 +216,10 @@ Result<std::unique_ptr<net::SendComm>> Connector::poll() {
     for (size_t i = 1; i < streams_.size(); ++i) dials_.emplace_back(invitation_, peer_, static_cast<uint16_t>(i), connection_);
     for (Dial& dial : dials_) (void)dial.advance(epoll_.get(), settings_);  // all at once
   }
-  const Poll others = openOthers();
-  if (others == Poll::Failed) return tl::unexpected(failure());
-  if (others == Poll::Pending) return std::unique_ptr<net::SendComm>();
+  Poll rest = openOthers();
+  if (rest == Poll::Ready && present_ == streams_.size()) rest = awaitWelcome();
+  if (rest == Poll::Failed) return tl::unexpected(failure());
+  if (rest == Poll::Pending) return std::unique_ptr<net::SendComm>();
   auto comm = SendComm::create(std::move(streams_), peer_, invitation_.streams, settings_);
   if (!comm) return tl::unexpected(std::move(comm).error());
   return std::unique_ptr<net::SendComm>(std::move(*comm));

@@ -3,6 +3,7 @@
 // Owner: the engine's job, as net::Connecting. One thread.
 // 1. Addresses are tried in order, the next one when the last has failed or was silent for a while; the first that proves itself wins.
 // 2. When all have failed everything is tried again, settings.retryCount times, with growing pauses.
+// 3. There is a connection when the listener's owner has accepted it: then its end is the end of a peer, not of a listener.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "core/unique_fd.h"
 #include "transport/socket/handshake.h"
 #include "transport/socket/stream.h"
+#include "transport/socket/wire.h"
 
 namespace tutti::transport::socket {
 
@@ -26,6 +28,8 @@ class Dial {
   /// Sends our proof: the socket belongs to the connection now. None: see problem().
   UniqueFd commit();
   const std::string& problem() const { return problem_; }
+  /// The problem is this process's own: no other address helps.
+  bool helpless() const { return helpless_; }
   const Address& address() const { return address_; }
   std::chrono::steady_clock::time_point began() const { return began_; }
 
@@ -44,6 +48,7 @@ class Dial {
   std::array<uint8_t, sizeof(Challenge)> received_{};
   size_t size_ = 0;
   std::string problem_;
+  bool helpless_ = false;
   std::chrono::steady_clock::time_point began_;
 };
 
@@ -63,7 +68,10 @@ class Connector final : public net::Connecting {
   Poll findAddress();
   /// Everything again, after a pause. Failed: often enough.
   Poll retry();
+  /// Nothing any more: the problem is our own.
+  Poll stop();
   Poll openOthers();
+  Poll awaitWelcome();
   Status failure() const;
 
   Invitation invitation_;
@@ -77,8 +85,11 @@ class Connector final : public net::Connecting {
   ConnectionId connection_{};
   std::vector<UniqueFd> streams_;
   size_t present_ = 0;
+  Frame welcome_;
+  size_t welcomed_ = 0;  ///< bytes of it
   Address peer_;
   std::string problems_;
+  bool helpless_ = false;
 };
 
 }  // namespace tutti::transport::socket

@@ -3,6 +3,7 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "transport/socket/connector.h"
@@ -32,8 +33,9 @@ class SocketListener final : public net::Listener {
   Result<std::unique_ptr<net::RecvComm>> accept() override {
     auto taken = acceptor_->take(id_);
     if (!taken) return tl::unexpected(std::move(taken).error());
-    if (!*taken) return std::unique_ptr<net::RecvComm>();
-    auto comm = RecvComm::create(std::move((*taken)->streams), (*taken)->peer, streams_, settings_);
+    std::optional<Accepted>& accepted = *taken;
+    if (!accepted.has_value()) return std::unique_ptr<net::RecvComm>();
+    auto comm = RecvComm::create(std::move(accepted->streams), accepted->peer, streams_, settings_);
     if (!comm) return tl::unexpected(std::move(comm).error());
     return std::unique_ptr<net::RecvComm>(std::move(*comm));
   }

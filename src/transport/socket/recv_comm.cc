@@ -17,6 +17,10 @@ RecvComm::RecvComm(std::vector<UniqueFd> sockets, const Address& peer, const Set
 Result<std::unique_ptr<RecvComm>> RecvComm::create(std::vector<UniqueFd> sockets, const Address& peer, const Streams& streams,
                                                    const Settings& settings) {
   std::unique_ptr<RecvComm> comm(new RecvComm(std::move(sockets), peer, settings));
+  Frame welcome;
+  welcome.bytes = kWelcome;
+  const iovec part{&welcome, sizeof welcome};
+  (void)sendSome(comm->sockets_[0].get(), &part, 1);  // where it cannot be sent, the first read will say why
   if (comm->sockets_.size() > 1) {
     auto helpers = Helpers::create(Helpers::Direction::Receive, std::span(comm->sockets_), streams);
     if (!helpers) return tl::unexpected(std::move(helpers).error());
@@ -152,7 +156,8 @@ bool RecvComm::readSocket() {
 
 /// Takes from the kernel what is in the stash already.
 void RecvComm::takePeeked() {
-  if (peeked_ > 0) skipSome(sockets_[0].get(), std::exchange(peeked_, 0));
+  if (peeked_ > 0) skipSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_});
+  peeked_ = 0;
 }
 
 // Bytes that were never taken would turn the end of the connection into a failure at the other side.

@@ -78,7 +78,7 @@ Transfer peekSome(int fd, const iovec& part) {
   return outcome(got);
 }
 
-void skipSome(int fd, uint64_t bytes) { (void)recv(fd, nullptr, bytes, MSG_DONTWAIT | MSG_TRUNC); }
+void skipSome(int fd, const iovec& part) { (void)recv(fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_TRUNC); }
 
 Result<UniqueFd> openStream(int family, const Settings& settings) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -16,6 +16,8 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 16 && std::is_trivially_copyable_v<Frame>);
 
+/// A frame without message, the first on the way back: somebody has accepted the connection.
+inline constexpr uint64_t kWelcome = ~uint64_t{1};
 /// A frame without message: the sender leaves. The receiver's, on the way back, is the same.
 inline constexpr uint64_t kLeave = ~uint64_t{0};
 
