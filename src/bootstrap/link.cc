@@ -151,10 +151,11 @@ void Link::compact() {
 /// The other side reads to the end of what was sent, and closes: a close with bytes unread here would take them back.
 void Link::sayEnd() {
   asio::error_code ignored;
-  if (socket_) (void)socket_->shutdown(Socket::shutdown_send, ignored);
+  if (socket_) socket_->shutdown(Socket::shutdown_send, ignored);
 }
 
 void Link::write() {
+  if (!socket_) return;
   std::vector<asio::const_buffer> buffers;
   for (const std::vector<std::byte>& frame : out_) buffers.push_back(asio::buffer(frame));
   underWay_ = out_.size();
