@@ -26,6 +26,8 @@ void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, le
 Result<Socket> openSocket(Reactor& reactor, int family) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
+  // The port that the system gives to a connection stays taken for a minute after it, for listeners too, unless both agree to share it.
+  if (family != AF_UNIX) setOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   Socket socket(reactor.loop());
   asio::error_code problem;
   socket.assign(asio::generic::stream_protocol(family, 0), fd.get(), problem);
