@@ -184,10 +184,9 @@ std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int3
   if (hasEnded_) return std::make_shared<Participant>(rank, error(Code::InvalidUsage, "the service that connects processes has ended"));
   const auto job = findJob(ids, ranks, rank);
   if (!job) return std::make_shared<Participant>(rank, job.error());
-  const std::shared_ptr<Job> mine = *job;
-  if (Status status = mine->enroll(rank, ranks, note, std::move(makeShared), limits); !status.ok())
+  if (Status status = (*job)->enroll(rank, ranks, note, std::move(makeShared), limits); !status.ok())
     return std::make_shared<Participant>(rank, std::move(status));
-  return std::make_shared<Participant>(mine, rank, limits);
+  return std::make_shared<Participant>(*job, rank, limits);
 }
 
 void Core::remember(const UniqueId& id) {
@@ -199,9 +198,9 @@ void Core::remember(const UniqueId& id) {
 }
 
 void Core::retire(const Root& root) {
-  const UniqueId id = root.id();
-  remember(id);
-  roots_.erase(id.hash);  // may be the last who has it
+  const uint64_t hash = root.id().hash;
+  remember(root.id());
+  roots_.erase(hash);  // may be the last who has it
 }
 
 void Core::retire(const Job& job) {

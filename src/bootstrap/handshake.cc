@@ -138,7 +138,7 @@ void Handshake::cancel() {
   done_ = nullptr;
   timer_.cancel();
   asio::error_code ignored;
-  (void)socket_.close(ignored);
+  socket_.close(ignored);
 }
 
 }  // namespace tutti::bootstrap

@@ -11,6 +11,11 @@
 #include "bootstrap/uplink.h"
 
 namespace tutti::bootstrap {
+namespace {
+
+constexpr std::chrono::milliseconds kRootsMoment(250);
+
+}  // namespace
 
 Job::Job(std::shared_ptr<Core> core, std::vector<UniqueId> ids, std::vector<UniqueIdBytes> raw, int32_t ranks, std::shared_ptr<Lease> lease)
     : core_(std::move(core)), ids_(std::move(ids)), raw_(std::move(raw)), ranks_(ranks), lease_(std::move(lease)) {}
@@ -72,6 +77,7 @@ void Job::conclude(Outcome outcome) {
     outcome_ = std::move(outcome);
   }
   isOver_.store(true, std::memory_order_release);
+  failure_.cancel();
   ports_.clear();
   if (offer_) core_->reactor.post([offer = std::exchange(offer_, nullptr)] { offer->close(); });
   if (const auto mesh = isWell ? nullptr : std::exchange(mesh_, nullptr)) {
@@ -178,9 +184,16 @@ void Job::sayReady() {
   for (const auto& [index, port] : ports) port->ready();
 }
 
-void Job::failUnlocked(const Status& cause) {
+/// Where another process does not answer, the root may know better what became of it: it has a moment to say so.
+void Job::failUnlocked(const Status& cause, bool isFinal) {
   const std::lock_guard lock(core_->mutex);
-  if (isOver()) return;
+  if (isOver() || !self_) return;
+  if (cause.code() == Code::RemoteError && !isFinal) {
+    failure_ = Alarm(core_->reactor, kRootsMoment, [weak = weak_from_this(), cause] {
+      if (const auto self = weak.lock()) self->failUnlocked(cause, true);
+    });
+    return;
+  }
   const std::vector<int32_t> ranks(ownRanks_.begin(), ownRanks_.end());
   fail(error(cause.code(), "{} (process {} on {}): {}", describeRanks(ranks), self_->pid, self_->hostName, cause.text()));
 }

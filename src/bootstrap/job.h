@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/alarm.h"
 #include "bootstrap/link.h"
 #include "bootstrap/listener.h"
 #include "bootstrap/ports.h"
@@ -65,7 +66,7 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
   void spread(const Table& table);
   void shareMemory(const Table& table);
   void onShared(Result<UniqueFd> fd);
-  void failUnlocked(const Status& cause);
+  void failUnlocked(const Status& cause, bool isFinal = false);
 
   const std::shared_ptr<Core> core_;
   const std::vector<UniqueId> ids_;
@@ -80,6 +81,7 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
   std::shared_ptr<MeshCore> mesh_;
   UniqueFd shared_;
   std::shared_ptr<Listener> offer_;
+  Alarm failure_;  // one that is about to be told
   std::chrono::milliseconds setUp_{30'000};
 
   std::atomic<bool> isOver_{false};  // set after outcome_ (release); pairs with isOver() (acquire)

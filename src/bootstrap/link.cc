@@ -26,6 +26,8 @@ void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, le
 Result<Socket> openSocket(Reactor& reactor, int family) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
+  // The port that the system gives to a connection stays taken for a minute after it, for listeners too, unless both agree to share it.
+  if (family != AF_UNIX) setOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   Socket socket(reactor.loop());
   asio::error_code problem;
   socket.assign(asio::generic::stream_protocol(family, 0), fd.get(), problem);
@@ -151,10 +153,11 @@ void Link::compact() {
 /// The other side reads to the end of what was sent, and closes: a close with bytes unread here would take them back.
 void Link::sayEnd() {
   asio::error_code ignored;
-  if (socket_) (void)socket_->shutdown(Socket::shutdown_send, ignored);
+  if (socket_) socket_->shutdown(Socket::shutdown_send, ignored);
 }
 
 void Link::write() {
+  if (!socket_) return;
   std::vector<asio::const_buffer> buffers;
   for (const std::vector<std::byte>& frame : out_) buffers.push_back(asio::buffer(frame));
   underWay_ = out_.size();

@@ -48,7 +48,7 @@ void Listener::start() {
   for (UniqueFd& fd : fds_) {
     asio::posix::stream_descriptor descriptor(reactor_.loop());
     asio::error_code problem;
-    (void)descriptor.assign(fd.get(), problem);
+    descriptor.assign(fd.get(), problem);
     if (problem) {
       observe::warn("bootstrap: cannot watch a socket that listens: {}", problem.message());
       continue;
@@ -118,7 +118,7 @@ void Listener::takeIn(UniqueFd fd) {
   const int family = getsockname(fd.get(), reinterpret_cast<sockaddr*>(&peer), &size) == 0 ? peer.ss_family : AF_UNSPEC;
   Socket socket(reactor_.loop());
   asio::error_code problem;
-  (void)socket.assign(asio::generic::stream_protocol(family, 0), fd.get(), problem);
+  socket.assign(asio::generic::stream_protocol(family, 0), fd.get(), problem);
   if (problem) return report(error(Code::SystemError, "cannot watch a connection: {}", problem.message()));
   const int plain = fd.release();
   if (family != AF_UNIX) tuneSocket(plain);

@@ -60,8 +60,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::unique_ptr<asio::steady_timer> pause_;
   std::deque<std::weak_ptr<Handshake>> order_;  // pending ones, oldest first; some may be over
   size_t pending_ = 0;
-  std::chrono::steady_clock::time_point reported_{};
-  std::chrono::steady_clock::time_point warned_{};
+  std::chrono::steady_clock::time_point reported_;
+  std::chrono::steady_clock::time_point warned_;
   int64_t unreported_ = 0;
 };
 

@@ -34,37 +34,45 @@ class LocalPort : public RootPort {
   const std::weak_ptr<PartyPort> party_;
 };
 
-/// Somebody at the other end of a connection. The connection's handlers own it, and it the connection, until one of them is closed.
+/// Somebody at the other end of a connection. The connection's handlers own it; it does not own the connection, which lives until it is
+/// closed, by this side, the other, or the end of the service.
 class RemoteParty : public PartyPort, public std::enable_shared_from_this<RemoteParty> {
  public:
-  RemoteParty(std::shared_ptr<Core> core, const std::shared_ptr<Root>& root, std::shared_ptr<Link> link)
-      : core_(std::move(core)), root_(root), link_(std::move(link)) {}
+  RemoteParty(std::shared_ptr<Core> core, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link)
+      : core_(std::move(core)), root_(root), link_(link) {}
 
-  void start() {
-    link_->start([self = shared_from_this()](Kind kind, std::span<const std::byte> payload) { self->onFrame(kind, payload); },
-                 [self = shared_from_this()](const Status& cause) {
-                   const std::lock_guard lock(self->core_->mutex);
-                   if (const auto root = self->root_.lock()) root->lose(*self, cause);
-                 });
+  void start(const std::shared_ptr<Link>& link) {
+    link->start([self = shared_from_this()](Kind kind, std::span<const std::byte> payload) { self->onFrame(kind, payload); },
+                [self = shared_from_this()](const Status& cause) {
+                  const std::lock_guard lock(self->core_->mutex);
+                  if (const auto root = self->root_.lock()) root->lose(*self, cause);
+                });
   }
 
-  void onWelcome(const Welcome& who) override { link_->send(Kind::Welcome, encode(who)); }
-  void onTable(const Table& table) override { link_->send(Kind::Table, encode(table)); }
+  void onWelcome(const Welcome& who) override { say(Kind::Welcome, encode(who)); }
+  void onTable(const Table& table) override { say(Kind::Table, encode(table)); }
   void onMissing(const std::string& text) override {
     Writer writer;
     writer.text(text);
-    link_->send(Kind::Missing, std::move(writer).take());
+    say(Kind::Missing, std::move(writer).take());
   }
   void onGo() override {
-    link_->send(Kind::Go, {});
-    link_->finish();
+    say(Kind::Go, {});
+    finish();
   }
   void onTrouble(const Status& cause) override {
-    link_->send(Kind::Trouble, encode(cause));
-    link_->finish();
+    say(Kind::Trouble, encode(cause));
+    finish();
   }
 
  private:
+  void say(Kind kind, std::vector<std::byte> payload) {
+    if (const auto link = link_.lock()) link->send(kind, std::move(payload));
+  }
+  void finish() {
+    if (const auto link = link_.lock()) link->finish();
+  }
+
   void onFrame(Kind kind, std::span<const std::byte> payload) {
     const std::lock_guard lock(core_->mutex);
     const auto root = root_.lock();
@@ -83,17 +91,18 @@ class RemoteParty : public PartyPort, public std::enable_shared_from_this<Remote
       return {};
     } else if (kind == Kind::Trouble) {
       root.giveUp(*this, decodeTrouble(payload));
-      link_->finish();
+      finish();
       return {};
     }
-    Status status = error(Code::InternalError, "{} sent a message that makes no sense (kind {})", link_->peer(), static_cast<int>(kind));
+    Status status = error(Code::InternalError, "a process that had connected here sent a message that makes no sense (kind {})",
+                          static_cast<int>(kind));
     root.fail(status, this);
     return status;
   }
 
   const std::shared_ptr<Core> core_;
   const std::weak_ptr<Root> root_;
-  const std::shared_ptr<Link> link_;
+  const std::weak_ptr<Link> link_;
 };
 
 }  // namespace
@@ -103,7 +112,7 @@ std::shared_ptr<RootPort> makeLocalPort(std::shared_ptr<Root> root, const std::s
 }
 
 void serveParty(std::shared_ptr<Core> core, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link) {
-  std::make_shared<RemoteParty>(std::move(core), root, link)->start();
+  std::make_shared<RemoteParty>(std::move(core), root, link)->start(link);
 }
 
 }  // namespace tutti::bootstrap

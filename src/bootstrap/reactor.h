@@ -15,11 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "bootstrap/asio.h"
 #include "core/status.h"
-
-namespace asio {
-class io_context;
-}
 
 namespace tutti::bootstrap {
 

@@ -76,13 +76,14 @@ Result<UniqueFd> receiveDescriptor(int socket) {
   message.msg_control = room;
   message.msg_controllen = sizeof room;
   const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (received < 0) return fail(Code::SystemError, "cannot receive {}: {}", kWhat, std::strerror(errno));
+  if (received < 0)
+    return fail(errno == ECONNRESET ? Code::RemoteError : Code::SystemError, "cannot receive {}: {}", kWhat, std::strerror(errno));
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof fd))
       std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
   }
   if (fd >= 0) return UniqueFd(fd);
-  return fail(Code::SystemError, "the first process of this host did not hand over {}{}", kWhat,
+  return fail(received == 0 ? Code::RemoteError : Code::SystemError, "the first process of this host did not hand over {}{}", kWhat,
               (message.msg_flags & MSG_CTRUNC) != 0 ? ": no descriptor is left here" : "");
 }
 
@@ -115,7 +116,7 @@ void fetchShared(Reactor& reactor, const SharePlace& place, std::chrono::millise
     if (Status status = checkUser(outcome->socket.native_handle()); !status.ok()) return done(tl::unexpected(std::move(status)));
     const auto socket = std::make_shared<Socket>(std::move(outcome->socket));
     socket->async_wait(Socket::wait_read, [socket, done](const asio::error_code& why) {
-      if (why) return done(fail(Code::SystemError, "cannot receive {}: {}", kWhat, why.message()));
+      if (why) return done(fail(Code::RemoteError, "cannot receive {}: {}", kWhat, why.message()));
       done(receiveDescriptor(socket->native_handle()));
     });
   });

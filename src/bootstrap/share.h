@@ -25,7 +25,7 @@ struct SharePlace {
 Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace& place, int fd);
 
 using OnShared = std::function<void(Result<UniqueFd>)>;
-/// Gets the descriptor from the process that offers it, within `limit`.
+/// Gets the descriptor from the process that offers it, within `limit`. RemoteError: that process does not answer, or is gone.
 void fetchShared(Reactor& reactor, const SharePlace& place, std::chrono::milliseconds limit, OnShared done);
 
 }  // namespace tutti::bootstrap

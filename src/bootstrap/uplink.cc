@@ -60,22 +60,24 @@ void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
   link_ = std::move(*outcome);
   observe::info(observe::Subsys::Bootstrap, "Bootstrap: connected to {}", link_->peer());
   link_->start(
-      [self = shared_from_this()](Kind kind, std::span<const std::byte> payload) {
-        const std::lock_guard again(self->core_->mutex);
-        self->onFrame(kind, payload);
+      [weak = weak_from_this(), core = core_](Kind kind, std::span<const std::byte> payload) {
+        const std::lock_guard again(core->mutex);
+        if (const auto self = weak.lock()) self->onFrame(kind, payload);
       },
-      [self = shared_from_this()](const Status& cause) {
-        const std::lock_guard again(self->core_->mutex);
-        std::string who = describeRoot(self->id_);
-        if (self->root_) {
-          const Welcome& root = *self->root_;
-          who += format(", process {} on {}", root.pid, root.hostName) + (root.rank < 0 ? "" : format(", of rank {}", root.rank));
-        }
-        self->trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}",
-                            who, cause.text()));
+      [weak = weak_from_this(), core = core_](const Status& cause) {
+        const std::lock_guard again(core->mutex);
+        if (const auto self = weak.lock()) self->onClosed(cause);
       });
   for (auto& [kind, payload] : std::exchange(waiting_, {})) link_->send(kind, std::move(payload));
   if (isOver_) finish();
+}
+
+void Uplink::onClosed(const Status& cause) {
+  std::string who = describeRoot(id_);
+  if (root_)
+    who += format(", process {} on {}", root_->pid, root_->hostName) + (root_->rank < 0 ? "" : format(", of rank {}", root_->rank));
+  trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}", who,
+                cause.text()));
 }
 
 void Uplink::onFrame(Kind kind, std::span<const std::byte> payload) {

@@ -36,6 +36,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
  private:
   void dial();
   void onDialed(Result<std::shared_ptr<Link>> outcome);
+  void onClosed(const Status& cause);
   void onFrame(Kind kind, std::span<const std::byte> payload);
   void say(Kind kind, std::vector<std::byte> payload);
   void trouble(const Status& cause);

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <bit>
+#include <random>
 
 #include "bootstrap/mesh.h"
 #include "bootstrap/tree.h"
@@ -92,16 +93,16 @@ TEST(SeveralIds, MustBeTheSameForAllRanksOfAProcess) {
   EXPECT_EQ(many.error().code(), Code::InvalidArgument) << "more ids than ranks";
 }
 
-/// A port that nobody listens at, most likely.
+/// A port that is free, and below those that the system gives to connections: other tests make thousands of them.
 uint16_t freePort() {
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  return ntohs(address.sin_port);
+  static std::mt19937 random(static_cast<uint32_t>(getpid()));
+  for (;;) {
+    Address address = *parseAddress("127.0.0.1");
+    address.port = static_cast<uint16_t>(11'000 + random() % 20'000);
+    const SocketAddress system = toSocketAddress(address);
+    const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&system.storage), system.size) == 0) return address.port;
+  }
 }
 
 World fixedWorld(uint16_t port, const std::string& secret, const std::string& host = "h") {

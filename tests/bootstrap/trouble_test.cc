@@ -2,7 +2,7 @@
 #include <future>
 
 #include "bootstrap/mesh.h"
-#include "play.h"
+#include "net.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -128,6 +128,25 @@ TEST(Trouble, TheEndOfTheRootsProcessIsHeardEverywhere) {
   const Outcome outcome = wait(*stays, milliseconds(1000));
   ASSERT_FALSE(outcome);
   EXPECT_NE(outcome.error().code(), Code::InProgress) << outcome.error().text();
+}
+
+/// Somebody who has proved himself and then says nothing is let go with the service: he may be a rank that is about to register.
+TEST(Trouble, TheEndOfTheRootsProcessIsHeardByWhoHasNotRegisteredYet) {
+  auto root = std::make_unique<Service>(worldOf("h"));
+  const auto id = UniqueId::decode(*root->makeId());
+  Loop loop;
+  Dialer::Plan plan = planTo(id->addresses);
+  plan.purpose = Purpose::Root;
+  plan.topic = id->hash;
+  plan.secret = id->secret;
+  const auto link = dial(loop, plan);
+  ASSERT_TRUE(link) << link.error().text();
+  std::atomic<bool> isClosed{false};
+  loop.run([&] { (*link)->start([](Kind, std::span<const std::byte>) {}, [&](const Status&) { isClosed = true; }); });
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_FALSE(isClosed);
+  root.reset();
+  EXPECT_TRUE(becomes([&] { return isClosed.load(); }, milliseconds(1000)));
 }
 
 TEST(Trouble, WaitingMayBeLimited) {
