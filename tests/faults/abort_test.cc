@@ -123,7 +123,6 @@ TEST(Abort, OfAllRanksInAGroup) {
   });
 }
 
-// Ranks that use the communicator at full speed while it is aborted under them, again and again.
 // A group that waits for a stream, which itself waits for another communicator whose peer never came.
 TEST(Abort, FreesAGroupThatWaitsForAStream) {
   ncclComm_t a[2], b[2];
@@ -155,6 +154,7 @@ TEST(Abort, FreesAGroupThatWaitsForAStream) {
   for (ncclComm_t c : a) EXPECT_EQ(ncclCommDestroy(c), ok);
 }
 
+// Ranks that use the communicator at full speed while it is aborted under them, again and again.
 TEST(Abort, WhileRanksAreBusy) {
   for (int round = 0; round < 20; ++round) {
     runWithin(30, "abort of busy ranks", [round] {

@@ -23,10 +23,6 @@ Status mismatchOf(Rank rank, const std::string& own, Rank peer, const std::strin
                rank.value, own, peer.value, theirs);
 }
 
-}  // namespace
-
-namespace {
-
 /// A count below 2^24 is itself; of larger ones every bit has a say.
 uint64_t foldCount(uint64_t count) { return (count ^ count >> kCountBits ^ count >> 2 * kCountBits) & mask(kCountBits); }
 

@@ -16,9 +16,8 @@ using tutti::Call;
 inline constexpr auto kSplitCall = static_cast<Collective>(kNumCollectives);
 inline constexpr auto kShrinkCall = static_cast<Collective>(kNumCollectives + 1);
 
-/// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and the count folded
-/// to 24: below 2^24 it is the count. A message
-/// of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
+/// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and the count folded to 24: below 2^24 it
+/// is the count. A message of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
 uint64_t packSignature(const Call& call);
 /// What a signature still tells. A message comes out as one of bytes, without peer and number.
 Call unpackSignature(uint64_t signature);
