@@ -106,7 +106,8 @@ ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
  *    "ranks":[{"rank":0,"state":"waiting"|"elsewhere"|"departed","begun":4,"finished":3,
  *              "in":[{"operation":...,"slice":0,"slices":1,"step":1,"steps":6,"finishedSteps":1,"waits":"waits for rank 2 ..."}]}]}
  * `operation` to `missing` are those of the call in which `rank` gave up; they are left out when it was in none. `begun` and `finished`
- * count collective calls; a rank that is elsewhere was in no wait that had lasted. `root` and `peer` stand where a call has one. The
+ * count collective calls; a rank that is elsewhere was in no wait that had lasted. `root` and `peer` stand where a call has one; of a
+ * CommSplit there is the sequence and of a CommShrink nothing else. The
  * same for all ranks, and complete when all have returned. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
 ncclResult_t tuttiCommGetVerdict(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <span>
 
 #include "api/config.h"
 #include "api/devices.h"
@@ -18,7 +19,7 @@ int hostDevices() {
 
 namespace {
 
-static_assert(sizeof(ncclUniqueId) == sizeof(comm::UniqueIdBytes));
+static_assert(sizeof(ncclUniqueId) == sizeof(bootstrap::UniqueIdBytes));
 
 /// The device of a new rank: the thread's choice, or the one with the rank's number.
 int deviceFor(int rank) {
@@ -38,14 +39,16 @@ Status checkRanks(ncclComm_t* newcomm, int ranks, int rank) {
   return {};
 }
 
-Status initRank(const char* function, ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+Status initRank(const char* function, ncclComm_t* newcomm, int ranks, std::span<const ncclUniqueId> ids, int rank,
+                const ncclConfig_t* config) {
   TUTTI_TRY(checkRanks(newcomm, ranks, rank));
   auto parsed = readConfig(config);
   if (!parsed) return std::move(parsed).error();
   printBanner(rank);
   comm::JoinRequest request;
   request.result = newcomm;
-  std::memcpy(request.id.data(), &id, sizeof id);
+  request.ids.resize(ids.size());
+  std::memcpy(request.ids.data(), ids.data(), ids.size_bytes());
   request.ranks = ranks;
   request.rank = Rank(rank);
   request.device = deviceFor(rank);
@@ -72,13 +75,13 @@ Status initAll(ncclComm_t* comms, int count, const int* devices) {
   TUTTI_TRY(checkDevices(count, devices));
   auto config = readConfig(nullptr);
   if (!config) return std::move(config).error();
-  auto id = comm::process().rendezvous.makeId();
+  auto id = comm::process().bootstrap.makeId();
   if (!id) return std::move(id).error();
   printBanner(0);
   comm::Group group;  // of its own: the communicators are there on return, also inside a caller's group
   group.start();
   for (int rank = 0; rank < count; ++rank)
-    TUTTI_TRY(group.add({&comms[rank], *id, count, Rank(rank), devices != nullptr ? devices[rank] : rank, *config, "ncclCommInitAll"}));
+    TUTTI_TRY(group.add({&comms[rank], {*id}, count, Rank(rank), devices != nullptr ? devices[rank] : rank, *config, "ncclCommInitAll"}));
   return group.end();
 }
 
@@ -92,7 +95,7 @@ using tutti::api::guard;
 extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* id) {
   return guard("ncclGetUniqueId", [&]() -> Status {
     if (id == nullptr) return tutti::error(Code::InvalidArgument, "uniqueId is NULL: expected where to write the id");
-    const auto made = tutti::comm::process().rendezvous.makeId();
+    const auto made = tutti::comm::process().bootstrap.makeId();
     if (!made) return made.error();
     std::memcpy(id, made->data(), sizeof *id);
     return {};
@@ -101,13 +104,13 @@ extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* id) {
 TUTTI_WEAK_TWIN(ncclGetUniqueId);
 
 extern "C" ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return guard("ncclCommInitRank", [&] { return tutti::api::initRank("ncclCommInitRank", comm, nranks, commId, rank, nullptr); });
+  return guard("ncclCommInitRank", [&] { return tutti::api::initRank("ncclCommInitRank", comm, nranks, {&commId, 1}, rank, nullptr); });
 }
 TUTTI_WEAK_TWIN(ncclCommInitRank);
 
 extern "C" ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
   return guard("ncclCommInitRankConfig",
-               [&] { return tutti::api::initRank("ncclCommInitRankConfig", comm, nranks, commId, rank, config); });
+               [&] { return tutti::api::initRank("ncclCommInitRankConfig", comm, nranks, {&commId, 1}, rank, config); });
 }
 TUTTI_WEAK_TWIN(ncclCommInitRankConfig);
 
@@ -118,8 +121,7 @@ extern "C" ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nrank
     if (nId < 1 || nId > nranks)
       return tutti::error(Code::InvalidArgument, "nId {} is out of range: 1 to nranks, which is {}", nId, nranks);
     if (commIds == nullptr) return tutti::error(Code::InvalidArgument, "commIds is NULL: expected {} unique ids", nId);
-    // Several roots spread the load of a network. Within a process there is none: everybody meets at the first.
-    return tutti::api::initRank("ncclCommInitRankScalable", newcomm, nranks, commIds[0], myrank, config);
+    return tutti::api::initRank("ncclCommInitRankScalable", newcomm, nranks, {commIds, static_cast<size_t>(nId)}, myrank, config);
   });
 }
 TUTTI_WEAK_TWIN(ncclCommInitRankScalable);

@@ -4,14 +4,20 @@
 #include <memory>
 #include <utility>
 
+#include "comm/losses.h"
+#include "comm/meeting.h"
 #include "comm/process.h"
 #include "comm/settings.h"
 #include "comm/setup.h"
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "exec/host/verdict.h"
 #include "observe/log.h"
 
 namespace tutti::comm {
+
+using transport::local::Ending;
+
 namespace {
 
 uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
@@ -32,16 +38,17 @@ class Child final : public Setup {
   bool isSplit() const { return request_.kind == ChildRequest::Kind::Split; }
   Status arrive() override;
   Status inspect() override;
-  Status finish(Meeting::Outcome outcome) override;
-  void forget() override {}  // a failure is remembered for those who come later
+  Status finish(Outcome outcome) override;
 
   void chooseMembers();
   Status compareLists() const;
   Status compareCalls();
+  void refuse(const exec::host::Outcome& why);
 
   Communicator& parent_;
   ChildRequest request_;
   ChildKey key_;
+  std::shared_ptr<Meeting> meeting_;  // the encounter, as what it is
   uint64_t hash_ = 0;       // of the new communicators, before the colour is mixed in
   uint64_t number_ = 0;     // Split: among the collectives of the parent
   bool posted_ = false;     // Split: peers can see it on the board
@@ -72,13 +79,19 @@ Status Child::arrive() {
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
   const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas,
                         availableCores()};
-  auto arrived = parent_.nursery().arrive(key_, ranks, place, arrival);
+  auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();
-  meeting = std::move(*arrived);
+  encounter = meeting_ = std::move(*arrived);
   if (isSplit()) return {};
   Status status = compareLists();
-  if (!status.ok()) parent_.stop(status);
+  if (!status.ok()) refuse({Ending::Mismatch, status, {}});
   return status;
+}
+
+/// Ends everything of the parent. The verdict is this rank's, before the others give up for its sake.
+void Child::refuse(const exec::host::Outcome& why) {
+  exec::host::conclude(parent_.hub(), parent_.rank(), why, {}, 0);
+  parent_.stop(why.cause);
 }
 
 /// Two ranks that wait for each other with different lists would wait for ever.
@@ -87,18 +100,19 @@ Status Child::compareLists() const {
     const auto at = std::lower_bound(list.begin(), list.end(), rank);
     return at != list.end() && *at == rank ? static_cast<int32_t>(at - list.begin()) : -1;
   };
-  for (const auto& [key, other] : parent_.nursery().open()) {
-    const int32_t me = placeIn(key.members, parent_.rank().value);
-    if (other == meeting || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
-    for (size_t i = 0; i < key.members.size(); ++i) {
-      const int32_t mine = placeIn(members, key.members[i]);
-      if (mine < 0 || meeting->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
+  for (const auto& other : Meeting::open(parent_.sharedHub())) {
+    const std::vector<int32_t>& theirs = other->members();
+    const int32_t me = placeIn(theirs, parent_.rank().value);
+    if (other->isSame(*meeting_) || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      const int32_t mine = placeIn(members, theirs[i]);
+      if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
       Status cause =
           error(Code::InvalidUsage,
                 "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
                 "remain must pass the same list and the same flags",
-                parent_.rank().value, members.size(), key.members[i], key.members.size());
-      other->end(Rank(static_cast<int32_t>(i)), cause);
+                parent_.rank().value, members.size(), theirs[i], theirs.size());
+      other->end(cause);
       return cause;
     }
   }
@@ -111,7 +125,9 @@ Status Child::inspect() {
   const int32_t places = members.empty() ? parent_.ranks() : static_cast<int32_t>(members.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
-    if (hub.departed(peer) && !meeting->has(Rank(p)))  // in this order: it may have come before it went
+    if (!hub.isHere(peer) && !meeting_->has(Rank(p)) && !hub.isAlive(peer))
+      return error(Code::RemoteError, "{}; rank {} waited for it in {}", lossOf(hub, peer).text(), parent_.rank().value, callName);
+    if (hub.departed(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, callName);
   }
@@ -131,22 +147,22 @@ Status Child::compareCalls() {
   const int32_t places = members.empty() ? parent_.ranks() : static_cast<int32_t>(members.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
-    if (peer == parent_.rank() || meeting->has(Rank(p))) continue;
+    if (peer == parent_.rank() || meeting_->has(Rank(p))) continue;
     const auto theirs = hub.board(peer).find(call.sequence);
     if (!theirs || exec::host::agree(call, *theirs)) continue;
     Status cause = exec::host::mismatch(parent_.rank(), call, peer, *theirs);
-    parent_.stop(cause);
+    refuse({Ending::Mismatch, cause, {{parent_.rank(), call}, {peer, *theirs}}});
     return cause;
   }
   return {};
 }
 
-Status Child::finish(Meeting::Outcome outcome) {
+Status Child::finish(Outcome outcome) {
   ncclComm* handle = nullptr;
   if (outcome.hub != nullptr) {
     const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !key_.mayBeBroken;
     const uint64_t hash = mix(hash_, static_cast<uint64_t>(static_cast<uint32_t>(request_.color)));
-    auto child = std::make_unique<Communicator>(outcome.rank, outcome.ranks, parent_.device(), hash, request_.config,
+    auto child = std::make_unique<Communicator>(outcome.place.rank, outcome.place.ranks, parent_.device(), hash, request_.config,
                                                 shares ? parent_.shared() : nullptr);
     TUTTI_TRY(child->open(outcome));
     auto made = process().handles.make(child.get());
@@ -155,7 +171,7 @@ Status Child::finish(Meeting::Outcome outcome) {
     handle = *made;
     observe::info(observe::Subsys::Init,
                   "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE",
-                  callName, static_cast<void*>(handle), outcome.rank.value, outcome.ranks, parent_.device(), hash,
+                  callName, static_cast<void*>(handle), outcome.place.rank.value, outcome.place.ranks, parent_.device(), hash,
                   static_cast<void*>(request_.parent), parent_.countChild(), request_.color, request_.key);
   }
   // release: whoever reads the handle from another thread also sees what it leads to

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "comm/process.h"
 #include "comm/settings.h"
 #include "core/format.h"
 #include "observe/log.h"
@@ -27,19 +28,20 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
                                                            int32_t device, uint64_t hash, const Config& config,
                                                            std::shared_ptr<Shared> shared) {
   auto comm = std::make_unique<Communicator>(rank, ranks, device, hash, config, std::move(shared));
-  const Meeting::Outcome outcome{std::move(hub),  std::make_shared<Nursery>(), rank, ranks, config.minCtas, config.maxCtas,
-                                 availableCores()};
+  const Outcome outcome{std::move(hub), {0, rank, ranks, config.minCtas, config.maxCtas, availableCores()}};
   if (Status status = comm->open(outcome); !status.ok()) return tl::unexpected(std::move(status));
   return comm;
 }
 
-Status Communicator::open(const Meeting::Outcome& outcome) {
-  config_.minCtas = outcome.minCtas;
-  config_.maxCtas = outcome.maxCtas;
+Status Communicator::open(const Outcome& outcome) {
+  config_.minCtas = outcome.place.minCtas;
+  config_.maxCtas = outcome.place.maxCtas;
   auto settings = readSettings(config_);
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
-  settings_.machine.cores = outcome.cores;
+  settings_.machine.cores = outcome.place.cores;
+  settings_.spansProcesses = outcome.hub->spansProcesses();
+  settings_.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins(ranks());
   layout_ = connect::Layout::natural(ranks_, settings_.nodeRanks);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
@@ -50,7 +52,6 @@ Status Communicator::open(const Meeting::Outcome& outcome) {
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
   shared_->add(outcome.hub);
-  nursery_ = outcome.nursery;
   open_.store(true, std::memory_order_release);  // pairs with isOpen()
   return {};
 }
@@ -79,6 +80,13 @@ Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp
   return shape;
 }
 
+/// Whether peers in other processes can map what the call names.
+bool Communicator::isExported(const CallRequest& request) const {
+  const BufferBytes bytes = bufferBytes(request, ranks());
+  const auto isShared = [](const void* data, uint64_t size) { return data == nullptr || process().memory.isShared(data, size); };
+  return isShared(request.in, bytes.in) && isShared(request.out, bytes.out);
+}
+
 Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   ResolvedOp op;
   const auto shape = shapeOf(request, op);
@@ -98,6 +106,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
   pending.planned.in = request.in;
   pending.planned.out = request.out;
+  pending.planned.isExported = settings_.spansProcesses && isExported(request);
   pending.planned.factor = op.scaling.factor;
   pending.planned.factorSource = op.factorSource;
   pending.peer = Rank(request.root);

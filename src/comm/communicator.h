@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/config.h"
+#include "comm/meeting.h"
 #include "comm/red_ops.h"
 #include "comm/setup.h"
 #include "comm/shared.h"
@@ -66,7 +67,7 @@ class Communicator {
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device,
                                                       uint64_t hash, const Config& config, std::shared_ptr<Shared> shared = nullptr);
   /// The ranks have met, and agreed on their channels. Fails when the environment asks for what does not exist.
-  Status open(const Meeting::Outcome& outcome);
+  Status open(const Outcome& outcome);
   bool isOpen() const { return open_.load(std::memory_order_acquire); }
 
   Rank rank() const { return rank_; }
@@ -125,7 +126,7 @@ class Communicator {
   /// Numbers a child among those of its kind, and among all.
   void countChild(ChildKey& key) { key.number = childrenOfKind_[{key.mayBeBroken, key.members}]++; }
   int32_t countChild() { return ++children_; }
-  Nursery& nursery() { return *nursery_; }
+  const std::shared_ptr<transport::local::Hub>& sharedHub() const { return turn_->hub; }
 
   // ---- its calls (communicator.cc)
 
@@ -167,6 +168,7 @@ class Communicator {
 
   Poll advanceSetups();
   bool isWorking() const;
+  bool isExported(const CallRequest& request) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
@@ -186,7 +188,6 @@ class Communicator {
 
   // From open() on.
   std::atomic<bool> open_ = false;
-  std::shared_ptr<Nursery> nursery_;  // shared with the other ranks
   std::shared_ptr<Lasting> lasting_;
   std::shared_ptr<exec::host::Turn> turn_;  // lasting_->turn
   connect::Layout layout_ = connect::Layout::natural(0);

@@ -24,7 +24,8 @@ void discard(ncclComm* handle, const Status& cause) {
 }
 
 Result<ncclComm*> makeMember(const JoinRequest& request) {
-  auto comm = std::make_unique<Communicator>(request.rank, request.ranks, request.device, Rendezvous::hashOf(request.id), request.config);
+  const uint64_t hash = bootstrap::Service::hashOf(request.ids.front());
+  auto comm = std::make_unique<Communicator>(request.rank, request.ranks, request.device, hash, request.config);
   auto handle = process().handles.make(comm.get());
   if (handle) (void)comm.release();  // owned through its handle from here on
   return handle;

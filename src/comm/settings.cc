@@ -85,6 +85,7 @@ Result<plan::Settings> readSettings(const Config& config) {
   auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
   if (!protocols) return tl::unexpected(std::move(protocols).error());
   settings.deterministic = config::get<Param::TuttiDeterministic>() != 0;
+  settings.copies = config::get<Param::TuttiCma>() != 0;
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
   settings.machine = readMachine();
   return settings;
@@ -125,6 +126,19 @@ Status checkArguments(const CallRequest& request, int32_t ranks) {
     return error(Code::InvalidArgument, "count {} is out of range: at most {} elements of {} on {} ranks", request.count, largest,
                  name(static_cast<DataType>(request.type)), ranks);
   return {};
+}
+
+BufferBytes bufferBytes(const CallRequest& request, int32_t ranks) {
+  const uint64_t one = request.count * sizeOf(static_cast<DataType>(request.type));
+  const uint64_t all = one * static_cast<uint64_t>(ranks);
+  switch (request.collective) {
+    case Collective::AllGather:
+    case Collective::Gather: return {one, all};
+    case Collective::ReduceScatter:
+    case Collective::Scatter: return {all, one};
+    case Collective::AllToAll: return {all, all};
+    default: return {one, one};
+  }
 }
 
 Status checkBuffers(const CallRequest& request, Rank rank) {

@@ -18,6 +18,13 @@ bool hasRootOrPeer(Collective collective);
 
 /// Root or peer, type, and that the buffers can exist at all. InvalidArgument, naming argument, value and what is allowed.
 Status checkArguments(const CallRequest& request, int32_t ranks);
+/// Bytes of the buffers that a call names, as large as any rank's part of it.
+struct BufferBytes {
+  uint64_t in = 0;
+  uint64_t out = 0;
+};
+BufferBytes bufferBytes(const CallRequest& request, int32_t ranks);
+
 /// That no buffer that this rank's part of the call touches is NULL.
 Status checkBuffers(const CallRequest& request, Rank rank);
 

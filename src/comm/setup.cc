@@ -22,13 +22,13 @@ Status Setup::start() {
 
 Poll Setup::advance() {
   const std::lock_guard lock(mutex_);
-  if (poll_ != Poll::Pending || meeting == nullptr) return poll_;  // over, or not started
-  auto outcome = meeting->poll(place);
+  if (poll_ != Poll::Pending || encounter == nullptr) return poll_;  // over, or not started
+  auto outcome = encounter->poll();
   if (!outcome) {
     Status cause = inspect();
     if (cause.ok()) cause = explainWait();
     if (cause.ok()) return poll_;
-    outcome = meeting->poll(place);  // the last may have come, and gone, in between
+    outcome = encounter->poll();  // the last may have come, and gone, in between
     if (!outcome) return fail(std::move(cause));
   }
   if (!*outcome) return fail(std::move(*outcome).error());
@@ -52,16 +52,13 @@ void Setup::giveUp(const Status& cause) {
   if (poll_ == Poll::Pending) {
     (void)fail(cause);
   } else if (poll_ == Poll::Ready) {
-    meeting->end(place, cause);
+    encounter->end(cause);
   }
 }
 
 Poll Setup::fail(Status cause) {
-  if (meeting != nullptr) {
-    // Nobody is left waiting for a rank that will not come.
-    meeting->end(place, error(cause.code(), "another rank failed in {}: {}", callName, cause.text()));
-    forget();
-  }
+  // Nobody is left waiting for a rank that will not come.
+  if (encounter != nullptr) encounter->end(error(cause.code(), "another rank failed in {}: {}", callName, cause.text()));
   status_ = std::move(cause);
   return poll_ = Poll::Failed;
 }
@@ -71,12 +68,12 @@ Status Setup::explainWait() {
   const auto waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
   if (timeoutMs_ > 0 && waitedMs >= timeoutMs_)
     return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {} have not come", callName,
-                 nameOf(place).value, waitedMs, meeting->describeMissing(members));
+                 nameOf(place).value, waitedMs, encounter->describeMissing(members));
   const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
   if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
   warned_ = true;
   observe::warn("{}: rank {} has waited for {} s: {} have not come", callName, nameOf(place).value, waitedMs / 1000,
-                meeting->describeMissing(members));
+                encounter->describeMissing(members));
   return {};
 }
 
@@ -85,26 +82,24 @@ namespace {
 class Join final : public Setup {
  public:
   Join(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock)
-      : Setup(request.function, clock, config::get<config::Param::TuttiTimeoutMs>()), comm_(comm), handle_(handle), id_(request.id) {}
+      : Setup(request.function, clock, config::get<config::Param::TuttiTimeoutMs>()), comm_(comm), handle_(handle), ids_(request.ids) {}
 
  private:
   Status arrive() override {
     place = comm_.rank();
     log("START");
     const Config& config = comm_.config();
-    auto arrived =
-        process().rendezvous.arrive(id_, comm_.ranks(), place, {0, place.value, config.minCtas, config.maxCtas, availableCores()});
-    if (!arrived) return std::move(arrived).error();
-    meeting = std::move(*arrived);
-    return {};
+    encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place,
+                                           {0, place.value, config.minCtas, config.maxCtas, availableCores()});
+    const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
+    return refused && !*refused ? refused->error() : Status();
   }
   Status inspect() override { return {}; }
-  Status finish(Meeting::Outcome outcome) override {
+  Status finish(Outcome outcome) override {
     TUTTI_TRY(comm_.open(outcome));
     log("COMPLETE");
     return {};
   }
-  void forget() override { process().rendezvous.forget(id_, meeting); }
 
   void log(const char* what) const {
     observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init {}", callName,
@@ -113,7 +108,7 @@ class Join final : public Setup {
 
   Communicator& comm_;
   ncclComm* const handle_;
-  const UniqueIdBytes id_;
+  const std::vector<UniqueIdBytes> ids_;
 };
 
 }  // namespace

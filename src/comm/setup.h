@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "comm/config.h"
-#include "comm/rendezvous.h"
+#include "comm/encounter.h"
+#include "comm/founding.h"
 #include "core/clock.h"
 
 struct ncclComm;
@@ -39,17 +40,14 @@ class Setup {
   /// What ends the wait early, or nothing.
   virtual Status inspect() = 0;
   /// Everybody is there.
-  virtual Status finish(Meeting::Outcome outcome) = 0;
-  /// Takes the meeting out of the table.
-  virtual void forget() = 0;
-
-  /// The rank at a place of the meeting.
+  virtual Status finish(Outcome outcome) = 0;
+  /// The rank at a place.
   Rank nameOf(Rank at) const { return members.empty() ? at : Rank(members[static_cast<size_t>(at.value)]); }
 
   const char* const callName;
-  std::shared_ptr<Meeting> meeting;
-  Rank place;                    // in the meeting
-  std::vector<int32_t> members;  // ranks of the meeting's places; empty: the same numbers
+  std::shared_ptr<Encounter> encounter;
+  Rank place;                    // there
+  std::vector<int32_t> members;  // ranks of its places; empty: the same numbers
 
  private:
   Status explainWait();
@@ -67,7 +65,7 @@ class Setup {
 /// A rank that is to join a communicator by a unique id.
 struct JoinRequest {
   ncclComm** result = nullptr;
-  UniqueIdBytes id{};
+  std::vector<UniqueIdBytes> ids;
   int32_t ranks = 0;
   Rank rank;
   int32_t device = 0;

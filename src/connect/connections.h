@@ -26,6 +26,8 @@ class Connections {
   Result<transport::local::RecvEnd*> recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size);
   /// The window of `rank`; the view keeps its address.
   Result<const transport::local::WindowView*> window(Rank rank, uint64_t cellBytes);
+  /// The process of a rank that lives in another one of this host; null for the own one.
+  transport::local::Neighbour* neighbour(Rank rank) { return hub_.neighbour(rank); }
 
  private:
   transport::local::Hub& hub_;

@@ -63,4 +63,13 @@ Result<Mapping> Mapping::shareable(Bytes size) {
   return half;
 }
 
+Result<Mapping> Mapping::ofFile(int fd, uint64_t offset, Bytes size) {
+  if (size.value > SIZE_MAX / 2) return fail(Code::SystemError, "cannot map {} bytes: larger than the address space", size.value);
+  size = roundToPages(size);
+  void* data = mmap(nullptr, size.value, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  if (data == MAP_FAILED) return fail(Code::SystemError, "cannot map {} bytes of a shared file: {}", size.value, std::strerror(errno));
+  adviseLargePages(data, size);
+  return Mapping(static_cast<std::byte*>(data), size, -1);
+}
+
 }  // namespace tutti::memory

@@ -21,6 +21,9 @@ class Mapping {
   /// Memory behind a nameless file (memfd): no file system entry, no /dev/shm quota, and it can be handed to another process.
   static Result<Mapping> shareable(Bytes size);
 
+  /// Part of a shared file, which stays the caller's. `offset` is a multiple of the page size.
+  static Result<Mapping> ofFile(int fd, uint64_t offset, Bytes size);
+
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }
   /// The memfd, or -1 for private memory.

@@ -117,8 +117,8 @@ int64_t FlightLog::nanosecondsAgo(const FlightEvent& event) const {
 
 FlightMemory::FlightMemory(int64_t events, Rank rank, uint64_t communicator) : bytes_(flightBytes(events)) {
   if (bytes_ == 0) return;
-  memory_ = std::make_unique_for_overwrite<Line[]>(bytes_ / sizeof(Line));
-  recorder_ = FlightRecorder::format({reinterpret_cast<std::byte*>(memory_.get()), bytes_}, rank, communicator);
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes_ + kAlignment);
+  recorder_ = FlightRecorder::format({begin(), bytes_}, rank, communicator);
 }
 
 }  // namespace tutti::observe

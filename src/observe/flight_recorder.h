@@ -141,13 +141,16 @@ class FlightMemory {
   FlightMemory(int64_t events, Rank rank, uint64_t communicator);
 
   FlightRecorder& recorder() { return recorder_; }
-  std::span<const std::byte> bytes() const { return {reinterpret_cast<const std::byte*>(memory_.get()), bytes_}; }
+  std::span<const std::byte> bytes() const { return {begin(), bytes_}; }
 
  private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::unique_ptr<Line[]> memory_;
+  static constexpr size_t kAlignment = 64;
+  std::byte* begin() const {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    return memory_.get() + (kAlignment - address % kAlignment) % kAlignment;
+  }
+  // Aligned by hand: glibc 2.36 does not find the hole again that an aligned block of this size has left.
+  std::unique_ptr<std::byte[]> memory_;
   size_t bytes_ = 0;
   FlightRecorder recorder_;
 };

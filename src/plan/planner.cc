@@ -17,9 +17,6 @@ using exec::record::Step;
 
 namespace {
 
-/// A window has ranks² cells in all; the total is bounded, so that many ranks get small cells and more slices.
-uint64_t cellBytes(int32_t ranks) { return std::clamp<uint64_t>(262144 / static_cast<uint64_t>(ranks), 512, 16384); }
-
 /// Buffers from here on do not stay in the cache until their owner looks at them again. `tutti bench all_gather` with 2 ranks shows
 /// where stores past the cache begin to pay.
 constexpr uint64_t kPastCacheBytes = 16 << 20;
@@ -42,6 +39,13 @@ struct Planner::Draft {
   double estimatedUs = 0;
 };
 
+/// A window has ranks² cells in all; the total is bounded, so that many ranks get small cells and more slices.
+uint64_t Planner::cellBytes() const {
+  const auto ranks = static_cast<uint64_t>(layout_.ranks());
+  return settings_.spansProcesses ? std::clamp<uint64_t>(settings_.sharedBytes / ranks, 4096, 1 << 20)
+                                  : std::clamp<uint64_t>(262144 / ranks, 512, 16384);
+}
+
 /// How the call would be cut for the algorithm.
 Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) const {
   const int32_t ranks = layout_.ranks();
@@ -55,8 +59,11 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) c
   // What is lent is in the caches of its readers' core while all ranks are at it; never less than a slot carries.
   const uint64_t lentSlice =
       std::max(settings_.lentBytes / static_cast<uint64_t>(ranks), std::min(settings_.lentBytes, settings_.sliceBytes));
-  draft.sliceBytes = draft.lends ? lentSlice : window ? cellBytes(ranks) : messages ? settings_.messageBytes : settings_.sliceBytes;
-  draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages ? 4096 : settings_.sliceBytes};
+  const bool shares = settings_.spansProcesses;
+  const uint64_t windowSlice = draft.lends && !shares ? lentSlice : cellBytes();
+  const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
+  draft.sliceBytes = window ? windowSlice : pipeSlice;
+  draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
   const int32_t channels = window || messages ? 1 : settings_.channels;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
   return draft;
@@ -67,12 +74,20 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) {
   const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
   if (!allowed) return tl::unexpected(allowed.error());
   Draft best;
+  std::string_view unfit;
   for (const Algorithm* algorithm : *allowed) {
+    if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
+      unfit = algorithm->traits.name;
+      continue;
+    }
     Draft draft = divide(*algorithm, shape);
     if (!draft.geometry.isComplete()) continue;
     draft.estimatedUs = model_.estimateUs(*algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
     if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = std::move(draft);
   }
+  if (best.algorithm == nullptr && !unfit.empty())
+    return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one",
+                unfit);
   if (best.algorithm == nullptr)
     return fail(Code::InvalidUsage, "{} elements are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
                 shape.count);
@@ -101,6 +116,7 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->usesWindow = drafted->algorithm->traits.needs == algo::Needs::PeerMemory;
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
   plan->lends = drafted->lends;
+  plan->copies = settings_.copies && !reduces(shape.collective);
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));
@@ -122,7 +138,8 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
     }
   }
   for (int32_t r = 0; plan.lends && r < plan.ranks; ++r) {
-    const auto window = connections_.window(Rank(r), cellBytes(plan.ranks));
+    plan.neighbours.push_back(connections_.neighbour(Rank(r)));
+    const auto window = connections_.window(Rank(r), cellBytes());
     if (!window) return window.error();
     plan.windows.push_back(*window);
   }
@@ -143,7 +160,7 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
     // Store and Arrive work on the peer's window, the others on the own one.
     const bool remote = step.kind == Kind::Store || step.kind == Kind::Arrive;
     bound.peer = remote ? step.to.at(0) : step.from.count > 0 ? step.from.at(0) : rank_;
-    const auto window = connections_.window(remote ? bound.peer : rank_, cellBytes(layout_.ranks()));
+    const auto window = connections_.window(remote ? bound.peer : rank_, cellBytes());
     if (!window) return tl::unexpected(window.error());
     bound.window = *window;
     return bound;
@@ -155,7 +172,7 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
   for (int32_t i = 0; i < step.from.count; ++i) {
     const auto end = connections_.recvEnd(channel, step.port, step.from.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
-    lane.sources.push_back({*end, step.from.at(i)});
+    lane.sources.push_back({*end, step.from.at(i), connections_.neighbour(step.from.at(i))});
   }
   for (int32_t i = 0; i < step.to.count; ++i) {
     const auto end = connections_.sendEnd(channel, step.port, step.to.at(i), draft.pipes);

@@ -34,6 +34,10 @@ struct Settings {
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
+  uint64_t sharedBytes = 2 << 20;  ///< what a rank's peers in other processes can leave in a bank of its window, all together
+  bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
+  bool spansHosts = false;         ///< no window that all ranks see
+  bool copies = true;              ///< by system call, from processes of the same host
   int32_t nodeRanks = 0;           ///< ranks of a node; 0: all are on one
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
@@ -64,6 +68,7 @@ class Planner {
 
  private:
   struct Draft;
+  uint64_t cellBytes() const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape) const;
   Result<Draft> draft(const Shape& shape);
   Status bind(const Draft& draft, exec::host::HostPlan& plan);

@@ -16,7 +16,7 @@ using Ints = std::vector<int32_t>;
 
 /// The communicators of all ranks, without handles.
 struct Comms {
-  explicit Comms(int32_t ranks, const Config& config = {}) : hub(std::make_shared<transport::local::Hub>(ranks)) {
+  explicit Comms(int32_t ranks, const Config& config = {}) : hub(*transport::local::Hub::make(ranks)) {
     for (int32_t r = 0; r < ranks; ++r) {
       auto made = Communicator::create(hub, Rank(r), ranks, r, 0x1234, config);
       if (made) {

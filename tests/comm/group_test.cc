@@ -263,7 +263,7 @@ TEST(Group, WithANullStreamItIsCompleteOnReturn) {
 }
 
 TEST(Group, JoinsAndCallsOfTwoThreads) {
-  const auto id = process().rendezvous.makeId();
+  const auto id = process().bootstrap.makeId();
   ASSERT_TRUE(id);
   ncclComm* handles[3] = {};
   Ints out[3] = {Ints(50), Ints(50), Ints(50)};
@@ -299,28 +299,30 @@ Status joinInVain(const UniqueIdBytes& id, int32_t ranks) {
   return status;
 }
 
+std::shared_ptr<Encounter> join(const UniqueIdBytes& id, int32_t ranks, int32_t rank) {
+  return process().foundations.join(process().bootstrap, {&id, 1}, ranks, Rank(rank), {0, rank});
+}
+
 TEST(Group, AJoinThatFailsLeavesNoRankWaiting) {
-  const auto id = process().rendezvous.makeId();
+  const auto id = process().bootstrap.makeId();
   ASSERT_TRUE(id);
   const size_t before = process().handles.live();
-  const auto other = process().rendezvous.arrive(*id, 3, Rank(1), {0, 1});
-  ASSERT_TRUE(other);
+  const auto other = join(*id, 3, 1);
   const Status status = joinInVain(*id, 3);
   EXPECT_EQ(status.code(), Code::InvalidArgument);
   EXPECT_NE(status.text().find("unique id"), std::string::npos) << status.text();
-  const auto outcome = (*other)->poll(Rank(1));
+  const auto outcome = other->poll();
   ASSERT_TRUE(outcome && !*outcome) << "everybody knows before the call returns";
   EXPECT_NE(outcome->error().text().find("ncclGetUniqueId"), std::string::npos) << "the reason: " << outcome->error().text();
   EXPECT_EQ(process().handles.live(), before) << "no communicator is left behind";
 }
 
 TEST(Group, AJoinThatFailsAfterAllHaveComeFailsTheirCalls) {
-  const auto id = process().rendezvous.makeId();
+  const auto id = process().bootstrap.makeId();
   ASSERT_TRUE(id);
-  const auto other = process().rendezvous.arrive(*id, 2, Rank(1), {0, 1});
-  ASSERT_TRUE(other);
+  const auto other = join(*id, 2, 1);
   EXPECT_FALSE(joinInVain(*id, 2).ok());
-  const auto outcome = (*other)->poll(Rank(1));
+  const auto outcome = other->poll();
   ASSERT_TRUE(outcome);
   if (*outcome) {  // it may believe in the communicator, but not wait for the rank that is not there
     EXPECT_TRUE((*outcome)->hub->latch(Rank(1)).tripped());
@@ -328,8 +330,8 @@ TEST(Group, AJoinThatFailsAfterAllHaveComeFailsTheirCalls) {
 }
 
 TEST(Group, ALateErrorOfTheGroupUndoesItsJoins) {
-  const auto a = process().rendezvous.makeId();
-  const auto b = process().rendezvous.makeId();
+  const auto a = process().bootstrap.makeId();
+  const auto b = process().bootstrap.makeId();
   ASSERT_TRUE(a && b);
   const size_t before = process().handles.live();
   ncclComm* handles[2] = {};

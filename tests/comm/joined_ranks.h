@@ -28,7 +28,7 @@ inline Status endComm(ncclComm* handle, bool abort = false) {
 inline JoinRequest joinRequest(const UniqueIdBytes& id, int32_t ranks, int32_t rank, ncclComm** result) {
   JoinRequest request;
   request.result = result;
-  request.id = id;
+  request.ids = {id};
   request.ranks = ranks;
   request.rank = Rank(rank);
   request.device = rank;
@@ -39,7 +39,7 @@ inline JoinRequest joinRequest(const UniqueIdBytes& id, int32_t ranks, int32_t r
 class JoinedRanks {
  public:
   explicit JoinedRanks(int32_t ranks) : handles_(static_cast<size_t>(ranks)) {
-    const auto id = process().rendezvous.makeId();
+    const auto id = process().bootstrap.makeId();
     Group group;
     group.start();
     for (int32_t r = 0; r < ranks; ++r)

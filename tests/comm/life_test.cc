@@ -9,7 +9,7 @@ namespace {
 std::unique_ptr<Communicator> makeAlone(bool blocking) {
   Config config;
   config.blocking = blocking;
-  auto comm = Communicator::create(std::make_shared<transport::local::Hub>(1), Rank(0), 1, 0, 7, config);
+  auto comm = Communicator::create(*transport::local::Hub::make(1), Rank(0), 1, 0, 7, config);
   EXPECT_TRUE(comm);
   return std::move(*comm);
 }

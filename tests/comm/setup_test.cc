@@ -13,7 +13,7 @@ namespace {
 /// A rank on its way, without a handle.
 struct Joining {
   Joining(const UniqueIdBytes& id, int32_t ranks, int32_t rank, Clock& clock = realClock())
-      : comm(Rank(rank), ranks, rank, Rendezvous::hashOf(id), Config()) {
+      : comm(Rank(rank), ranks, rank, bootstrap::Service::hashOf(id), Config()) {
     ncclComm* unused = nullptr;
     setup = makeJoin(comm, nullptr, joinRequest(id, ranks, rank, &unused), clock);
   }
@@ -21,7 +21,7 @@ struct Joining {
   std::shared_ptr<Setup> setup;
 };
 
-UniqueIdBytes newId() { return *process().rendezvous.makeId(); }
+UniqueIdBytes newId() { return *process().bootstrap.makeId(); }
 
 TEST(Setup, EndsWhenEverybodyHasCome) {
   const UniqueIdBytes id = newId();

@@ -14,10 +14,10 @@ using transport::local::Hub;
 
 TEST(Shared, FailsAllThatStillLive) {
   Shared shared;
-  const auto a = std::make_shared<Hub>(2), b = std::make_shared<Hub>(3);
+  const auto a = *Hub::make(2), b = *Hub::make(3);
   shared.add(a);
   shared.add(b);
-  shared.add(std::make_shared<Hub>(1));  // gone at once
+  shared.add(*Hub::make(1));  // gone at once
   shared.failAll(error(Code::RemoteError, "aborted"));
   for (const auto& hub : {a, b})
     for (int32_t r = 0; r < hub->ranks(); ++r) EXPECT_EQ(hub->latch(Rank(r)).status().text(), "aborted");

@@ -114,10 +114,10 @@ void CaseRunner::prepare(const Case& c, int rank, const Bytes& input, Buffers& b
   if (c.nullUnused && !usesRecv(c, rank)) buffers.recvPointer = nullptr;
 }
 
-std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Buffers& buffers) const {
+std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected,
+                               const Buffers& buffers) {
   if (!buffers.send.guardsIntact() || !buffers.recv.guardsIntact()) return "memory beside a buffer was written";
   const Bytes& input = inputs[static_cast<size_t>(rank)];
-  const Bytes& expected = expected_[static_cast<size_t>(rank)];
   const bool shares = c.inPlace && buffers.sendPointer != buffers.send.data();
   if (!shares && !input.empty() && std::memcmp(buffers.send.data(), input.data(), input.size()) != 0 && c.kind != Kind::Bcast)
     return "the input was changed";
@@ -157,13 +157,65 @@ void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
     return;
   }
   if (rank == c.root && algorithm != c.algorithm) report(c, rank, format("would run {}", algorithm));
-  if (const std::string problem = verify(c, rank, inputs, buffers); !problem.empty()) report(c, rank, problem);
+  const std::string problem = verify(c, rank, inputs, expected_[static_cast<size_t>(rank)], buffers);
+  if (!problem.empty()) report(c, rank, problem);
   if (rank == 0 && usesRecv(c, 0)) hash_ = hashBytes(buffers.output, expected_[0].size(), hash_);
 }
 
 void CaseRunner::report(const Case& c, int rank, const std::string& problem) {
   constexpr int kReported = 20;
   if (failures_.fetch_add(1) < kReported) ADD_FAILURE() << "rank " << rank << ": " << problem << "\n  in: " << describe(c);
+}
+
+namespace {
+
+/// A copy of a guarded buffer, guards and all, in memory of ncclMemAlloc; the contents go back at the end.
+class MovedOut {
+ public:
+  explicit MovedOut(GuardedBuffer& buffer) : buffer_(buffer), bytes_(buffer.size() + 2 * GuardedBuffer::kGuard) {
+    EXPECT_EQ(ncclMemAlloc(&memory_, bytes_), ncclSuccess) << ncclGetLastError(nullptr);
+    if (memory_ != nullptr) std::memcpy(memory_, begin(), bytes_);
+  }
+  ~MovedOut() {
+    if (memory_ != nullptr) std::memcpy(begin(), memory_, bytes_);
+    EXPECT_EQ(ncclMemFree(memory_), ncclSuccess);
+  }
+  MovedOut(const MovedOut&) = delete;
+  MovedOut& operator=(const MovedOut&) = delete;
+  /// Where a place of the buffer is now; other places stay as they are.
+  void* of(void* place) const {
+    const bool holds = place != nullptr && place >= begin() && place < begin() + bytes_;
+    return holds ? static_cast<std::byte*>(memory_) + (static_cast<std::byte*>(place) - begin()) : place;
+  }
+
+ private:
+  std::byte* begin() const { return buffer_.data() - GuardedBuffer::kGuard; }
+
+  GuardedBuffer& buffer_;
+  const size_t bytes_;
+  void* memory_ = nullptr;
+};
+
+}  // namespace
+
+std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc) {
+  std::vector<Bytes> inputs;
+  for (int r = 0; r < c.ranks; ++r) inputs.push_back(makeInput(c, r));
+  CaseRunner::Buffers buffers;
+  CaseRunner::prepare(c, rank, inputs[static_cast<size_t>(rank)], buffers);
+  ncclResult_t result = ncclSuccess;
+  {
+    const Operator op(c, rank, comm);
+    if (fromMemAlloc) {
+      const MovedOut send(buffers.send), recv(buffers.recv);
+      const auto moved = [&](void* place) { return recv.of(send.of(place)); };  // in place, both are in one
+      result = call(c, rank, moved(buffers.sendPointer), moved(buffers.recvPointer), op.value(), comm);
+    } else {
+      result = call(c, rank, buffers.sendPointer, buffers.recvPointer, op.value(), comm);
+    }
+  }
+  if (result != ncclSuccess) return format("returned {}: {}", static_cast<int>(result), ncclGetLastError(comm));
+  return CaseRunner::verify(c, rank, inputs, expectedOutput(c, inputs)[static_cast<size_t>(rank)], buffers);
 }
 
 }  // namespace tutti::conformance

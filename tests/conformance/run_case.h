@@ -36,8 +36,9 @@ class CaseRunner {
     void* recvPointer = nullptr;
     std::byte* output = nullptr;
   };
+  friend std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc);
   static void prepare(const Case& c, int rank, const Bytes& input, Buffers& buffers);
-  std::string verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Buffers& buffers) const;
+  static std::string verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected, const Buffers& buffers);
   void report(const Case& c, int rank, const std::string& problem);
 
   RankThreads& threads_;
@@ -49,5 +50,9 @@ class CaseRunner {
   std::vector<Bytes> expected_;   // written by rank 0 between the meetings, read by all after the second
   std::vector<uint64_t> rounds_;  // cases so far, one a rank
 };
+
+/// The same for a rank that is alone in its process and computes for itself what all ranks give and get; in words what is wrong.
+/// `fromMemAlloc`: its buffers come from ncclMemAlloc, whatever their alignment.
+std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc);
 
 }  // namespace tutti::conformance

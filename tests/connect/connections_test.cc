@@ -19,7 +19,7 @@ constexpr ChannelId kChannel{0};
 
 void push(SendEnd& end, uint64_t word) {
   ASSERT_TRUE(end.ready());
-  end.head().data = nullptr;
+  end.head().lent = 0;
   end.head().bytes = sizeof word;
   std::memcpy(end.head().inlineData, &word, sizeof word);
   end.push(false);
@@ -29,13 +29,14 @@ void push(SendEnd& end, uint64_t word) {
 uint64_t take(RecvEnd& end) {
   if (!end.ready()) return 0;
   uint64_t word = 0;
-  std::memcpy(&word, end.head().payload(), sizeof word);
+  std::memcpy(&word, end.payload(), sizeof word);
   end.release();
   return word;
 }
 
 TEST(Connections, WhatOneRankSendsTheOtherReceives) {
-  Hub hub(2);
+  const auto hubOwner = *Hub::make(2);
+  Hub& hub = *hubOwner;
   Connections left(hub, Rank(0)), right(hub, Rank(1));
   const auto there = left.sendEnd(kChannel, 0, Rank(1), kSize);
   const auto here = right.recvEnd(kChannel, 0, Rank(0), kSize);
@@ -50,7 +51,8 @@ TEST(Connections, WhatOneRankSendsTheOtherReceives) {
 }
 
 TEST(Connections, ARankSendsToItself) {
-  Hub hub(1);
+  const auto hubOwner = *Hub::make(1);
+  Hub& hub = *hubOwner;
   Connections alone(hub, Rank(0));
   const auto there = alone.sendEnd(kChannel, 0, Rank(0), kSize);
   const auto here = alone.recvEnd(kChannel, 0, Rank(0), kSize);
@@ -61,7 +63,8 @@ TEST(Connections, ARankSendsToItself) {
 
 TEST(Connections, AnEndIsOpenedOnceAndStaysWhereItIs) {
   constexpr int32_t kRanks = 40;
-  Hub hub(kRanks);
+  const auto hubOwner = *Hub::make(kRanks);
+  Hub& hub = *hubOwner;
   Connections mine(hub, Rank(0));
   SendEnd* const send = *mine.sendEnd(kChannel, 0, Rank(1), kSize);
   RecvEnd* const recv = *mine.recvEnd(kChannel, 0, Rank(1), kSize);
@@ -77,7 +80,8 @@ TEST(Connections, AnEndIsOpenedOnceAndStaysWhereItIs) {
 }
 
 TEST(Connections, ChannelPortAndPeerTellEndsApart) {
-  Hub hub(3);
+  const auto hubOwner = *Hub::make(3);
+  Hub& hub = *hubOwner;
   Connections sender(hub, Rank(0)), near(hub, Rank(1)), far(hub, Rank(2));
   struct Key {
     ChannelId channel;
@@ -102,7 +106,8 @@ TEST(Connections, ChannelPortAndPeerTellEndsApart) {
 
 TEST(Connections, BothSidesSeeOneWindowAndItsViewStays) {
   constexpr int32_t kRanks = 33;
-  Hub hub(kRanks);
+  const auto hubOwner = *Hub::make(kRanks);
+  Hub& hub = *hubOwner;
   Connections owner(hub, Rank(0)), peer(hub, Rank(1));
   const auto own = owner.window(Rank(0), 256);
   const auto seen = peer.window(Rank(0), 256);
@@ -117,7 +122,8 @@ TEST(Connections, BothSidesSeeOneWindowAndItsViewStays) {
 }
 
 TEST(Connections, WhatCannotBeOpenedIsAnErrorAndCanBeTriedAgain) {
-  Hub hub(2);
+  const auto hubOwner = *Hub::make(2);
+  Hub& hub = *hubOwner;
   Connections mine(hub, Rank(0));
   const PipeSize huge{4, UINT64_MAX / 8};
   const auto send = mine.sendEnd(kChannel, 0, Rank(1), huge);

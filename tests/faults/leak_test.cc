@@ -46,20 +46,27 @@ struct Usage {
   int64_t virtualKiB = statusKiB("VmSize");
 };
 
+/// Once nothing changes any more: a joined thread takes a moment to leave /proc, and the thread of the bootstrap lingers a little.
+Usage settled() {
+  Usage usage;
+  for (int still = 0, tries = 0; still < 25 && tries < 300; ++still, ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Usage now;
+    if (now.threads != usage.threads || now.files != usage.files) still = 0;
+    usage = now;
+  }
+  return usage;
+}
+
 /// A tenth of the lives warm up the allocator, caches and whatever is made once; the rest must cost nothing.
 void expectNoGrowth(const char* what, const std::function<void()>& live) {
   for (int i = 0; i < kLives / 10; ++i) live();
-  const Usage before;
+  const Usage before = settled();
   for (int i = 0; i < kLives; ++i) {
     live();
     if (testing::Test::HasFailure()) FAIL() << what << ", life " << i << ": " << ncclGetLastError(nullptr);
   }
-  Usage after;
-  // A joined thread may take a moment to leave /proc.
-  for (int tries = 0; tries < 100 && after.threads > before.threads; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    after = Usage();
-  }
+  const Usage after = settled();
   EXPECT_EQ(after.files, before.files) << what;
   EXPECT_EQ(after.threads, before.threads) << what;
   EXPECT_LE(after.residentKiB - before.residentKiB, kMostGrowthKiB) << what << ": resident memory, KiB";

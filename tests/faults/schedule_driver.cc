@@ -108,8 +108,9 @@ void Driver::abandon(const Event& e) {
     ncclComm_t comm = nullptr;
     const int ranks = static_cast<int>(circle(e.circle).members.size()) + 1;
     const ncclResult_t result = ncclCommInitRankConfig(&comm, ranks, w_.ids[static_cast<size_t>(e.circle)], m.place, &config);
-    // Whoever comes after the first abort is refused.
-    check(result == ncclInProgress || (result == ncclInvalidUsage && comm == nullptr), "a join that cannot succeed", m.rank, result);
+    // Whoever comes after the first abort is refused, or told of it at once.
+    const bool isTold = comm == nullptr && (result == ncclInvalidUsage || result == ncclRemoteError);
+    check(result == ncclInProgress || isTold, "a join that cannot succeed", m.rank, result);
     ncclResult_t state = ok;
     if (comm != nullptr)
       check(ncclCommGetAsyncError(comm, &state) == ok && state != ok, "state of a join that cannot succeed", m.rank, state);

@@ -19,9 +19,9 @@ using transport::local::Hub;
 
 /// The planner of each rank of a communicator.
 struct Ranks {
-  explicit Ranks(int32_t ranks, Settings settings = {}) : hub(ranks), layout(connect::Layout::natural(ranks)) {
+  explicit Ranks(int32_t ranks, Settings settings = {}) : hub(*Hub::make(ranks)), layout(connect::Layout::natural(ranks)) {
     for (int32_t r = 0; r < ranks; ++r) {
-      connections.push_back(std::make_unique<connect::Connections>(hub, Rank(r)));
+      connections.push_back(std::make_unique<connect::Connections>(*hub, Rank(r)));
       planners.push_back(std::make_unique<Planner>(layout, *connections.back(), Rank(r), settings));
     }
   }
@@ -32,7 +32,7 @@ struct Ranks {
   }
   int32_t size() const { return layout.ranks(); }
 
-  Hub hub;
+  std::shared_ptr<Hub> hub;
   connect::Layout layout;
   std::vector<std::unique_ptr<connect::Connections>> connections;
   std::vector<std::unique_ptr<Planner>> planners;
@@ -313,7 +313,7 @@ TEST(Planner, SummarizingOpensNothing) {
   Ranks ranks(2, only("ring"));
   ASSERT_TRUE(ranks.planners[0]->summarize(shapeOf(Collective::AllReduce, 100000)));
   // Had it opened the pipe, its size would be fixed by now.
-  const auto pipe = ranks.hub.pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 3, 64);
+  const auto pipe = ranks.hub->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 3, 64);
   ASSERT_TRUE(pipe);
   EXPECT_EQ(pipe->slots, 3U);
 }

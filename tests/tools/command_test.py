@@ -18,9 +18,12 @@ SIZES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8
          "f8e4m3": 1, "f8e5m2": 1}
 
 
+LAUNCHERS = ("NCCL_", "TUTTI_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE")
+
+
 def run(*arguments, environment=None):
     """Exit code, stdout, stderr."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "TUTTI_"))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     clean.update(environment or {})
     done = subprocess.run([TUTTI, *arguments], capture_output=True, text=True, timeout=100, env=clean, check=False)
     return done.returncode, done.stdout, done.stderr
@@ -106,6 +109,24 @@ class Bench(Temporary):
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertEqual(len(root.findall("{http://www.w3.org/2000/svg}polyline")), 4)
 
+    def test_buffers_and_rewritten_inputs(self):
+        for arguments in (["--buffers", "ncclmem"], ["--rewrite"], ["--rewrite", "--buffers", "ncclmem", "--devices", "host"]):
+            for op in ("all_reduce", "alltoall"):
+                for row in self.bench(op, "--ranks", "3", "-b", "1K", "-e", "64K", "-f", "8", "-n", "3", *arguments):
+                    self.check_row(row)
+
+    def test_a_launcher_of_one_process(self):
+        alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+        code, out, err = run("bench", "all_reduce", "-e", "8", "-n", "1", environment=alone)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("all_reduce: 1 ranks", out)
+        code, out, err = run("bench", "all_reduce", "-e", "8", "-n", "1", "--threads", "3", environment=alone)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("all_reduce: 3 ranks", out)
+        code, out, err = run("bench", "all_reduce", "-e", "8", "-n", "1", "--launcher", "none", environment=alone)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("all_reduce: 4 ranks (threads of one process)", out)
+
     def test_an_error_of_the_library_is_told(self):
         code, _, err = run("bench", "all_reduce", "-e", "8", environment={"NCCL_ALGO": "nonsense"})
         self.assertEqual(code, 3, err)
@@ -149,6 +170,19 @@ class Arguments(Temporary):
             self.refused("bench", "broadcast", f"--root={number}", says=["--root"])
             self.refused("prove", f"--ranks={number}", says=["--ranks"])
             self.refused("prove", f"--slots={number}", says=["--slots"])
+        self.refused("bench", "all_reduce", "--threads", "2", says=["--threads", "tutti run"])
+        self.refused("bench", "all_reduce", "--nodes", "5", says=["--nodes", "4 ranks", "5 nodes"])
+        self.refused("bench", "all_reduce", "--nodes", "2", "--ranks", "6", "--threads", "4", says=["--nodes"])
+        self.refused("bench", "all_reduce", "--nodes", "1", says=["--nodes"])
+        self.refused("bench", "all_reduce", "--buffers", "gold", says=["--buffers", "ncclmem"])
+        self.refused("bench", "all_reduce", "--devices", "abacus", says=["--devices"])
+        half = {"RANK": "1"}
+        code, _, err = run("bench", "all_reduce", environment=half)
+        self.assertEqual(code, 2)
+        self.assertIn("RANK is set, WORLD_SIZE is not", err)
+        code, _, err = run("bench", "all_reduce", "--ranks", "7", environment={"PMI_RANK": "0", "PMI_SIZE": "2"})
+        self.assertEqual(code, 2)
+        self.assertIn("MPICH started 2 processes", err)
         self.refused("prove", "--ranks", "3-x", says=["--ranks", "3-x"])
         self.refused("prove", "--algorithm", "hypercube", says=["hypercube", "AllReduce:ring"])
         self.refused("env", "NCCL_ALGORITHM", says=["NCCL_ALGORITHM"])
@@ -159,7 +193,7 @@ class Arguments(Temporary):
         self.assertIn("folder.json", err)
 
     def test_help_and_version(self):
-        for command in ([], ["bench"], ["prove"], ["env"]):
+        for command in ([], ["bench"], ["run"], ["prove"], ["env"]):
             code, out, err = run(*command, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn("--help", out)

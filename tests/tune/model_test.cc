@@ -12,7 +12,8 @@ namespace {
 
 /// What a communicator of so many ranks would choose on a machine of so many cores.
 std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, int32_t cores, int32_t rank = 0, int32_t nodeRanks = 0) {
-  transport::local::Hub hub(ranks);
+  const auto owner = *transport::local::Hub::make(ranks);
+  transport::local::Hub& hub = *owner;
   const connect::Layout layout = connect::Layout::natural(ranks, nodeRanks);
   connect::Connections connections(hub, Rank(rank));
   plan::Settings settings;

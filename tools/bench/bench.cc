@@ -43,11 +43,14 @@ Status writeOutput(File file, const std::string& path, const std::string& text) 
 
 class Run {
  public:
-  explicit Run(const Options& options) : options_(options) {}
+  explicit Run(const Options& options) : options_(options), table_(options.process.isLead()) {}
 
-  Status measureAll() {
+  Status measureAll(const GetId& getId) {
     const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(options_.timeoutSeconds * 1000));
-    Result<std::unique_ptr<Team>> team = Team::start(options_.ranks, timeout);
+    const Result<ncclUniqueId> id = getId(timeout);
+    if (!id) return id.error();
+    const Crew crew = {options_.ranks, options_.process.number * options_.threads, options_.threads};
+    Result<std::unique_ptr<Team>> team = Team::start(crew, *id, timeout);
     if (!team) return team.error();
     uint64_t sendBytes = 0;
     uint64_t receiveBytes = 0;
@@ -121,7 +124,7 @@ class Run {
       table_.showProgress(format("[{}/{}] {}", sizesDone_ + 1, sizesToDo_, describe(call)));
       const Result<Measurement> measurement = bench_->measure(call);
       if (!measurement) return measurement.error();
-      if (measurement->wrong != 0) table_.complain("wrong: " + measurement->firstWrong);
+      if (!measurement->firstWrong.empty()) table_.complain("wrong: " + measurement->firstWrong);
       const Row row = makeRow(call, *measurement, options_.isChecked);
       forms[isInPlace ? 1 : 0] = row;
       rows_.push_back(row);
@@ -136,7 +139,8 @@ class Run {
   /// The latest call's memory traffic against memcpy's; memcpy is measured at most once a run.
   Status reportTraffic() {
     if (!options_.measuresMemcpy || last_.timeUs <= 0 || last_.call.count == 0) return {};
-    if (memcpyRate_.threads == 0) {
+    // The others wait meanwhile, for what they have to agree on.
+    if (memcpyRate_.threads == 0 && options_.process.isLead()) {
       table_.showProgress("measuring memcpy");
       Result<MemcpyRate> rate = measureMemcpy();
       if (!rate) return rate.error();
@@ -144,6 +148,7 @@ class Run {
     }
     const Result<Traffic> traffic = bench_->explainAll(last_.call);
     if (!traffic) return traffic.error();
+    if (!options_.process.isLead()) return {};
     table_.writeTraffic(last_.call, *traffic, last_.timeUs, memcpyRate_);
     return {};
   }
@@ -160,7 +165,7 @@ class Run {
 
 }  // namespace
 
-int runBench(const Options& options) {
+int runBench(const Options& options, const GetId& getId) {
   const auto start = std::chrono::steady_clock::now();
   Result<File> json = openOutput(options.jsonPath);
   Result<File> plot = openOutput(options.plotPath);
@@ -170,7 +175,7 @@ int runBench(const Options& options) {
     run.table().complain(file->error().text());
     return kExitWrong;
   }
-  const Status status = run.measureAll();
+  const Status status = run.measureAll(getId);
   if (!status.ok()) run.table().complain(status.text());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!run.rows().empty()) run.table().writeSummary(run.rows(), seconds);

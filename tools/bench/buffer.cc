@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "nccl.h"
+
 namespace tutti::bench {
 namespace {
 
@@ -34,17 +36,38 @@ Result<Buffer> Buffer::map(uint64_t capacity) {
   return buffer;
 }
 
+Result<Buffer> Buffer::make(BufferKind kind, uint64_t capacity) {
+  if (kind == BufferKind::Malloc) return map(capacity);
+  Buffer buffer;
+  buffer.kind_ = kind;
+  buffer.mapped_ = (capacity + 3 * kPage) / kPage * kPage;
+  void* base = nullptr;
+  if (const ncclResult_t result = ncclMemAlloc(&base, buffer.mapped_); result != ncclSuccess) {
+    return fail(static_cast<Code>(result), "ncclMemAlloc of {} bytes: {}: {}", buffer.mapped_, ncclGetErrorString(result),
+                ncclGetLastError(nullptr));
+  }
+  buffer.base_ = static_cast<std::byte*>(base);
+  buffer.data_ = buffer.base_ + kPage;
+  return buffer;
+}
+
 Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(data_, other.data_);
   std::swap(mapped_, other.mapped_);
+  std::swap(kind_, other.kind_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (base_) munmap(base_, mapped_);
+  if (!base_) return;
+  if (kind_ == BufferKind::Malloc) {
+    munmap(base_, mapped_);
+  } else {
+    (void)ncclMemFree(base_);
+  }
 }
 
 void Buffer::writeGuards(uint64_t bytes) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bench/options.h"
 #include "core/status.h"
 
 namespace tutti::bench {
@@ -15,6 +16,8 @@ class Buffer {
  public:
   /// Maps `capacity` bytes, zero until touched. SystemError when there is no memory.
   static Result<Buffer> map(uint64_t capacity);
+  /// The same, or memory of ncclMemAlloc, with the library's error code.
+  static Result<Buffer> make(BufferKind kind, uint64_t capacity);
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept;
@@ -32,6 +35,7 @@ class Buffer {
   std::byte* base_ = nullptr;
   std::byte* data_ = nullptr;
   uint64_t mapped_ = 0;
+  BufferKind kind_ = BufferKind::Malloc;
 };
 
 /// Memory that this machine could still give, in bytes; 0 when unknown.

@@ -99,6 +99,19 @@ Verdict judge(const Call& call, int rank, const Placement& placement, const Memo
   return verdict;
 }
 
+uint64_t hashResult(const Call& call, const Placement& placement) {
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd, so that a step loses nothing
+  const uint64_t bytes = call.receiveCount() * sizeOf(call.type);
+  uint64_t hash = bytes;
+  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, placement.receive + at, std::min<uint64_t>(sizeof word, bytes - at));
+    hash = (hash ^ word) * kFactor;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 Verdict compareRanks(const Call& call, const Placement& mine, const Placement& theirs, int theirRank) {
   Verdict verdict;
   const uint64_t size = sizeOf(call.type);

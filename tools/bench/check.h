@@ -36,6 +36,9 @@ void writeInputs(const Call& call, int rank, const Placement& placement, const R
 /// Judges what the call left behind since prepare() with the same arguments.
 Verdict judge(const Call& call, int rank, const Placement& placement, const Memory& memory, const Round& round);
 
+/// A number for the bits of a result: another one, all but certainly, where any bit differs.
+uint64_t hashResult(const Call& call, const Placement& placement);
+
 /// Elements in which this rank's result is not bit for bit that of another rank. For results that all ranks share.
 Verdict compareRanks(const Call& call, const Placement& mine, const Placement& theirs, int theirRank);
 

@@ -47,7 +47,7 @@ class Bench {
   Result<Traffic> explainAll(const Call& call);
 
  private:
-  Bench(Team& team, const Options& options) : team_(team), options_(options), seats_(static_cast<size_t>(team.ranks())) {}
+  Bench(Team& team, const Options& options) : team_(team), options_(options), seats_(static_cast<size_t>(team.crew().threads)) {}
 
   /// What one rank's thread owns. Padded: neighbours are written at the same time.
   struct alignas(128) Seat {
@@ -59,15 +59,19 @@ class Bench {
     Traffic traffic;
   };
 
-  Seat& seatOf(const Member& member) { return seats_[static_cast<size_t>(member.rank())]; }
+  Seat& seatOf(const Member& member) { return seats_[static_cast<size_t>(member.index())]; }
+  Round roundOf(uint64_t number) const;
   Round nextRound();
   Status setUp(const Call& call);
   Status takeDown(const Call& call);
   Status checkOnce(const Call& call, Measurement& measurement);
+  /// For results that all ranks share: bit for bit the same, within this process and between processes.
+  Status compareWithOthers(const Call& call);
+  Status compareProcesses(const Call& call, Measurement& measurement);
   Status writeAllInputs(const Call& call);
   Status runSamples(const Call& call, uint64_t samples, uint64_t callsPerSample);
-  /// The slowest rank of every sample, in microseconds a call.
-  std::vector<double> slowest(uint64_t callsPerSample) const;
+  /// The slowest rank of every sample, in microseconds a call; the same in every process.
+  Result<std::vector<double>> slowest(uint64_t callsPerSample);
   /// Warms up, and finds out how many calls make a sample.
   Result<uint64_t> warmUp(const Call& call, double& callUs);
   uint64_t countSamples(double sampleUs) const;

@@ -20,6 +20,19 @@ inline constexpr int kNumRedOps = 6;
 
 std::string_view name(RedOp op);
 
+/// Where a rank's buffers come from: the system, or ncclMemAlloc.
+enum class BufferKind : uint8_t { Malloc, NcclMem };
+
+/// This process among those of the job.
+struct Process {
+  int number = 0;
+  int count = 1;
+  int onHost = 1;  ///< of those, how many run on this host; 1 when unknown
+  std::string launcher;  ///< who started them; empty for a process that was started alone
+
+  bool isLead() const { return number == 0; }
+};
+
 struct Options {
   const Operation* operation = nullptr;
   uint64_t minBytes = 8;
@@ -32,7 +45,11 @@ struct Options {
   std::vector<DataType> types = {DataType::F32};
   std::vector<RedOp> redOps = {RedOp::Sum};  ///< empty for operations that do not reduce
   std::vector<int> roots = {0};              ///< {-1} for operations without a root
-  int ranks = 4;
+  int ranks = 4;                    ///< of all processes together
+  int threads = 4;                  ///< of them, how many are threads of this process
+  Process process;
+  BufferKind buffers = BufferKind::Malloc;
+  bool rewritesInputs = false;      ///< before every timed call, which is then a sample of its own
   bool isOutOfPlace = true;
   bool isInPlace = true;
   bool measuresMemcpy = true;

@@ -15,11 +15,6 @@
 namespace tutti::bench {
 namespace {
 
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 /// The file that provides the library, as the loader resolved it.
 std::string libraryPath() {
   Dl_info info;
@@ -36,6 +31,12 @@ std::string formatForm(const std::optional<Row>& row) {
                 row->wrong ? format("{}", *row->wrong) : "n/a");
 }
 
+std::string describeProcesses(const Options& options) {
+  if (options.process.count == 1) return "threads of one process";
+  const std::string threads = options.threads == 1 ? "" : format(" of {} threads", options.threads);
+  return format("{} processes{}, by {}", options.process.count, threads, options.process.launcher);
+}
+
 std::string libraryVersion() {
   int code = 0;
   (void)ncclGetVersion(&code);
@@ -44,13 +45,19 @@ std::string libraryVersion() {
 
 }  // namespace
 
-TableWriter::TableWriter() : isTerminal_(isatty(STDERR_FILENO) == 1) {}
+TableWriter::TableWriter(bool isLead) : isLead_(isLead), isTerminal_(isLead && isatty(STDERR_FILENO) == 1) {}
+
+void TableWriter::print(const std::string& text) const {
+  if (!isLead_) return;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
 
 void TableWriter::writeHeader(const Options& options, const std::string& simd) {
   const std::string repetitions = options.iterations ? format("{} samples a row", *options.iterations) : "samples for 0.1 s a row";
   std::string text;
   text += format("# {}\n# library {}\n", libraryVersion(), libraryPath());
-  text += format("# {}: {} ranks (threads of one process) on host devices, {} cores{}{}\n", options.operation->name, options.ranks,
+  text += format("# {}: {} ranks ({}) on host devices, {} cores{}{}\n", options.operation->name, options.ranks, describeProcesses(options),
                  std::thread::hardware_concurrency(), simd.empty() ? "" : ", ", simd);
   text += format("# {}; a row's time is the median of its samples, a sample that of the slowest rank; results {}\n", repetitions,
                  options.isChecked ? "checked" : "not checked");

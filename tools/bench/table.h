@@ -15,7 +15,8 @@ namespace tutti::bench {
 
 class TableWriter {
  public:
-  TableWriter();
+  /// One that is not `isLead` writes complaints alone: the first process speaks for all.
+  explicit TableWriter(bool isLead);
 
   /// What runs, on what; `simd` may be empty.
   void writeHeader(const Options& options, const std::string& simd);
@@ -31,6 +32,9 @@ class TableWriter {
   void complain(const std::string& text);
 
  private:
+  void print(const std::string& text) const;
+
+  bool isLead_;
   bool isTerminal_;
   bool isShowing_ = false;
 };

@@ -17,7 +17,12 @@ Status stopped() { return error(Code::InvalidUsage, "stopped because another ran
 
 }  // namespace
 
-Status Member::meet() { return barrier_->meet() ? Status() : stopped(); }
+Status Member::meet() {
+  if (isAlone_) return barrier_->meet() ? Status() : stopped();
+  if (barrier_->isGivenUp()) return stopped();
+  uint8_t here = 1;
+  return check(ncclAllReduce(&here, &here, 1, ncclUint8, ncclMax, comm(), nullptr), "meeting the other ranks");
+}
 
 Status Member::check(ncclResult_t result, std::string_view what) const {
   if (result == ncclSuccess) [[likely]] return {};
@@ -26,22 +31,31 @@ Status Member::check(ncclResult_t result, std::string_view what) const {
                last);
 }
 
-Team::Team(int ranks, std::chrono::milliseconds timeout) : barrier_(ranks), timeout_(timeout) {
-  for (int rank = 0; rank < ranks; ++rank) members_.emplace_back(rank, barrier_);
+Team::Team(const Crew& crew, std::chrono::milliseconds timeout) : crew_(crew), barrier_(crew.threads), timeout_(timeout) {
+  for (int index = 0; index < crew.threads; ++index) members_.emplace_back(crew, index, barrier_);
+}
+
+Result<ncclUniqueId> makeUniqueId() {
+  ncclUniqueId id;
+  const ncclResult_t result = ncclGetUniqueId(&id);
+  if (result == ncclSuccess) return id;
+  return fail(static_cast<Code>(result), "ncclGetUniqueId: {}: {}", ncclGetErrorString(result), ncclGetLastError(nullptr));
 }
 
 Result<std::unique_ptr<Team>> Team::start(int ranks, std::chrono::milliseconds timeout) {
-  ncclUniqueId id;
-  if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
-    return fail(static_cast<Code>(result), "ncclGetUniqueId: {}: {}", ncclGetErrorString(result), ncclGetLastError(nullptr));
-  }
-  std::unique_ptr<Team> team(new Team(ranks, timeout));
+  const Result<ncclUniqueId> id = makeUniqueId();
+  if (!id) return tl::unexpected(id.error());
+  return start(Crew{ranks, 0, ranks}, *id, timeout);
+}
+
+Result<std::unique_ptr<Team>> Team::start(const Crew& crew, const ncclUniqueId& id, std::chrono::milliseconds timeout) {
+  std::unique_ptr<Team> team(new Team(crew, timeout));
   for (Member& member : team->members_) team->threads_.emplace_back([&team = *team, &member] { team.serve(member); });
   Status status = team->run("ncclCommInitRank", [&](Member& member) {
     ncclComm_t comm = nullptr;
-    const ncclResult_t result = ncclCommInitRank(&comm, ranks, id, member.rank());
+    const ncclResult_t result = ncclCommInitRank(&comm, crew.ranks, id, member.rank());
     member.comm_.store(comm, std::memory_order_relaxed);
-    return member.check(result, format("ncclCommInitRank with {} ranks", ranks));
+    return member.check(result, format("ncclCommInitRank with {} ranks", crew.ranks));
   });
   if (!status.ok()) return tl::unexpected(std::move(status));
   return team;
@@ -89,7 +103,7 @@ Status Team::run(std::string_view what, const Job& job) {
   if (!failure_.ok()) return failure_;
   job_ = &job;
   ++jobs_;
-  working_ = ranks();
+  working_ = crew_.threads;
   hasJob_.notify_all();
   const auto hasNews = [&] { return working_ == 0 || !failure_.ok(); };
   if (timeout_.count() == 0) {

@@ -50,10 +50,16 @@ std::string wrap(std::string_view text) {
   return lines + "\n";
 }
 
+/// What is shown of a value; of a secret only that there is one.
+std::string describeValue(const config::Entry& entry, const std::string& value) {
+  // An empty number counts as unset, an empty text as the default: say so instead of showing nothing.
+  if (value.empty()) return "empty, that is, the default";
+  return std::string_view(entry.name).ends_with("_SECRET") ? "set, not shown" : value;
+}
+
 std::string describeEntry(const config::Entry& entry, const Origins& origins) {
   const Held* held = origins.find(entry.name);
-  // An empty number counts as unset, an empty text as the default: say so instead of showing nothing.
-  const std::string value = held ? format("{} (from {})", held->value.empty() ? "empty, that is, the default" : held->value, held->source)
+  const std::string value = held ? format("{} (from {})", describeValue(entry, held->value), held->source)
                                  : config::describeDefault(entry) + " (default)";
   std::string text = format("{}\n    {}; default {}; {}\n    now: {}\n", entry.name, wordsOf(entry.type), config::describeDefault(entry),
                             wordsOf(entry.effect), value);
@@ -99,7 +105,8 @@ int showNamed(const EnvOptions& options, const Origins& origins) {
 /// Variables that look like ours but are not: usually misspelled.
 void warnOfStrangers(const Origins& origins) {
   for (const auto& [name, held] : origins.all()) {
-    if (config::findEntry(name)) continue;
+    // What `tutti run` tells its ranks is none of the user's business.
+    if (config::findEntry(name) || name.starts_with("TUTTI_RUN_")) continue;
     std::fprintf(stderr, "tutti env: %s is set (from %s), but no variable has that name\n", name.c_str(), held.source.c_str());
   }
 }

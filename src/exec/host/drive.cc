@@ -35,8 +35,45 @@ class Watch {
   uint32_t rounds_ = 0;
 };
 
+/// What carries the pipes of the works to other hosts.
+class Remotes {
+ public:
+  explicit Remotes(std::span<const std::unique_ptr<Work>> works) : works_(works) {
+    for (const auto& work : works) any_ = any_ || work->remote() != nullptr;
+  }
+  ~Remotes() {
+    forEach([](transport::local::Remote& remote) { remote.leave(); });
+  }
+  Remotes(const Remotes&) = delete;
+  Remotes& operator=(const Remotes&) = delete;
+
+  bool any() const { return any_; }
+  bool progress() const {
+    bool moved = false;
+    forEach([&moved](transport::local::Remote& remote) { moved = remote.progress() || moved; });
+    return moved;
+  }
+  /// Short, as what is waited for may also come from this host.
+  void wait() const {
+    static constexpr std::chrono::microseconds kMost(50);
+    forEach([](transport::local::Remote& remote) { remote.wait(kMost); });
+  }
+
+ private:
+  template <class Body>
+  void forEach(Body&& body) const {
+    if (!any_) return;
+    for (size_t i = 0; i < works_.size(); ++i)
+      if (works_[i]->remote() != nullptr && (i == 0 || works_[i]->remote() != works_[i - 1]->remote())) body(*works_[i]->remote());
+  }
+
+  std::span<const std::unique_ptr<Work>> works_;
+  bool any_ = false;
+};
+
 void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
   Waiter waiter(spins);
+  const Remotes remotes(works);
   Watch watch(works);
   for (;;) {
     bool pending = false;
@@ -46,11 +83,13 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       moved = moved || work->moved();
     }
     if (!pending) return;
+    if (remotes.any()) moved = remotes.progress() || moved;
     if (moved) {
       waiter.reset();
       watch.moved();
     } else {
       waiter.pause();
+      if (!waiter.spins() && remotes.any()) remotes.wait();
       if (!waiter.spins()) watch.stoodStill();
     }
   }

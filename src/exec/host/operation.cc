@@ -17,8 +17,10 @@ using transport::local::SendEnd;
 using transport::local::SlotHead;
 
 /// Up to here a message is copied into its slot, so that the sender need not wait until it is read; beyond, a value that lies
-/// in a caller's buffer is passed by reference, which saves the copy.
+/// in a caller's buffer is lent, which saves the copy.
 constexpr uint64_t kEagerBytes = 4096;
+/// Below, a system call takes longer than the copies that it saves.
+constexpr uint64_t kCopyCallBytes = 65536;
 
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
@@ -35,6 +37,7 @@ void Operation::start(const PlannedCall& call) {
   reduction_ = plan.reduction;
   reduction_.scaling.factor = call.factor;
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
+  isExported_ = call.isExported;
   moved_ = false;
   status_ = Status();
   foreign_.reset();
@@ -127,13 +130,19 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   for (int i = 0; i < step.numFrom; ++i) {
     const SlotHead& head = from[i].end->head();
     if (!acceptCall(head.signature, from[i].rank) || !acceptSize(head.bytes, from[i].rank, bytes)) return false;
-    sources[numSources++] = head.payload();
+    const std::byte* payload = from[i].end->payload();
+    if (head.lent != 0) {
+      std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane);
+      payload = lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
+      if (payload == nullptr) return false;
+    }
+    sources[numSources++] = payload;
   }
 
   // `stable` is where the value to send lies until the operation ends, if it lies anywhere in the caller's memory.
   const std::byte* stable = nullptr;
   if (step.dst.buffer != Buffer::None) {
-    std::byte* dst = destination(algo::Range{plan_->geometry.range(step.dst.chunk, lane.channel, lane.slice).begin, range.elems});
+    std::byte* dst = placeOf(step, lane);
     if (step.reduce) {
       combine(dst, sources, numSources, range.elems, ownFirst, true);
     } else if (bytes > 0 && dst != sources[0]) {
@@ -164,16 +173,38 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
   head.bytes = bytes;
   bool byReference = false;
   if (bytes <= kInlineBytes) {
-    head.data = nullptr;
+    head.lent = 0;
     if (bytes > 0 && value != head.inlineData) std::memcpy(head.inlineData, value, bytes);
-  } else if (stable != nullptr && bytes > std::min(kEagerBytes, end.slotBytes())) {
-    head.data = stable;
+  } else if (mayLend(stable, bytes, end.slotBytes(), end.reach())) {
+    head.lent = reinterpret_cast<uint64_t>(stable);
     byReference = true;
   } else {
-    head.data = end.staging();
-    if (value != head.data) std::memcpy(end.staging(), value, bytes);
+    head.lent = 0;
+    if (value != end.staging()) copyBytes(end.staging(), value, bytes, false);
   }
   end.push(byReference);
+}
+
+/// Whether a value is better read where it lies than copied into `space` bytes. `reach`: what its reader can read.
+bool Operation::mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const {
+  using namespace transport::local;
+  if (stable == nullptr) return false;
+  if ((reach & kReachesAll) != 0 || ((reach & kReachesExports) != 0 && isExported_)) return bytes > std::min(kEagerBytes, space);
+  return plan_->copies && (reach & kReachesCopies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
+}
+
+/// What a peer has lent, as this rank can read it: where it lies, or copied to `to`, or to memory kept for the `operand` if that is null.
+/// Null: the operation has failed.
+const std::byte* Operation::lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand) {
+  if (owner == nullptr) return reinterpret_cast<const std::byte*>(address);
+  if (const std::byte* here = owner->find(address, bytes); here != nullptr) return here;
+  if (to == nullptr) {
+    if (copies_.size() <= operand) copies_.resize(operand + 1);
+    if (copies_[operand].size() < bytes) copies_[operand].resize(bytes);
+    to = copies_[operand].data();
+  }
+  status_ = owner->copy(to, address, bytes);
+  return status_.ok() ? to : nullptr;
 }
 
 bool Operation::runStore(const Lane& lane, const BoundStep& step) {
@@ -184,18 +215,19 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   head.signature = signature_;
   head.bytes = bytes;
   const std::byte* own = source(step.src, range);
-  if (plan_->lends && bytes > std::min(kEagerBytes, step.window->cellBytes)) {
-    head.lent = own;
+  std::atomic<uint32_t>& reach = step.window->returned[plan_->rank.value].reach;
+  if (plan_->lends && mayLend(own, bytes, step.window->cellBytes, reach.load(std::memory_order_acquire))) {  // pairs with Hub::window
+    head.lent = reinterpret_cast<uint64_t>(own);
     if (step.peer != plan_->rank) lent_[static_cast<size_t>(step.peer.value)] = epoch;
     return true;
   }
-  head.lent = nullptr;
+  head.lent = 0;
   std::byte* space = step.window->payload(epoch, plan_->rank, bytes);
   if (step.reduce) {
     const void* sources[] = {own};
     combine(space, sources, 1, range.elems, true, false);
   } else if (bytes > 0) {
-    std::memcpy(space, own, bytes);
+    copyBytes(space, own, bytes, false);
   }
   return true;
 }
@@ -219,9 +251,11 @@ bool Operation::runLoad(const Lane& lane, const BoundStep& step) {
   const uint64_t epoch = epochOf(lane, step);
   const CellHead& head = step.window->head(epoch, step.peer);
   if (!acceptSize(head.bytes, step.peer, bytes)) return false;
-  if (bytes > 0) copyBytes(destination(range), step.window->content(epoch, step.peer, bytes), bytes, plan_->pastCache);
+  const std::byte* content = contentOf(step, epoch, step.peer, bytes, destination(range));
+  if (content == nullptr) return false;
+  if (bytes > 0 && content != destination(range)) copyBytes(destination(range), content, bytes, plan_->pastCache);
   // release: the writer may change what it lent; pairs with isReturned()
-  if (head.lent != nullptr) step.window->returned[step.peer.value].value.store(epoch, std::memory_order_release);
+  if (head.lent != 0) step.window->returned[step.peer.value].value.store(epoch, std::memory_order_release);
   return true;
 }
 
@@ -231,13 +265,23 @@ bool Operation::runLoadReduce(const Lane& lane, const BoundStep& step) {
   const uint64_t epoch = epochOf(lane, step);
   for (int32_t r = 0; r < plan_->ranks; ++r) {
     if (!acceptSize(step.window->head(epoch, Rank(r)).bytes, Rank(r), bytes)) return false;
-    cells_[static_cast<size_t>(r)] = step.window->content(epoch, Rank(r), bytes);
+    const std::byte* content = contentOf(step, epoch, Rank(r), bytes, nullptr);
+    if (content == nullptr) return false;
+    cells_[static_cast<size_t>(r)] = content;
   }
   combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
   for (int32_t r = 0; plan_->lends && r < plan_->ranks; ++r)
-    if (step.window->head(epoch, Rank(r)).lent != nullptr)  // release: as in runLoad
+    if (step.window->head(epoch, Rank(r)).lent != 0)  // release: as in runLoad
       step.window->returned[r].value.store(epoch, std::memory_order_release);
   return true;
+}
+
+/// What `writer` has stored for this rank, as lentBy().
+const std::byte* Operation::contentOf(const BoundStep& step, uint64_t epoch, Rank writer, uint64_t bytes, std::byte* to) {
+  const uint64_t lent = step.window->head(epoch, writer).lent;
+  if (lent == 0) return step.window->payload(epoch, writer, bytes);
+  const auto at = static_cast<size_t>(writer.value);
+  return lentBy(plan_->neighbours.empty() ? nullptr : plan_->neighbours[at], lent, bytes, to, at);
 }
 
 bool Operation::handOver(const Lane& lane, const BoundStep& step) {
@@ -285,6 +329,10 @@ algo::Range Operation::rangeOf(const Lane& lane, const BoundStep& step) const {
 const std::byte* Operation::source(algo::ChunkRef ref, const algo::Range& range) const {
   const std::byte* base = ref.buffer == Buffer::In ? in_ : out_;
   return base + range.begin * plan_->elementBytes;
+}
+
+std::byte* Operation::placeOf(const BoundStep& step, const Lane& lane) const {
+  return out_ + plan_->geometry.range(step.dst.chunk, lane.channel, lane.slice).begin * plan_->elementBytes;
 }
 
 std::byte* Operation::destination(const algo::Range& range) const { return out_ + range.begin * plan_->elementBytes; }

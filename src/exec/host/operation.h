@@ -31,6 +31,7 @@ struct PlannedCall {
   /// The factor of a scaled reduction, in the element type: read from `factorSource` when the call starts, if that is given.
   uint64_t factor = 0;
   const void* factorSource = nullptr;
+  bool isExported = false;  ///< both buffers lie in memory of ncclMemAlloc, as far as they are used
 };
 
 class Operation {
@@ -87,12 +88,16 @@ class Operation {
   }
   bool handOver(const Lane& lane, const BoundStep& step);
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
+  const std::byte* lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand);
+  bool mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const;
   bool acceptCall(uint64_t signature, Rank peer);
   bool acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes);
   void combine(std::byte* dst, const void* const* sources, int numSources, uint64_t elems, bool ownFirst, bool last) const;
   algo::Range rangeOf(const Lane& lane, const BoundStep& step) const;
   const std::byte* source(algo::ChunkRef ref, const algo::Range& range) const;
   std::byte* destination(const algo::Range& range) const;
+  std::byte* placeOf(const BoundStep& step, const Lane& lane) const;  ///< what the step writes
+  const std::byte* contentOf(const BoundStep& step, uint64_t epoch, Rank writer, uint64_t bytes, std::byte* to);
   uint64_t epochOf(const Lane& lane, const BoundStep& step) const {
     return windowEpoch_ + static_cast<uint64_t>(lane.slice) * static_cast<uint64_t>(plan_->rounds) + step.round;
   }
@@ -107,6 +112,8 @@ class Operation {
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
+  std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
+  bool isExported_ = false;         // both buffers lie in memory that neighbours can map
   std::vector<uint64_t> lent_;      // by peer: the last epoch in which it was lent something; 0: never
   Status status_;
   std::optional<uint64_t> foreign_;

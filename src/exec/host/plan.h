@@ -12,6 +12,7 @@
 #include "algo/step.h"
 #include "core/types.h"
 #include "exec/host/reduce/reduce.h"
+#include "transport/local/neighbour.h"
 #include "transport/local/pipe.h"
 #include "transport/local/window.h"
 
@@ -23,6 +24,7 @@ inline constexpr int kMostLinks = 31;
 struct Source {
   transport::local::RecvEnd* end = nullptr;
   Rank rank;
+  transport::local::Neighbour* neighbour = nullptr;  ///< the sender's process, if it is another one
 };
 
 struct BoundStep {
@@ -57,7 +59,9 @@ struct HostPlan {
   int32_t ranks = 1;
   bool usesWindow = false;
   int32_t rounds = 0;      ///< epochs of the window that a slice takes
+  bool copies = false;     ///< neighbours may copy by system call: what nobody computes with needs to be touched once only
   bool lends = false;      ///< what is stored for peers may stay in this rank's buffers until it was read
+  std::vector<transport::local::Neighbour*> neighbours;  ///< by rank, where plans use the window: as in Source
   std::vector<const transport::local::WindowView*> windows;  ///< of all ranks, where plans lend
   bool pastCache = false;  ///< too large to stay in the cache: what nobody reads soon is stored past it
   ReduceFn reduceFn = nullptr;            ///< null: the collective does not reduce

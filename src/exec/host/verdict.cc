@@ -87,6 +87,8 @@ std::string quoted(std::string_view text) {
 }
 
 std::string callFields(const Call& call) {
+  if (call.collective == kSplitCall) return format(R"("operation":"CommSplit","sequence":{})", call.sequence);
+  if (call.collective == kShrinkCall) return R"("operation":"CommShrink")";
   const std::string_view operation = !call.isMessage() ? name(call.collective) : call.receives ? "Recv" : "Send";
   std::string json = format(R"("operation":"{}","sequence":{},"count":{},"type":"{}")", operation, call.sequence, call.count,
                             static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
@@ -169,7 +171,7 @@ std::string verdictJson(Hub& hub) {
 }
 
 void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
-  const std::string words = hub.waits().look([&](Waits::State& state) -> std::string {
+  const std::string words = hub.waits().conclude([&](Waits::State& state) -> std::string {
     RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
     const auto self = static_cast<size_t>(rank.value);
     if (state.verdict) {

@@ -81,6 +81,8 @@ class Work {
   /// Fails the work, if it is not finished, where there is no memory to say why.
   void abandon() noexcept;
   bool moved() const { return moved_; }
+  /// What carries its pipes to other hosts; null where there is none.
+  transport::local::Remote* remote() const { return turn_->hub->remote(); }
   const Status& status() const { return status_; }
 
  private:
@@ -99,6 +101,8 @@ class Work {
     bool lasts = false;
     bool published = false;
     bool warned = false;
+    uint64_t number = 0;  // of the wait, for other hosts: they have been told; 0: not yet
+    Nanoseconds told{0};
     uint64_t unmet = 0;  // what was missing when it was published
     Nanoseconds since{0};
     Nanoseconds latest{0};
@@ -116,6 +120,7 @@ class Work {
   bool lookForDeparted(Chain& chain);
   bool lookForDeadlock(Nanoseconds now);
   bool lookAtDeadline(Nanoseconds now);
+  void tellOtherHosts(Nanoseconds now);
   bool findFault(Nanoseconds now);
   void warnOfWait();
   void explainFailure(const Chain& chain);
@@ -132,6 +137,7 @@ class Work {
   std::vector<Chain> chains_;  // kept from use to use, so that a repeated call allocates nothing
   size_t used_ = 0;
   Episode episode_;
+  uint64_t waitsTold_ = 0;  // to other hosts
   Outcome outcome_;  // why the work is about to fail
   Status status_;
 };

@@ -19,6 +19,10 @@ namespace {
 /// Shorter waits are the peers' business only when they compare calls; this keeps the lock out of them.
 constexpr Nanoseconds kBeforePublishing = std::chrono::milliseconds(1);
 
+/// For other hosts, whom it costs messages.
+constexpr Nanoseconds kBeforeTelling = std::chrono::milliseconds(20);
+constexpr Nanoseconds kBetweenTelling = std::chrono::milliseconds(100);
+
 int64_t millisecondsOf(Nanoseconds time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
 
 }  // namespace
@@ -44,6 +48,7 @@ bool Work::findFault(Nanoseconds now) {
   }
   const Nanoseconds waited = now - episode_.since;
   if (waited >= kBeforePublishing && lookForDeadlock(now)) return true;
+  if (waited >= kBeforeTelling && remote() != nullptr) tellOtherHosts(now);
   if (waited >= turn_->silence && !episode_.warned) warnOfWait();
   return lookAtDeadline(now);
 }
@@ -85,20 +90,28 @@ bool Work::lookForDeadlock(Nanoseconds now) {
   Waits& waits = turn_->hub->waits();
   // Part of what a lane lacks may come without its moving: it then waits for fewer ranks, which is another wait.
   if (!episode_.published || countUnmet() != episode_.unmet) {
-    RankWait wait = standing();
+    const RankWait wait = standing();
     episode_.unmet = 0;
     for (const ChainWait& chain : wait.chains)
       for (const auto& lane : chain.lanes) episode_.unmet += lane.awaits.size();
-    waits.publish(turn_->rank, std::move(wait));
+    waits.publish(turn_->rank, wait);
     episode_.published = true;
+    episode_.number = 0;  // another wait
   }
-  auto found = waits.look([&](Waits::State& state) {
-    ++state.ranks[static_cast<size_t>(turn_->rank.value)].inspections;
-    return findDeadlock(state, now.count());
-  });
+  waits.confirm(turn_->rank);
+  auto found = waits.look([&](Waits::State& state) { return findDeadlock(state, now.count()); });
   if (!found) return false;
   outcome_ = {Ending::Mismatch, std::move(found->cause), std::move(found->calls)};
   return true;
+}
+
+/// So that they can compare calls and find circles as this host does.
+void Work::tellOtherHosts(Nanoseconds now) {
+  if (episode_.number != 0 && now - episode_.told < kBetweenTelling) return;
+  if (episode_.number == 0) episode_.number = ++waitsTold_;
+  episode_.told = now;
+  const RankWait wait = standing();
+  remote()->stands(turn_->rank, &wait, episode_.number);
 }
 
 bool Work::lookAtDeadline(Nanoseconds now) {
@@ -170,6 +183,7 @@ int64_t Work::waitedMs() const { return episode_.lasts ? millisecondsOf(episode_
 
 void Work::stopWatching() {
   if (episode_.published) turn_->hub->waits().withdraw(turn_->rank);
+  if (episode_.told.count() != 0) remote()->stands(turn_->rank, nullptr, waitsTold_);
   episode_ = {};
 }
 

@@ -5,66 +5,342 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace tutti::transport::local {
 namespace {
 
-/// Makes every running thread of the process execute a full barrier, so that enter() can do without one. False where the kernel
-/// does not offer it.
-bool barrierInAllThreads(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-bool registerBarrier() {
-  static const bool registered = barrierInAllThreads(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-  return registered;
+/// Whether others can make every running thread of this process execute a full barrier, so that enter() can do without one: those of
+/// this process, or those of other processes, too.
+bool takesBarriers(bool fromOthers) {
+  static const bool own = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  if (!fromOthers) return own;
+  static const bool all = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+  return own && all;
 }
+
+/// What is listed: the first part of a Key.
+enum Listing : int32_t { kPipe, kWindow, kNamed };
+
+constexpr uint64_t kPage = 4096;
+uint64_t roundToPages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
-Hub::Hub(int32_t ranks)
-    : needsFence_(!registerBarrier()), members_(static_cast<size_t>(ranks)), waits_(ranks), windows_(static_cast<size_t>(ranks)) {
-  for (Member& member : members_) member.needsFence = needsFence_;
+/// Entries of the list of pipes and windows; written under the hub's lock.
+struct Hub::Page {
+  static constexpr uint64_t kBytes = 16 * kPage;
+  static constexpr size_t kEntries = (kBytes - 16) / sizeof(Listed);
+  uint64_t next;  ///< place of the next page, or 0
+  uint64_t count;
+  Listed entries[kEntries];
+};
+
+/// The head of a hub in its arena. Behind it: the process of each rank, the members, what Waits keeps.
+struct Hub::Block {
+  SharedMutex mutex;
+  uint64_t id;
+  std::atomic<uint32_t> holders;  ///< ranks that have not let go yet
+  int32_t ranks;
+  uint64_t firstPage;
+};
+
+uint64_t Hub::blockBytes(int32_t ranks) {
+  const auto n = static_cast<uint64_t>(ranks);
+  return kPage + roundToPages(n * sizeof(int32_t)) + roundToPages(n * sizeof(Member)) + Waits::bytesFor(ranks);
 }
 
-void Hub::failAll(const Status& cause) {
-  for (Member& member : members_) (void)member.latch.trip(cause);
+Status Hub::look(std::byte* memory, int32_t ranks) {
+  const auto n = static_cast<uint64_t>(ranks);
+  static_assert(sizeof(Block) <= kPage);
+  ranks_ = ranks;
+  block_ = reinterpret_cast<Block*>(memory);
+  memory += kPage;
+  processOf_ = reinterpret_cast<const int32_t*>(memory);
+  memory += roundToPages(n * sizeof(int32_t));
+  members_ = reinterpret_cast<Member*>(memory);
+  memory += roundToPages(n * sizeof(Member));
+  if (block_->ranks != ranks) return error(Code::InternalError, "a hub of {} ranks where one of {} was expected", block_->ranks, ranks);
+  for (int32_t r = 0; r < ranks; ++r) {
+    spansProcesses_ = spansProcesses_ || !isHere(Rank(r));
+    spansHosts_ = spansHosts_ || !isOnHost(Rank(r));
+  }
+  const bool needsFence = !takesBarriers(arena_->isShared());
+  for (int32_t r = 0; needsFence && r < ranks; ++r)
+    if (isHere(Rank(r))) members_[r].needsFence = true;
+  waits_ = std::make_unique<Waits>(ranks, block_->mutex, memory);
+  return {};
+}
+
+Result<std::shared_ptr<Hub>> Hub::make(int32_t ranks) {
+  auto arena = Arena::ofThreads();
+  const auto place = format(*arena, 0, std::vector<int32_t>(static_cast<size_t>(ranks)));
+  if (!place) return tl::unexpected(place.error());
+  auto hub = open(std::move(arena), *place, ranks);
+  if (hub) (*hub)->holds_ = static_cast<uint32_t>(ranks);
+  return hub;
+}
+
+uint64_t Hub::id() const { return block_->id; }
+
+/// How many ranks of this host hold the hub: those of other hosts have one of their own.
+uint32_t Hub::countHolders(const Arena& arena, std::span<const int32_t> processOf) {
+  return static_cast<uint32_t>(std::count_if(processOf.begin(), processOf.end(), [&](int32_t p) { return arena.isOnHost(p); }));
+}
+
+Result<uint64_t> Hub::format(Arena& arena, uint64_t id, std::span<const int32_t> processOf) {
+  const auto ranks = static_cast<int32_t>(processOf.size());
+  const Bytes bytes(blockBytes(ranks));
+  const auto place = arena.reserve(bytes);
+  if (!place) return tl::unexpected(place.error());
+  const auto memory = arena.map(*place, bytes);
+  if (!memory) return tl::unexpected(memory.error());
+  auto* block = reinterpret_cast<Block*>(*memory);
+  block->mutex.init();
+  block->ranks = ranks;
+  block->id = id;
+  block->holders.store(countHolders(arena, processOf), std::memory_order_relaxed);
+  std::copy(processOf.begin(), processOf.end(), reinterpret_cast<int32_t*>(*memory + kPage));
+  return *place;
+}
+
+Result<std::shared_ptr<Hub>> Hub::attach(const std::shared_ptr<Arena>& arena, uint64_t place, int32_t ranks) {
+  const std::lock_guard lock(arena->hubsMutex_);
+  std::erase_if(arena->hubs_, [](const auto& known) { return known.second.expired(); });
+  auto hub = arena->hubs_[place].lock();
+  if (hub == nullptr) {
+    auto opened = open(arena, place, ranks);
+    if (!opened) return opened;
+    hub = std::move(*opened);
+    arena->hubs_[place] = hub;
+  }
+  ++hub->holds_;
+  return hub;
+}
+
+Result<std::shared_ptr<Hub>> Hub::open(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks) {
+  const auto memory = arena->map(place, Bytes(blockBytes(ranks)));
+  if (!memory) return tl::unexpected(Status(memory.error()).at("attach hub"));
+  auto hub = std::shared_ptr<Hub>(new Hub);
+  hub->arena_ = std::move(arena);
+  hub->place_ = place;
+  if (Status status = hub->look(*memory, ranks); !status.ok()) return tl::unexpected(std::move(status));
+  return hub;
+}
+
+Hub::~Hub() {
+  if (block_ == nullptr) return;
+  // Every process lets go of its own view, while it still holds the hub; the last gives the contents back: the file lives on.
+  if (arena_->isShared()) endAll([&](uint64_t place, uint64_t) { arena_->unmap(place); });
+  // acq_rel: whoever is last sees that all others have done with it
+  const bool isLast = block_->holders.fetch_sub(holds_, std::memory_order_acq_rel) == holds_;
+  if (isLast) endAll([&](uint64_t place, uint64_t bytes) { arena_->discard(place, Bytes(bytes)); });
+  waits_.reset();
+  if (isLast) {
+    arena_->discard(place_, Bytes(blockBytes(ranks_)));
+  } else if (arena_->isShared()) {  // in one of threads, ranks that have not attached yet would find nothing
+    arena_->unmap(place_);
+  }
+}
+
+/// Calls end(place, bytes) for all that the hub lists, and for the list.
+template <class End>
+void Hub::endAll(End&& end) noexcept {
+  for (uint64_t at = block_->firstPage; at != 0;) {
+    const auto memory = arena_->map(at, Bytes(Page::kBytes));
+    if (!memory) break;
+    const auto* page = reinterpret_cast<const Page*>(*memory);
+    for (size_t i = 0; i < std::min<uint64_t>(page->count, Page::kEntries); ++i)
+      if (page->entries[i].forgotten == 0) end(page->entries[i].lies.place, page->entries[i].lies.bytes);
+    const uint64_t next = page->next;
+    end(at, Page::kBytes);
+    at = next;
+  }
+}
+
+void Hub::failAll(const Status& cause, bool tellsOthers) {
+  bool isNews = false;
+  for (int32_t r = 0; r < ranks_; ++r) isNews = members_[r].latch.trip(cause) || isNews;
+  if (isNews && tellsOthers && remote_ != nullptr) remote_->failed(cause);
 }
 
 void Hub::failAll(Code code) noexcept {
-  for (Member& member : members_) member.latch.trip(code);
+  for (int32_t r = 0; r < ranks_; ++r) members_[r].latch.trip(code);
 }
 
 void Hub::waitQuiet() {
   // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
-  if (needsFence_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    (void)barrierInAllThreads(MEMBARRIER_CMD_PRIVATE_EXPEDITED);  // cannot fail once registered
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (takesBarriers(false)) (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);  // cannot fail once registered
+  if (arena_->isShared()) (void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+  constexpr std::chrono::milliseconds kPatience(500);
+  const auto since = std::chrono::steady_clock::now();
+  for (int32_t r = 0; r < ranks_; ++r) {
+    while (members_[r].inside.load(std::memory_order_acquire)) {  // pairs with leave()
+      if (!isHere(Rank(r)) && (!isAlive(Rank(r)) || std::chrono::steady_clock::now() - since > kPatience)) break;
+      sched_yield();
+    }
   }
-  for (Member& member : members_)
-    while (member.inside.load(std::memory_order_acquire)) sched_yield();  // pairs with leave()
+  if (remote_ != nullptr) remote_->quiet();
+}
+
+Neighbour* Hub::neighbour(Rank rank) {
+  if (isHere(rank)) return nullptr;
+  const int32_t process = processOf_[index(rank)];
+  const ProcessEntry* entry = arena_->entry(process);
+  if (entry == nullptr) return nullptr;
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Neighbour>& neighbour = neighbours_[process];
+  if (!neighbour) neighbour = std::make_unique<Neighbour>(*entry, true);
+  return neighbour.get();
+}
+
+/// Reads what has been listed since the last time. Under the hub's lock.
+Status Hub::catchUp() {
+  for (;;) {
+    if (page_ == nullptr) {
+      const uint64_t at = lastPage_ == nullptr ? block_->firstPage : lastPage_->next;
+      if (at == 0) return {};
+      const auto memory = arena_->map(at, Bytes(Page::kBytes));
+      if (!memory) return memory.error();
+      lastPage_ = page_ = reinterpret_cast<Page*>(*memory);
+      seen_ = 0;
+    }
+    for (; seen_ < page_->count; ++seen_) {
+      Listed& entry = page_->entries[seen_];
+      if (entry.forgotten == 0) listed_.emplace(entry.key, &entry);
+    }
+    if (seen_ < Page::kEntries || page_->next == 0) return {};
+    page_ = nullptr;
+  }
+}
+
+/// Puts an entry behind the last one. Under the hub's lock, after catchUp().
+Status Hub::append(const Listed& entry) {
+  if (page_ == nullptr || seen_ == Page::kEntries) {
+    const auto place = arena_->reserve(Bytes(Page::kBytes));
+    if (!place) return place.error();
+    (lastPage_ == nullptr ? block_->firstPage : lastPage_->next) = *place;
+    page_ = nullptr;
+    TUTTI_TRY(catchUp());
+  }
+  page_->entries[page_->count] = entry;
+  ++page_->count;  // last: who dies before leaves nothing behind
+  return catchUp();
+}
+
+/// Where the block of that name lies, and how large its parts are; made as `wanted` says if there is none yet.
+Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
+  const std::lock_guard shared(block_->mutex);
+  if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
+  if (const auto found = listed_.find(key); found != listed_.end()) return found->second->lies;
+  const auto place = arena_->reserve(Bytes(wanted.bytes));
+  if (!place) return tl::unexpected(place.error());
+  Lies made = wanted;
+  made.place = *place;
+  if (Status status = append({key, made, 0}); !status.ok()) return tl::unexpected(std::move(status));
+  return made;
 }
 
 Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
+  if (!isOnHost(key.to)) return remote_->sendHalf(key, slots, slotBytes);
+  if (!isOnHost(key.from)) return remote_->receiveHalf(key, slots, slotBytes);
+  std::unique_lock lock(mutex_);
+  const auto lies = findOrMake({kPipe, key.channel.value, key.port, key.from.value, key.to.value},
+                               {0, pipeBytes(slots, slotBytes), slotBytes, slots});
+  if (!lies) return tl::unexpected(Status(lies.error()).at("create pipe"));
+  const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
+  if (!memory) return tl::unexpected(memory.error());
+  const PipeView view = pipeIn(*memory, lies->count, lies->partBytes);
+  lock.unlock();
+  if (isHere(key.to)) view.freed->reach.store(reach(key.from), std::memory_order_release);  // pairs with SendEnd::reach
+  return view;
+}
+
+SharedMutex& Hub::mutex() { return block_->mutex; }
+
+namespace {
+
+constexpr std::array<int32_t, 5> keyOf(const Hub::Name& name) { return {kNamed, name[0], name[1], name[2], name[3]}; }
+
+}  // namespace
+
+/// Under mutex_. Null when it cannot be mapped.
+std::byte* Hub::use(const Key& key, const Lies& lies) {
+  const auto memory = arena_->map(lies.place, Bytes(lies.bytes));
+  if (!memory) return nullptr;
+  ++users_[key];
+  return *memory;
+}
+
+Result<std::byte*> Hub::block(const Name& name, Bytes size) {
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<Pipe>& pipe = pipes_[key];
-  if (!pipe) {
-    auto made = Pipe::create(slots, slotBytes);
-    if (!made) return tl::unexpected(std::move(made).error());
-    pipe = std::make_unique<Pipe>(std::move(*made));
-  }
-  return pipe->view();
+  const auto lies = findOrMake(keyOf(name), {0, size.value, 0, 0});
+  if (!lies) return tl::unexpected(lies.error());
+  std::byte* memory = use(keyOf(name), *lies);
+  if (memory == nullptr) return fail(Code::SystemError, "cannot map {} bytes that ranks share", size.value);
+  return memory;
+}
+
+std::byte* Hub::existing(const Name& name) {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard shared(block_->mutex);
+  const auto found = listed_.find(keyOf(name));
+  return found == listed_.end() || found->second->forgotten != 0 ? nullptr : use(found->first, found->second->lies);
+}
+
+/// In a process of several the block can be mapped again; one of threads alone is all there is of it, and stays.
+void Hub::release(const Name& name) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto users = users_.find(keyOf(name));
+  if (users == users_.end() || --users->second > 0) return;
+  users_.erase(users);
+  const auto found = listed_.find(keyOf(name));
+  if (arena_->isShared() && found != listed_.end()) arena_->unmap(found->second->lies.place);
+}
+
+void Hub::forget(const Name& name) {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard shared(block_->mutex);
+  const auto found = listed_.find(keyOf(name));
+  if (found == listed_.end() || found->second->forgotten != 0) return;
+  found->second->forgotten = 1;  // before its contents go: who dies in between leaves a block that nobody looks at
+  users_.erase(found->first);
+  arena_->discard(found->second->lies.place, Bytes(found->second->lies.bytes));
+  listed_.erase(found);
+}
+
+Result<std::vector<Hub::Name>> Hub::blocks() {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard shared(block_->mutex);
+  if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
+  std::vector<Name> names;
+  for (const auto& [key, entry] : listed_)
+    if (key[0] == kNamed && entry->forgotten == 0) names.push_back({key[1], key[2], key[3], key[4]});
+  return names;
+}
+
+uint32_t Hub::reach(Rank rank) {
+  if (isHere(rank)) return kReachesAll;
+  const Neighbour* process = neighbour(rank);
+  return process == nullptr ? static_cast<uint32_t>(kReachesNothing) : process->reach();
 }
 
 Result<WindowView> Hub::window(Rank rank, uint64_t cellBytes) {
-  const std::lock_guard lock(mutex_);
-  std::unique_ptr<Window>& window = windows_[static_cast<size_t>(rank.value)];
-  if (!window) {
-    auto made = Window::create(static_cast<int32_t>(windows_.size()), cellBytes);
-    if (!made) return tl::unexpected(std::move(made).error());
-    window = std::make_unique<Window>(std::move(*made));
-  }
-  return window->view();
+  std::unique_lock lock(mutex_);
+  const auto lies = findOrMake({kWindow, 0, 0, rank.value, 0}, {0, windowBytes(ranks_, cellBytes), cellBytes, 0});
+  if (!lies) return tl::unexpected(Status(lies.error()).at("create window"));
+  const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
+  if (!memory) return tl::unexpected(memory.error());
+  const WindowView view = windowIn(*memory, ranks_, lies->partBytes);
+  lock.unlock();
+  for (int32_t r = 0; isHere(rank) && r < ranks_; ++r)
+    view.returned[r].reach.store(reach(Rank(r)), std::memory_order_release);  // pairs with the writers' acquire
+  return view;
 }
 
 }  // namespace tutti::transport::local

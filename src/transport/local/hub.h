@@ -1,46 +1,43 @@
-// Where the ranks of one communicator in one process meet: their pipes and windows, made when the first side asks, and
-// their error latches.
+// Where the ranks of one communicator on one host meet: their pipes and windows, made when the first side asks, and their boards and
+// error latches. Ranks may be threads of one process or of several.
 //
-// Owner: shared by the communicators of all its ranks; freed with the last. Any thread may call; pipes and windows are opened
-// under one lock, at set-up only.
+// Owner: shared by the communicators of the process's ranks; what it shows lies in an Arena. Any thread may call; pipes and windows
+// are opened under locks, at set-up only.
 // 1. Both sides of a pipe get the same one, whoever asks first; its size is the first asker's.
 // 2. A thread that touches peers' memory for a rank does so between enter() and leave() of that rank.
-// 3. After failAll() and waitQuiet() no other rank touches this rank's buffers any more.
+// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more, and none of this process reads them.
+// 4. Everything that ranks share makes sense after every single store: a process may die anywhere.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <vector>
 
 #include "core/error_latch.h"
+#include "transport/local/arena.h"
 #include "transport/local/board.h"
+#include "transport/local/neighbour.h"
 #include "transport/local/pipe.h"
+#include "transport/local/remote.h"
+#include "transport/local/shared_mutex.h"
 #include "transport/local/waits.h"
 #include "transport/local/window.h"
 
 namespace tutti::transport::local {
 
-struct PipeKey {
-  ChannelId channel;
-  uint8_t port = 0;
-  Rank from;
-  Rank to;
-  friend bool operator<(const PipeKey& a, const PipeKey& b) {
-    return std::tie(a.channel, a.port, a.from, a.to) < std::tie(b.channel, b.port, b.from, b.to);
-  }
-};
-
-/// One rank's place at the hub. A view of it is what the hot path keeps.
+/// One rank's place at the hub; zeroed memory is a fresh one. A view of it is what the hot path keeps.
 struct alignas(kCacheLine) Member {
   ErrorLatch latch;
   Board board;
-  std::atomic<uint64_t> departed{UINT64_MAX};  ///< written once, by the rank that ends
-  std::atomic<bool> inside{false};  ///< written by the thread that drives the rank; read by waitQuiet
-  bool needsFence = false;  ///< the kernel offers no barrier in all threads: every enter() has one of its own. Set once, by the Hub
+  std::atomic<uint64_t> departed;   ///< 0, or 1 + the calls it took part in: written once, by the rank that ends (release)
+  std::atomic<bool> inside;         ///< written by the thread that drives the rank; read by waitQuiet
+  bool needsFence;  ///< the kernel offers no barrier in all threads: every enter() has one of its own. Set once, before the rank runs
 
   /// Marks that a thread is about to touch peers' memory for the rank; false when its latch has tripped.
   bool enter() {
@@ -57,29 +54,72 @@ struct alignas(kCacheLine) Member {
 
 class Hub {
  public:
-  explicit Hub(int32_t ranks);
+  /// Of threads of this process.
+  static Result<std::shared_ptr<Hub>> make(int32_t ranks);
+  /// Lays a hub out: rank r lives in process `processOf[r]` of all that take part, on this host or another. `id` tells the communicator
+  /// from all others that these processes make; the hubs of one communicator on several hosts have the same. Its place, for attach().
+  static Result<uint64_t> format(Arena& arena, uint64_t id, std::span<const int32_t> processOf);
+  /// The hub at that place, as this process sees it: the same object for all its ranks, each of which attaches once. Its memory is given
+  /// back when all ranks have attached and let go.
+  static Result<std::shared_ptr<Hub>> attach(const std::shared_ptr<Arena>& arena, uint64_t place, int32_t ranks);
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
 
   Result<PipeView> pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes);
   /// The window of `rank`: cells of `cellBytes` for every rank.
   Result<WindowView> window(Rank rank, uint64_t cellBytes);
 
-  int32_t ranks() const { return static_cast<int32_t>(members_.size()); }
+  int32_t ranks() const { return ranks_; }
+  /// A block of memory under a name, zeroed when it is made: the same for all ranks that name it. `forget`: nobody will ask again.
+  using Name = std::array<int32_t, 4>;
+  Result<std::byte*> block(const Name& name, Bytes size);
+  /// The block of that name; null when it was never made, or forgotten.
+  std::byte* existing(const Name& name);
+  /// Who has got a block needs it no more. To be called once for each block() and existing() that gave one.
+  void release(const Name& name) noexcept;
+  void forget(const Name& name);
+  /// Names of all blocks but the forgotten ones.
+  Result<std::vector<Name>> blocks();
+  /// For what ranks keep in such blocks.
+  SharedMutex& mutex();
+
+  uint64_t id() const;
+  /// Which process a rank lives in.
+  int32_t processOf(Rank rank) const { return processOf_[index(rank)]; }
+  /// Whether the rank is a thread of this process.
+  bool isHere(Rank rank) const { return processOf_[index(rank)] == arena_->self(); }
+  bool isOnHost(Rank rank) const { return arena_->isOnHost(processOf_[index(rank)]); }
+  bool spansProcesses() const { return spansProcesses_; }
+  bool spansHosts() const { return spansHosts_; }
+  /// What reaches the ranks on other hosts; null where there are none. Set once, before a rank of this process works with the hub.
+  Remote* remote() const { return remote_.get(); }
+  void setRemote(std::shared_ptr<Remote> remote) { remote_ = std::move(remote); }
+  /// The process of a rank that is not here, whose memory may be read. Lives as long as the hub.
+  Neighbour* neighbour(Rank rank);
+  /// What of the rank's own memory this process can read; a set of Reaches.
+  uint32_t reach(Rank rank);
+  /// False once the rank's process has ended. A system call: for slow paths.
+  bool isAlive(Rank rank) const { return isHere(rank) || !isOnHost(rank) || arena_->isAlive(processOf_[index(rank)]); }
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
   Board& board(Rank rank) { return members_[index(rank)].board; }
-  Waits& waits() { return waits_; }
+  Waits& waits() { return *waits_; }
 
   /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
-  void depart(Rank rank, uint64_t calls) {
-    members_[index(rank)].departed.store(calls, std::memory_order_release);
-  }  // pairs with departed()
+  void depart(Rank rank, uint64_t calls, bool tellsOthers = true) {
+    members_[index(rank)].departed.store(calls + 1, std::memory_order_release);  // pairs with departed()
+    if (tellsOthers && remote_ != nullptr) remote_->departed(rank, calls);
+  }
   /// How many collectives the rank took part in before it departed; nothing while it is there.
   std::optional<uint64_t> departed(Rank rank) const {
     const uint64_t calls = members_[index(rank)].departed.load(std::memory_order_acquire);  // pairs with depart()
-    return calls == kPresent ? std::nullopt : std::optional(calls);
+    return calls == 0 ? std::nullopt : std::optional(calls - 1);
   }
 
-  /// Trips every rank's latch with `cause`.
-  void failAll(const Status& cause);
+  /// Trips every rank's latch with `cause`, on the other hosts as well if `tellsOthers`.
+  void failAll(const Status& cause, bool tellsOthers = true);
   /// The same without words, for want of memory; cannot fail.
   void failAll(Code code) noexcept;
 
@@ -88,19 +128,61 @@ class Hub {
   bool enter(Rank rank) { return member(rank).enter(); }
   void leave(Rank rank) { member(rank).leave(); }
 
-  /// After failAll(): returns when every thread that was inside has left, which each does after a few slices.
+  /// After failAll(): returns when every thread that was inside has left, which each does after a few slices. Ranks of other
+  /// processes only read: one that does not leave within half a second has died, or been stopped, and is not waited for.
   void waitQuiet();
 
  private:
-  static constexpr uint64_t kPresent = UINT64_MAX;
+  struct Block;
+  struct Page;
+  /// What names a pipe or a window: kind, channel, port, from (or the window's rank), to.
+  using Key = std::array<int32_t, 5>;
+  struct Lies {
+    uint64_t place;
+    uint64_t bytes;
+    uint64_t partBytes;  ///< of a slot, of a cell
+    uint32_t count;      ///< slots
+  };
+  /// A pipe, a window or a block, and where it lies. Never changes once it is counted, but for the last word.
+  struct Listed {
+    Key key;
+    Lies lies;
+    uint64_t forgotten;  ///< a block that nobody will ask for again; under the hub's lock
+  };
+  Hub() = default;
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value); }
+  static uint64_t blockBytes(int32_t ranks);
+  static uint32_t countHolders(const Arena& arena, std::span<const int32_t> processOf);
 
-  const bool needsFence_;
-  std::vector<Member> members_;
-  Waits waits_;
+  static Result<std::shared_ptr<Hub>> open(std::shared_ptr<Arena> arena, uint64_t place, int32_t ranks);
+  Status look(std::byte* memory, int32_t ranks);
+  Status catchUp();
+  Status append(const Listed& entry);
+  Result<Lies> findOrMake(const Key& key, const Lies& wanted);
+  template <class End>
+  void endAll(End&& end) noexcept;
+  std::byte* use(const Key& key, const Lies& lies);
+
+  std::shared_ptr<Arena> arena_;
+  uint64_t place_ = 0;
+  int32_t ranks_ = 0;
+  uint32_t holds_ = 0;  // ranks that have attached here; under the arena's lock
+  bool spansProcesses_ = false;
+  bool spansHosts_ = false;
+  std::shared_ptr<Remote> remote_;
+  // In the arena.
+  Block* block_ = nullptr;
+  const int32_t* processOf_ = nullptr;
+  Member* members_ = nullptr;
+
+  std::unique_ptr<Waits> waits_;
   std::mutex mutex_;
-  std::map<PipeKey, std::unique_ptr<Pipe>> pipes_;
-  std::vector<std::unique_ptr<Window>> windows_;
+  std::map<Key, Listed*> listed_;  // as far as this process has read the list
+  std::map<Key, uint32_t> users_;  // of named blocks, in this process
+  Page* page_ = nullptr;      // the page that it reads
+  Page* lastPage_ = nullptr;  // the last that it knows
+  uint64_t seen_ = 0;         // entries of page_ that it has read
+  std::map<int32_t, std::unique_ptr<Neighbour>> neighbours_;  // by process
 };
 
 }  // namespace tutti::transport::local

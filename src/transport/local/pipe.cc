@@ -1,26 +1,36 @@
 #include "transport/local/pipe.h"
 
-#include <new>
 #include <utility>
 
 namespace tutti::transport::local {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+uint64_t stagingAt(uint32_t slots) { return (sizeof(FreedCount) + slots * sizeof(SlotHead) + kPage - 1) / kPage * kPage; }
+uint64_t strideOf(uint64_t slotBytes) { return (slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+
+}  // namespace
+
+uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes) { return stagingAt(slots) + slots * strideOf(slotBytes); }
+
+PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
+  PipeView view;
+  view.freed = reinterpret_cast<FreedCount*>(memory);
+  view.heads = reinterpret_cast<SlotHead*>(memory + sizeof(FreedCount));
+  view.memory = memory + stagingAt(slots);
+  view.slots = slots;
+  view.slotBytes = strideOf(slotBytes);
+  return view;
+}
 
 Result<Pipe> Pipe::create(uint32_t slots, uint64_t slotBytes) {
-  constexpr uint64_t kPage = 4096;
-  const uint64_t control = sizeof(FreedCount) + slots * sizeof(SlotHead);
-  const uint64_t staging = (control + kPage - 1) / kPage * kPage;
-  const uint64_t stride = (slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-  auto mapping = memory::Mapping::anonymous(Bytes(staging + slots * stride));
+  auto mapping = memory::Mapping::anonymous(Bytes(pipeBytes(slots, slotBytes)));
   if (!mapping) return tl::unexpected(std::move(mapping).error().at("create pipe"));
-
   Pipe pipe;
   pipe.mapping_ = std::move(*mapping);
-  std::byte* base = pipe.mapping_.data();
-  pipe.view_.freed = new (base) FreedCount{};
-  pipe.view_.heads = new (base + sizeof(FreedCount)) SlotHead[slots]{};
-  pipe.view_.memory = base + staging;
-  pipe.view_.slots = slots;
-  pipe.view_.slotBytes = stride;
+  pipe.view_ = pipeIn(pipe.mapping_.data(), slots, slotBytes);
+  pipe.view_.freed->reach.store(kReachesAll, std::memory_order_relaxed);
   return pipe;
 }
 

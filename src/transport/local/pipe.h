@@ -1,11 +1,13 @@
-// A pipe between two ranks of one process: bounded, first in first out, one writer and one reader.
+// A pipe between two ranks that see the same memory: bounded, first in first out, one writer and one reader.
 //
-// Owner: the Hub (Pipe). Each side works through an end (a plain view with its own cursor), used by one thread at a time.
+// Owner: the Hub, or who makes a Pipe. Each side works through an end (a plain view with its own cursor), used by one thread at a time.
 // 1. A slot's words other than `filled` belong to the sender until filled == message number, then to the receiver until it
 //    has published a higher `freed`, then to the sender again.
 // 2. `data` of a message may point into the sender's own buffer ("by reference"): the sender then keeps that memory
 //    unchanged until the message is freed.
+//    Only a reader that says that it can read there (`reach`) is given such a message.
 // 3. Numbers start at 1 and never wrap: 2^64 messages outlast the machine.
+// 4. What both sides look at holds no pointer that only one of them can follow, and zeroed memory is a fresh pipe.
 #pragma once
 
 #include <atomic>
@@ -24,16 +26,23 @@ inline constexpr size_t kInlineBytes = 32;  ///< payload that travels in the hea
 struct alignas(kCacheLine) SlotHead {
   std::atomic<uint64_t> filled;  ///< sender: message number (release); pairs with the acquire in RecvEnd::ready
   uint64_t signature;            ///< sender: which call the message belongs to
-  const std::byte* data;         ///< sender: where the payload lies; null: in inlineData
+  uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot
   uint64_t bytes;                ///< sender: payload size
   std::byte inlineData[kInlineBytes];
-
-  const std::byte* payload() const { return data != nullptr ? data : inlineData; }
 };
 static_assert(sizeof(SlotHead) == kCacheLine);
 
 struct alignas(kCacheLine) FreedCount {
-  std::atomic<uint64_t> value;  ///< receiver: messages it is done with (release); pairs with the acquire in SendEnd::free
+  std::atomic<uint64_t> value;  ///< receiver: messages it is done with (release); pairs with the acquire in SendEnd::refresh
+  std::atomic<uint32_t> reach;  ///< receiver: what it can read (release), a set of Reaches; pairs with the acquire in SendEnd::reach
+};
+
+/// What of a peer's own memory a rank can read.
+enum Reaches : uint32_t {
+  kReachesNothing = 0,
+  kReachesAll = 1,      ///< the same process: an address means the same to both
+  kReachesExports = 2,  ///< memory that ncclMemAlloc gave to the peer
+  kReachesCopies = 4,   ///< anything, by a system call that copies
 };
 
 struct PipeView {
@@ -42,6 +51,13 @@ struct PipeView {
   FreedCount* freed = nullptr;
   uint32_t slots = 0;
   uint64_t slotBytes = 0;
+
+  /// The payload of a message, counted from 0; if it was lent, in the sender's process.
+  std::byte* payload(uint64_t message) const {
+    SlotHead& slot = heads[message % slots];
+    if (slot.lent != 0) return reinterpret_cast<std::byte*>(slot.lent);
+    return slot.bytes <= kInlineBytes ? slot.inlineData : memory + (message % slots) * slotBytes;
+  }
 };
 static_assert(std::is_trivially_copyable_v<PipeView>);
 
@@ -54,6 +70,11 @@ class SendEnd {
   SlotHead& head() const { return pipe_.heads[sent_ % pipe_.slots]; }
   std::byte* staging() const { return pipe_.memory + (sent_ % pipe_.slots) * pipe_.slotBytes; }
   uint64_t slotBytes() const { return pipe_.slotBytes; }
+  /// What the receiver can read of this rank's memory; a set of Reaches.
+  uint32_t reach() {
+    if (reach_ == kReachesNothing) reach_ = pipe_.freed->reach.load(std::memory_order_acquire);  // pairs with Hub::pipe
+    return reach_;
+  }
 
   /// Hands the head, whose other words are written, to the receiver.
   void push(bool byReference) {
@@ -75,6 +96,7 @@ class SendEnd {
   uint64_t sent_ = 0;
   uint64_t seenFreed_ = 0;
   uint64_t lastByReference_ = 0;
+  uint32_t reach_ = kReachesNothing;
 };
 
 class RecvEnd {
@@ -83,6 +105,8 @@ class RecvEnd {
 
   bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
   const SlotHead& head() const { return pipe_.heads[received_ % pipe_.slots]; }
+  /// Where the payload lies; if it was lent, in the sender's process.
+  const std::byte* payload() const { return pipe_.payload(received_); }
   /// Gives the slot, and memory passed by reference, back to the sender.
   void release() { pipe_.freed->value.store(++received_, std::memory_order_release); }  // pairs with SendEnd::refresh
   uint64_t received() const { return received_; }
@@ -92,7 +116,11 @@ class RecvEnd {
   uint64_t received_ = 0;
 };
 
-/// Owns what both ends look at.
+/// Memory that a pipe takes, and the pipe in such memory, which is zero or holds that pipe already.
+uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes);
+PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes);
+
+/// Owns a pipe of this process.
 class Pipe {
  public:
   /// `slots` ≥ 1; `slotBytes` of staging space each (0: only inline payloads and references).

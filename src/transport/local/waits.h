@@ -1,11 +1,13 @@
 // What the ranks of a communicator wait for when a wait lasts, and the verdict when one gave up.
 //
-// Owner: the Hub. Any thread; everything happens under one lock, which only slow paths take: a rank publishes its wait after a
-// millisecond without movement and withdraws it when it moves again.
+// Owner: the Hub. Any thread of any process; everything happens under the hub's lock, which only slow paths take: a rank publishes its
+// wait after a millisecond without movement and withdraws it when it moves again.
 // 1. A published wait was true at the latest inspection of its rank: nothing that it waits for had come.
 // 2. An episode is one stretch of standing still in which nothing came that was waited for, not even in part; its wait is published
 //    once, and `inspections` counts how often it was confirmed.
 // 3. The first verdict stays; ranks that give up later add where they stood.
+// 4. What is shared lies encoded in the hub's memory (waits_wire.h); each process keeps what it has read of it. A wait too long for its
+//    place is not told: its rank may then do anything, as far as the others know.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,7 @@
 
 #include "core/call.h"
 #include "core/status.h"
+#include "transport/local/shared_mutex.h"
 
 namespace tutti::transport::local {
 
@@ -91,7 +94,7 @@ class Waits {
     uint64_t episode;
     uint64_t inspections;
   };
-  /// What the lock protects.
+  /// What the lock protects. `suspects` and the pace of the search are each process's own.
   struct State {
     std::vector<Entry> ranks;
     std::vector<Suspect> suspects;
@@ -100,28 +103,45 @@ class Waits {
     std::optional<Verdict> verdict;
   };
 
-  explicit Waits(int32_t ranks) { state_.ranks.resize(static_cast<size_t>(ranks)); }
+  /// In `memory`, which is zero or holds the waits of these ranks already; as long as `mutex` and it live.
+  Waits(int32_t ranks, SharedMutex& mutex, std::byte* memory);
+  static uint64_t bytesFor(int32_t ranks);
 
-  void publish(Rank rank, RankWait wait) {
-    const std::lock_guard lock(mutex_);
-    Entry& entry = state_.ranks[static_cast<size_t>(rank.value)];
-    entry.wait = std::move(wait);
-    entry.waits = true;
-    ++entry.episode;
-  }
-  void withdraw(Rank rank) {
-    const std::lock_guard lock(mutex_);
-    state_.ranks[static_cast<size_t>(rank.value)].waits = false;
-  }
+  void publish(Rank rank, const RankWait& wait);
+  void withdraw(Rank rank);
+  /// The rank has looked again, and its wait stands as published.
+  void confirm(Rank rank);
+
   /// Runs `body` on the state, alone.
   template <class Body>
   auto look(Body&& body) {
     const std::lock_guard lock(mutex_);
+    refresh();
     return std::forward<Body>(body)(state_);
+  }
+  /// The same; afterwards all processes have the verdict that `body` leaves.
+  template <class Body>
+  auto conclude(Body&& body) {
+    const std::lock_guard lock(mutex_);
+    refresh();
+    auto result = std::forward<Body>(body)(state_);
+    shareVerdict();
+    return result;
   }
 
  private:
-  std::mutex mutex_;
+  struct Place;
+  struct VerdictPlace;
+  Place& place(size_t rank) const;
+  VerdictPlace& verdictPlace() const;
+  void refresh();
+  void shareVerdict();
+
+  SharedMutex& mutex_;
+  std::byte* const memory_;
+  const uint64_t stride_;  // of a rank's place
+  std::vector<uint64_t> seen_;  // versions of the places that state_ holds
+  uint64_t seenVerdict_ = 0;
   State state_;
 };
 

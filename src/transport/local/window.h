@@ -1,6 +1,7 @@
-// A rank's window for the other ranks of the process: one cell for every rank, in two banks that take turns.
+// A rank's window for the other ranks that see the same memory: one cell for every rank, in two banks that take turns.
 //
-// Owner: the Hub. Cell [bank][r] of a window is written by rank r only and read by the window's rank only.
+// Owner: the Hub, or who makes a Window. Zeroed memory is a fresh window.
+// Cell [bank][r] of a window is written by rank r only and read by the window's rank only.
 // 1. A cell's payload is complete when its epoch word equals the epoch that the reader expects (release / acquire).
 // 2. Bank = epoch % 2. A rank writes epoch e+2 only after it has seen every peer's e+1, which a peer writes after it has
 //    finished reading e: no other barrier is needed.
@@ -23,14 +24,16 @@ struct alignas(kCacheLine) CellHead {
   std::atomic<uint64_t> epoch;  ///< writer (release); pairs with the acquire of the window's rank
   uint64_t signature;           ///< writer: which call the cell belongs to
   uint64_t bytes;               ///< writer: payload size; up to kCellInlineBytes lie in inlineData, more in the payload area
-  const std::byte* lent;        ///< writer: where the payload lies in its own memory; null: in the cell
+  uint64_t lent;                ///< writer: address of the payload in its own memory; 0: in the cell
   std::byte inlineData[kCellInlineBytes];
 };
 static_assert(sizeof(CellHead) == kCacheLine);
 
 struct alignas(kCacheLine) ReturnedEpoch {
-  std::atomic<uint64_t>
-      value;  ///< the window's rank: up to which epoch it has read what was lent (release); pairs with the writer's acquire
+  /// The window's rank: up to which epoch it has read what was lent (release); pairs with the writer's acquire.
+  std::atomic<uint64_t> value;
+  /// The window's rank: what of the writer's memory it can read (release), a set of Reaches; pairs with the writer's acquire.
+  std::atomic<uint32_t> reach;
 };
 
 struct WindowView {
@@ -45,12 +48,6 @@ struct WindowView {
     if (bytes <= kCellInlineBytes) return head(epoch, writer).inlineData;
     return payloads + index(epoch, writer) * cellBytes;
   }
-  /// Where what `writer` has stored can be read.
-  const std::byte* content(uint64_t epoch, Rank writer, uint64_t bytes) const {
-    const std::byte* lent = head(epoch, writer).lent;
-    return lent != nullptr ? lent : payload(epoch, writer, bytes);
-  }
-
  private:
   uint64_t index(uint64_t epoch, Rank writer) const {
     return (epoch % 2) * static_cast<uint64_t>(ranks) + static_cast<uint64_t>(writer.value);
@@ -58,6 +55,11 @@ struct WindowView {
 };
 static_assert(std::is_trivially_copyable_v<WindowView>);
 
+/// Memory that a window takes, and the window in such memory, which is zero or holds that window already.
+uint64_t windowBytes(int32_t ranks, uint64_t cellBytes);
+WindowView windowIn(std::byte* memory, int32_t ranks, uint64_t cellBytes);
+
+/// Owns a window of this process, whose readers reach everything.
 class Window {
  public:
   static Result<Window> create(int32_t ranks, uint64_t cellBytes);

@@ -54,7 +54,7 @@ inline plan::Shape messageShape(uint64_t bytes, int32_t peer, bool receives) {
 class PlannedRanks {
  public:
   explicit PlannedRanks(int32_t ranks, const plan::Settings& settings = {})
-      : hub_(std::make_shared<transport::local::Hub>(ranks)),
+      : hub_(*transport::local::Hub::make(ranks)),
         layout_(connect::Layout::natural(ranks)),
         epochs_(static_cast<size_t>(ranks), 1),
         sequences_(static_cast<size_t>(ranks)) {

@@ -28,7 +28,8 @@ void postUpTo(Hub& hub, Rank rank, uint64_t sequence) {
 }
 
 TEST(VerdictText, TellsCallArrivalsStepsAndWaits) {
-  Hub hub(3);
+  const auto owner = *Hub::make(3);
+  Hub& hub = *owner;
   EXPECT_EQ(verdictJson(hub), "null");
   postUpTo(hub, Rank(0), 3);
   postUpTo(hub, Rank(1), 3);
@@ -47,7 +48,8 @@ TEST(VerdictText, TellsCallArrivalsStepsAndWaits) {
 }
 
 TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
-  Hub hub(2);
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
   conclude(hub, Rank(0), {Ending::Mismatch, error(Code::InvalidUsage, "first"), {{Rank(0), kCall}, {Rank(1), kCall}}}, standingIn(kCall),
            1);
   conclude(hub, Rank(1), {Ending::Aborted, error(Code::RemoteError, "second"), {}}, standingIn(kCall), 2);
@@ -58,7 +60,8 @@ TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
 }
 
 TEST(VerdictText, OfAMessageConcernsItsTwoRanks) {
-  Hub hub(4);
+  const auto owner = *Hub::make(4);
+  Hub& hub = *owner;
   Call receive{Collective::SendRecv, DataType::I8, 0, 2, 9, 5, true};
   RankWait sender;
   sender.sent = {0, 6, 0, 0};  // the sixth message to rank 1 is under way
@@ -72,7 +75,8 @@ TEST(VerdictText, OfAMessageConcernsItsTwoRanks) {
 }
 
 TEST(VerdictText, OfAnAbortThatMetNoCallHasNone) {
-  Hub hub(1);
+  const auto owner = *Hub::make(1);
+  Hub& hub = *owner;
   conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "over"), {}}, {}, 0);
   EXPECT_EQ(
       verdictJson(hub),
@@ -81,7 +85,8 @@ TEST(VerdictText, OfAnAbortThatMetNoCallHasNone) {
 }
 
 TEST(VerdictText, InWordsStaysShortWithManyRanks) {
-  Hub hub(1000);
+  const auto owner = *Hub::make(1000);
+  Hub& hub = *owner;
   conclude(hub, Rank(3), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, standingIn(kCall), 250);
   const std::string words = hub.waits().look([](transport::local::Waits::State& state) { return describeVerdict(*state.verdict); });
   EXPECT_EQ(

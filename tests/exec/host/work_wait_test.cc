@@ -36,7 +36,7 @@ std::unique_ptr<Work> emptyCall(const std::shared_ptr<Turn>& turn, const Call& c
 }
 
 TEST(WorkWait, RootsThatShareTheirLowBitsAreToldApart) {
-  const auto hub = std::make_shared<transport::local::Hub>(4100);
+  const auto hub = *transport::local::Hub::make(4100);
   std::shared_ptr<Turn> turns[2];
   for (int32_t r = 0; r < 2; ++r) {
     turns[r] = std::make_shared<Turn>();

@@ -12,7 +12,8 @@ namespace {
 const PipeKey kKey{ChannelId(0), 0, Rank(0), Rank(1)};
 
 TEST(Hub, BothSidesGetTheSamePipe) {
-  Hub hub(2);
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
   const auto first = hub.pipe(kKey, 4, 128);
   const auto second = hub.pipe(kKey, 9, 4096);
   ASSERT_TRUE(first && second);
@@ -23,7 +24,8 @@ TEST(Hub, BothSidesGetTheSamePipe) {
 }
 
 TEST(Hub, EveryPartOfTheKeyTellsPipesApart) {
-  Hub hub(3);
+  const auto owner = *Hub::make(3);
+  Hub& hub = *owner;
   std::vector<PipeKey> keys = {kKey,
                                {ChannelId(1), 0, Rank(0), Rank(1)},
                                {ChannelId(0), 1, Rank(0), Rank(1)},
@@ -40,7 +42,8 @@ TEST(Hub, EveryPartOfTheKeyTellsPipesApart) {
 }
 
 TEST(Hub, EveryRankHasOneWindow) {
-  Hub hub(2);
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
   const auto a = hub.window(Rank(0), 128);
   const auto again = hub.window(Rank(0), 128);
   const auto b = hub.window(Rank(1), 128);
@@ -51,7 +54,8 @@ TEST(Hub, EveryRankHasOneWindow) {
 }
 
 TEST(Hub, APipeThatCouldNotBeMadeIsTriedAgain) {
-  Hub hub(2);
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
   const auto impossible = hub.pipe(kKey, 8, uint64_t{1} << 59);
   ASSERT_FALSE(impossible);
   EXPECT_EQ(impossible.error().code(), Code::SystemError);
@@ -61,7 +65,8 @@ TEST(Hub, APipeThatCouldNotBeMadeIsTriedAgain) {
 }
 
 TEST(Hub, ThreadsThatAskAtOnceGetTheSamePipe) {
-  Hub hub(2);
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
   constexpr int kThreads = 4;
   SlotHead* heads[kThreads] = {};
   std::vector<std::thread> threads;
@@ -79,7 +84,8 @@ TEST(Hub, ThreadsThatAskAtOnceGetTheSamePipe) {
 }
 
 TEST(Hub, FailAllTripsEveryLatchOnce) {
-  Hub hub(3);
+  const auto owner = *Hub::make(3);
+  Hub& hub = *owner;
   EXPECT_TRUE(hub.enter(Rank(1)));
   hub.leave(Rank(1));
   (void)hub.latch(Rank(2)).trip(error(Code::InvalidUsage, "rank 2 was first"));
@@ -92,7 +98,8 @@ TEST(Hub, FailAllTripsEveryLatchOnce) {
 }
 
 TEST(Hub, WaitQuietWaitsForTheThreadThatIsInside) {
-  Hub hub(2);
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
   ASSERT_TRUE(hub.enter(Rank(1)));
   hub.failAll(error(Code::RemoteError, "over"));
   std::atomic<bool> left{false};
@@ -110,7 +117,8 @@ TEST(Hub, WaitQuietWaitsForTheThreadThatIsInside) {
 /// operation of that thread in between. Several rounds, since the window is short.
 TEST(Hub, AfterWaitQuietNobodyTouchesTheMemory) {
   for (int round = 0; round < 60; ++round) {
-    Hub hub(3);
+    const auto owner = *Hub::make(3);
+    Hub& hub = *owner;
     std::vector<uint64_t> memory(64);  // of rank 0; the peers write to it by turns while they are inside
     std::atomic<int> started{0};
     std::vector<std::thread> peers;

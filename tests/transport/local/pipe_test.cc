@@ -23,16 +23,16 @@ struct Ends {
 };
 
 void pushInline(SendEnd& end, uint64_t value) {
-  end.head().data = nullptr;
+  end.head().lent = 0;
   end.head().bytes = sizeof value;
   end.head().signature = value;
   std::memcpy(end.head().inlineData, &value, sizeof value);
   end.push(false);
 }
 
-uint64_t readValue(const SlotHead& head) {
+uint64_t readValue(const RecvEnd& end) {
   uint64_t value = 0;
-  std::memcpy(&value, head.payload(), sizeof value);
+  std::memcpy(&value, end.payload(), sizeof value);
   return value;
 }
 
@@ -72,7 +72,7 @@ TEST(Pipe, KeepsTheOrderRoundManyLaps) {
   while (received < 1000) {
     while (sent < 1000 && ends.send.ready()) pushInline(ends.send, sent++);
     ASSERT_TRUE(ends.recv.ready());
-    EXPECT_EQ(readValue(ends.recv.head()), received++);
+    EXPECT_EQ(readValue(ends.recv), received++);
     ends.recv.release();
   }
 }
@@ -83,7 +83,7 @@ TEST(Pipe, StagingSpacesDoNotOverlapAndHoldAWholeSlice) {
   EXPECT_GE(ends.send.slotBytes(), kBytes);
   for (int i = 0; i < 4; ++i) {
     SlotHead& head = ends.send.head();
-    head.data = ends.send.staging();
+    head.lent = 0;
     head.bytes = kBytes;
     std::memset(ends.send.staging(), 'a' + i, ends.send.slotBytes());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(ends.send.staging()) % kCacheLine, 0U);
@@ -91,7 +91,7 @@ TEST(Pipe, StagingSpacesDoNotOverlapAndHoldAWholeSlice) {
   }
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(ends.recv.ready());
-    for (uint64_t k = 0; k < kBytes; ++k) ASSERT_EQ(static_cast<char>(ends.recv.head().payload()[k]), 'a' + i);
+    for (uint64_t k = 0; k < kBytes; ++k) ASSERT_EQ(static_cast<char>(ends.recv.payload()[k]), 'a' + i);
     ends.recv.release();
   }
 }
@@ -100,12 +100,12 @@ TEST(Pipe, WithoutStagingStillCarriesInlineDataAndReferences) {
   Ends ends = Ends::make(2, 0);
   pushInline(ends.send, 11);
   const uint64_t own = 12;
-  ends.send.head().data = reinterpret_cast<const std::byte*>(&own);
+  ends.send.head().lent = reinterpret_cast<uint64_t>(&own);
   ends.send.head().bytes = sizeof own;
   ends.send.push(true);
-  EXPECT_EQ(readValue(ends.recv.head()), 11U);
+  EXPECT_EQ(readValue(ends.recv), 11U);
   ends.recv.release();
-  EXPECT_EQ(ends.recv.head().payload(), reinterpret_cast<const std::byte*>(&own)) << "no copy on the way";
+  EXPECT_EQ(ends.recv.payload(), reinterpret_cast<const std::byte*>(&own)) << "no copy on the way";
 }
 
 TEST(Pipe, IsDrainedWhenTheLastReferenceHasBeenRead) {
@@ -114,7 +114,7 @@ TEST(Pipe, IsDrainedWhenTheLastReferenceHasBeenRead) {
   pushInline(ends.send, 1);
   EXPECT_TRUE(ends.send.drained()) << "what was copied may stay unread";
   uint64_t own = 2;
-  ends.send.head().data = reinterpret_cast<const std::byte*>(&own);
+  ends.send.head().lent = reinterpret_cast<uint64_t>(&own);
   ends.send.push(true);
   pushInline(ends.send, 3);
   EXPECT_FALSE(ends.send.drained());
@@ -161,7 +161,7 @@ TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
       while (byReference && !ends.send.drained()) std::this_thread::yield();
       auto* words = byReference ? buffer.data() : reinterpret_cast<uint64_t*>(ends.send.staging());
       for (uint64_t k = 0; k < kWords; ++k) words[k] = i + k;
-      head.data = reinterpret_cast<const std::byte*>(words);
+      head.lent = byReference ? reinterpret_cast<uint64_t>(words) : 0;
       head.bytes = kWords * sizeof(uint64_t);
       ends.send.push(byReference);
     }
@@ -173,10 +173,10 @@ TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
     while (!ends.recv.ready()) std::this_thread::yield();
     const SlotHead& head = ends.recv.head();
     ASSERT_EQ(head.signature, i);
-    ASSERT_EQ(readValue(head), i);
+    ASSERT_EQ(readValue(ends.recv), i);
     if (i % 3 != 0) {
       uint64_t words[kWords];
-      std::memcpy(words, head.payload(), sizeof words);
+      std::memcpy(words, ends.recv.payload(), sizeof words);
       for (uint64_t k = 0; k < kWords; ++k) ASSERT_EQ(words[k], i + k);
     }
     ends.recv.release();

@@ -1,0 +1,256 @@
+#include "bootstrap/core.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bootstrap/fixed_id.h"
+#include "bootstrap/job.h"
+#include "bootstrap/mesh_core.h"
+#include "bootstrap/root.h"
+#include "observe/log.h"
+
+namespace tutti::bootstrap {
+
+Lease::Lease(Reactor& r, ReactorHold h, std::shared_ptr<Listener> l, std::vector<Address> a)
+    : reactor(r), hold(std::move(h)), listener(std::move(l)), addresses(std::move(a)) {}
+
+Lease::~Lease() {
+  reactor.post([closed = listener] { closed->close(); });
+}
+
+Core::Core(const World& world, Status crypto)
+    : token(crypto.ok() ? randomNumber() : 0), world_(world), pid_(getpid()), crypto_(std::move(crypto)) {}
+
+bool Core::isOfThisProcess() const { return pid_ == getpid(); }
+
+const Settings& Core::settings() {
+  if (!settings_) settings_ = world_.settings();
+  return *settings_;
+}
+
+Member Core::describeSelf(const std::vector<Address>& addresses) {
+  if (!host_) host_ = world_.host();
+  return {token, static_cast<int32_t>(pid_), identityOf(*host_, settings().hostId), host_->name, addresses};
+}
+
+Result<std::shared_ptr<Lease>> Core::makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses) {
+  if (Status held = reactor.hold(settings().namesThreads); !held.ok()) return tl::unexpected(std::move(held));
+  ReactorHold hold(reactor);
+  auto listener = std::make_shared<Listener>(
+      reactor, std::move(fds), [this](Purpose purpose, uint64_t topic) { return findSecret(purpose, topic); },
+      [this](Established connection) { onEstablished(std::move(connection)); });
+  reactor.post([listener] { listener->start(); });
+  return std::make_shared<Lease>(reactor, std::move(hold), std::move(listener), std::move(addresses));
+}
+
+Result<std::shared_ptr<Lease>> Core::lease() {
+  if (auto open = lease_.lock()) return open;
+  const auto all = world_.interfaces();
+  if (!all) return tl::unexpected(all.error());
+  const auto choice = chooseInterfaces(*all, settings().interfaceNames, parseFamily(settings().family));
+  if (!choice) return tl::unexpected(choice.error());
+  std::vector<UniqueFd> fds;
+  std::vector<Address> addresses;
+  Status last;
+  for (const Interface& interface : choice->chosen) {
+    if (addresses.size() == kMostAddresses) break;
+    auto fd = listenAt(toSocketAddress(interface.address), describe(interface.address));
+    auto address = fd ? listeningAddress(*fd) : tl::unexpected(fd.error());
+    if (!address) {
+      last = address.error();
+      continue;
+    }
+    const std::string text = describe(*address);
+    observe::info(observe::Subsys::Bootstrap, "Bootstrap: Using {}:{}<{}>", interface.name,
+                  std::string_view(text).substr(0, text.rfind(':')), address->port);
+    fds.push_back(std::move(*fd));
+    addresses.push_back(*address);
+  }
+  for (std::string_view rest = choice->table; !rest.empty(); rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1))
+    observe::info(observe::Subsys::Init | observe::Subsys::Net, "Bootstrap: interface{}", rest.substr(0, rest.find('\n')));
+  if (fds.empty()) return tl::unexpected(std::move(last));
+  auto made = makeLease(std::move(fds), std::move(addresses));
+  if (made) lease_ = *made;
+  return made;
+}
+
+Result<std::shared_ptr<Lease>> Core::leaseAt(const std::vector<Address>& addresses) {
+  std::vector<UniqueFd> fds;
+  std::string problems;
+  Code code = Code::SystemError;
+  for (const Address& address : addresses) {
+    auto fd = listenAt(toSocketAddress(address), describe(address));
+    if (fd) {
+      fds.push_back(std::move(*fd));
+      continue;
+    }
+    problems += (problems.empty() ? "" : "; ") + fd.error().text();
+    if (fd.error().code() == Code::InvalidUsage) code = Code::InvalidUsage;
+  }
+  if (fds.empty()) return fail(code, "rank 0 cannot be reached at NCCL_COMM_ID: {}", problems);
+  return makeLease(std::move(fds), addresses);
+}
+
+Result<UniqueIdBytes> Core::makeId() {
+  if (!crypto_.ok()) return tl::unexpected(crypto_);
+  const std::lock_guard lock(mutex);
+  if (hasEnded_) return fail(Code::InvalidUsage, "the service that connects processes has ended");
+  settings_.reset();  // as they are now
+  if (!settings().commId.empty()) return makeFixedId(settings().commId);
+  auto door = lease();
+  if (!door) {
+    // Ranks that are threads of this process need no network; whoever asked for a certain one is told.
+    if (!settings().interfaceNames.empty() || parseFamily(settings().family) != Family::Any) return tl::unexpected(door.error());
+    observe::warn("bootstrap: ranks of other processes cannot use the unique id made here: {}", door.error().text());
+  }
+  UniqueId id;
+  id.hash = randomNumber();
+  id.maker = token;
+  id.pid = static_cast<int32_t>(pid_);
+  fillRandom(id.secret);
+  if (door) id.addresses = (*door)->addresses;
+  roots_[id.hash] = std::make_shared<Root>(shared_from_this(), id, door ? *door : nullptr);
+  return id.encode();
+}
+
+Result<UniqueIdBytes> Core::makeFixedId(const std::string& where) {
+  auto id = fixedId(where, settings().jobSecret);
+  if (!id) return tl::unexpected(id.error());
+  if (settings().jobSecret.empty() && !std::exchange(saidOpen_, true))
+    observe::warn(
+        "bootstrap: NCCL_COMM_ID is set and TUTTI_JOB_SECRET is not: connections are not authenticated, whoever reaches {} can take part",
+        where);
+  return id->encode();
+}
+
+std::shared_ptr<Root> Core::findRoot(const UniqueId& id) {
+  const auto found = roots_.find(id.hash);
+  return found != roots_.end() && found->second->id().secret == id.secret ? found->second : nullptr;
+}
+
+Status Core::openFixedRoot(const UniqueId& id) {
+  if (roots_.count(id.hash) != 0) return {};
+  auto door = leaseAt(id.addresses);
+  const bool isTaken = !door && door.error().code() == Code::InvalidUsage;  // perhaps by the communicator before this one
+  if (isTaken) door = lease();
+  if (!door) return door.error();
+  const auto root = std::make_shared<Root>(shared_from_this(), id, std::move(*door));
+  roots_[id.hash] = root;
+  if (isTaken) root->listenLater(0);
+  return {};
+}
+
+Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) {
+  if (ranks < 1 || ranks > kMostRanks || rank.value < 0 || rank.value >= ranks)
+    return fail(Code::InvalidArgument, "there is no rank {} of {}", rank.value, ranks);
+  if (raw.empty() || raw.size() > static_cast<size_t>(ranks))
+    return fail(Code::InvalidArgument, "{} unique ids for {} ranks: there must be 1 to {}", raw.size(), ranks, ranks);
+  std::vector<UniqueId> ids;
+  bool isOutside = false;  // others must be reached, or may come
+  for (const UniqueIdBytes& bytes : raw) {
+    auto id = UniqueId::decode(bytes);
+    if (!id) return tl::unexpected(id.error());
+    if (const auto served = served_.find(id->hash); served != served_.end() && served->second == id->secret)
+      return tl::unexpected(alreadyServed());
+    if (id->isFixed && raw.size() > 1) return fail(Code::InvalidUsage, "NCCL_COMM_ID makes one unique id: {} are given", raw.size());
+    isOutside = isOutside || id->isFixed || findRoot(*id) == nullptr;
+    ids.push_back(std::move(*id));
+  }
+  if (ids.front().isFixed && rank.value == 0) {
+    if (Status opened = openFixedRoot(ids.front()); !opened.ok()) return tl::unexpected(std::move(opened));
+  }
+  std::shared_ptr<Job>& job = jobs_[ids.front().hash];
+  if (job && !job->isOf(raw)) return fail(Code::InvalidArgument, "rank {} gives other unique ids than the ranks before it", rank.value);
+  if (job) return job;
+  std::shared_ptr<Lease> door = lease_.lock();
+  if (isOutside && !door) {
+    auto opened = lease();
+    if (!opened) {
+      jobs_.erase(ids.front().hash);
+      return tl::unexpected(opened.error());
+    }
+    door = std::move(*opened);
+  }
+  job = std::make_shared<Job>(shared_from_this(), std::move(ids), std::vector(raw.begin(), raw.end()), ranks, std::move(door));
+  return job;
+}
+
+std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note,
+                                        MakeShared makeShared, Limits limits) {
+  if (!crypto_.ok()) return std::make_shared<Participant>(rank, crypto_);
+  const std::lock_guard lock(mutex);
+  if (hasEnded_) return std::make_shared<Participant>(rank, error(Code::InvalidUsage, "the service that connects processes has ended"));
+  const auto job = findJob(ids, ranks, rank);
+  if (!job) return std::make_shared<Participant>(rank, job.error());
+  if (Status status = (*job)->enroll(rank, ranks, note, std::move(makeShared), limits); !status.ok())
+    return std::make_shared<Participant>(rank, std::move(status));
+  return std::make_shared<Participant>(*job, rank, limits);
+}
+
+void Core::remember(const UniqueId& id) {
+  if (id.isFixed || !served_.emplace(id.hash, id.secret).second) return;
+  servedOrder_.push_back(id.hash);
+  if (servedOrder_.size() <= kRemembered) return;
+  served_.erase(servedOrder_.front());
+  servedOrder_.pop_front();
+}
+
+void Core::retire(const Root& root) {
+  const uint64_t hash = root.id().hash;
+  remember(root.id());
+  roots_.erase(hash);  // may be the last who has it
+}
+
+void Core::retire(const Job& job) {
+  const uint64_t hash = job.firstId().hash;
+  remember(job.firstId());
+  jobs_.erase(hash);
+}
+
+std::optional<Secret> Core::findSecret(Purpose purpose, uint64_t topic) {
+  const std::lock_guard lock(mutex);
+  if (purpose == Purpose::Root) {
+    if (const auto root = roots_.find(topic); root != roots_.end()) return root->second->id().secret;
+    if (const auto served = served_.find(topic); served != served_.end()) return served->second;
+  } else if (purpose == Purpose::Tree) {
+    if (const auto job = jobs_.find(topic); job != jobs_.end()) return job->second->firstId().secret;
+  } else if (purpose == Purpose::Mesh) {
+    const auto found = meshes_.find(topic);
+    if (const auto mesh = found == meshes_.end() ? nullptr : found->second.lock()) return mesh->key();
+  }
+  return std::nullopt;
+}
+
+void Core::onEstablished(Established connection) {
+  auto link = std::make_shared<Link>(reactor, std::move(connection.socket), connection.keys, "a process that had connected here");
+  const uint64_t topic = connection.topic;
+  const std::lock_guard lock(mutex);
+  if (connection.purpose == Purpose::Root) {
+    const auto root = roots_.find(topic);
+    return serveParty(shared_from_this(), root == roots_.end() ? nullptr : root->second, link);
+  }
+  if (connection.purpose == Purpose::Tree) {
+    if (const auto job = jobs_.find(topic); job != jobs_.end()) return job->second->awaitTable(link);
+  } else if (const auto found = meshes_.find(topic); found != meshes_.end()) {
+    if (const auto mesh = found->second.lock()) return mesh->welcome(link);
+  }
+  link->close();
+}
+
+void Core::shutDown() {
+  const Status cause = error(Code::InvalidUsage, "the service that connects processes has ended");
+  {
+    const std::lock_guard lock(mutex);
+    hasEnded_ = true;
+    for (const auto& [hash, job] : std::unordered_map(jobs_)) job->fail(cause);
+    for (const auto& [hash, root] : std::unordered_map(roots_)) root->fail(cause);
+    for (const auto& [number, mesh] : meshes_) {
+      if (const auto open = mesh.lock()) open->close();
+    }
+  }
+  reactor.stop();
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,98 @@
+// The inside of a service: its tables, its lock, its thread, and the door that others knock at.
+//
+// Owner: the service; joins and meshes keep the memory alive, without a thread, after it has ended. Any thread.
+// 1. `mutex` guards the tables and everything that roots, jobs and uplinks hold. It is held for short: no system call that waits, no
+//    handler of a user. The reactor's lock and an outcome's are taken inside it, never the other way round.
+// 2. The door (a listener on the chosen interfaces) is open while somebody has a lease: an id that waits, a join across processes, a mesh.
+// 3. Ids that have served are remembered, the latest kRemembered of them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bootstrap/listener.h"
+#include "bootstrap/messages.h"
+#include "bootstrap/reactor.h"
+#include "bootstrap/service.h"
+
+namespace tutti::bootstrap {
+
+class Job;
+class MeshCore;
+class Root;
+
+/// Sockets that listen, and the thread that serves them, for as long as somebody has it.
+struct Lease {
+  Lease(Reactor& r, ReactorHold h, std::shared_ptr<Listener> l, std::vector<Address> a);
+  ~Lease();
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  Reactor& reactor;
+  ReactorHold hold;
+  const std::shared_ptr<Listener> listener;
+  const std::vector<Address> addresses;
+};
+
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(const World& world, Status crypto);
+
+  // Without the lock.
+  Result<UniqueIdBytes> makeId();
+  std::shared_ptr<Participant> join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note, MakeShared makeShared,
+                                    Limits limits);
+  /// Ends everything and the thread.
+  void shutDown();
+  bool isOfThisProcess() const;
+
+  // Under the lock.
+  /// The door; opened when it is not.
+  Result<std::shared_ptr<Lease>> lease();
+  /// One more, at addresses with fixed ports.
+  Result<std::shared_ptr<Lease>> leaseAt(const std::vector<Address>& addresses);
+  Member describeSelf(const std::vector<Address>& addresses);
+  void retire(const Root& root);
+  void retire(const Job& job);
+  void addMesh(uint64_t number, const std::shared_ptr<MeshCore>& mesh) { meshes_[number] = mesh; }
+  void removeMesh(uint64_t number) { meshes_.erase(number); }
+  std::shared_ptr<Root> findRoot(const UniqueId& id);
+  const Settings& settings();
+
+  const uint64_t token;
+  std::mutex mutex;
+  Reactor reactor;
+
+ private:
+  static constexpr size_t kRemembered = 4096;
+  Result<UniqueIdBytes> makeFixedId(const std::string& where);
+  Result<std::shared_ptr<Lease>> makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses);
+  Result<std::shared_ptr<Job>> findJob(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
+  Status openFixedRoot(const UniqueId& id);
+  void remember(const UniqueId& id);
+  std::optional<Secret> findSecret(Purpose purpose, uint64_t topic);
+  void onEstablished(Established connection);
+
+  const World world_;
+  const pid_t pid_;
+  const Status crypto_;
+  std::optional<Settings> settings_;
+  std::optional<HostFacts> host_;
+  std::weak_ptr<Lease> lease_;
+  bool hasEnded_ = false;
+  bool saidOpen_ = false;                                      // that connections are not authenticated
+  std::unordered_map<uint64_t, std::shared_ptr<Root>> roots_;  // those that still wait
+  std::unordered_map<uint64_t, std::shared_ptr<Job>> jobs_;    // by the hash of the first id
+  std::unordered_map<uint64_t, std::weak_ptr<MeshCore>> meshes_;
+  std::unordered_map<uint64_t, Secret> served_;
+  std::deque<uint64_t> servedOrder_;  // oldest first
+};
+
+}  // namespace tutti::bootstrap

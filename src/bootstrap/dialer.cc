@@ -1,0 +1,90 @@
+#include "bootstrap/dialer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bootstrap/asio.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr std::chrono::milliseconds kStagger(150);
+
+}  // namespace
+
+Dialer::Dialer(Reactor& reactor, Plan plan, Done done)
+    : reactor_(reactor), plan_(std::move(plan)), done_(std::move(done)), timer_(reactor.loop()) {}
+
+std::shared_ptr<Dialer> Dialer::start(Reactor& reactor, Plan plan, Done done) {
+  auto self = std::make_shared<Dialer>(reactor, std::move(plan), std::move(done));
+  self->beginRound();
+  return self;
+}
+
+void Dialer::beginRound() {
+  attempts_.clear();
+  failed_ = 0;
+  problems_.assign(plan_.addresses.size(), Status());
+  if (plan_.addresses.empty()) {
+    reactor_.post([self = shared_from_this()] { self->finish(fail(Code::InvalidArgument, "{} has no address", self->plan_.whom)); });
+    return;
+  }
+  tryNext();
+}
+
+/// Begins with the next address, and looks after the one behind it when this one keeps us waiting.
+void Dialer::tryNext() {
+  if (!done_ || attempts_.size() == plan_.addresses.size()) return;
+  const size_t which = attempts_.size();
+  const Address& address = plan_.addresses[which];
+  Handshake::Target target{toSocketAddress(address), describe(address), plan_.purpose, plan_.topic, plan_.secret};
+  attempts_.push_back(Handshake::connect(reactor_, target, plan_.roundLimit,
+                                         [self = shared_from_this(), which, round = round_](Result<Established> outcome) {
+                                           if (round == self->round_) self->onAttempt(which, std::move(outcome));
+                                         }));
+  timer_.expires_after(kStagger);
+  timer_.async_wait([self = shared_from_this(), round = round_](const asio::error_code& why) {
+    if (!why && round == self->round_) self->tryNext();
+  });
+}
+
+void Dialer::onAttempt(size_t which, Result<Established> outcome) {
+  if (!done_) return;
+  if (outcome) {
+    std::string peer = format("{} at {}", plan_.whom, describe(plan_.addresses[which]));
+    return finish(std::make_shared<Link>(reactor_, std::move(outcome->socket), outcome->keys, std::move(peer)));
+  }
+  problems_[which] = std::move(outcome).error();
+  if (++failed_ == plan_.addresses.size()) return endRound();
+  tryNext();
+}
+
+/// Nobody answered as he should. One who does not know the secret will not learn it: no other round.
+void Dialer::endRound() {
+  const bool isHopeless = std::any_of(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::InvalidUsage; });
+  if (round_ >= plan_.retries || isHopeless) {
+    std::string reasons;
+    for (const Status& problem : problems_) reasons += (reasons.empty() ? "" : "; ") + problem.text();
+    return finish(fail(isHopeless ? Code::InvalidUsage : Code::RemoteError, "cannot reach {} ({} {}): {}", plan_.whom, round_ + 1,
+                       round_ == 0 ? "try" : "tries", reasons));
+  }
+  ++round_;
+  timer_.expires_after(plan_.pause * round_);
+  timer_.async_wait([self = shared_from_this()](const asio::error_code& why) {
+    if (!why && self->done_) self->beginRound();
+  });
+}
+
+void Dialer::finish(Result<std::shared_ptr<Link>> outcome) {
+  const Done done = std::exchange(done_, nullptr);
+  cancel();
+  if (done) done(std::move(outcome));
+}
+
+void Dialer::cancel() {
+  done_ = nullptr;
+  timer_.cancel();
+  for (const auto& attempt : std::exchange(attempts_, {})) attempt->cancel();
+}
+
+}  // namespace tutti::bootstrap

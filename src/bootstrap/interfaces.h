@@ -1,0 +1,43 @@
+// Which network interfaces a process offers itself on: NCCL_SOCKET_IFNAME, NCCL_SOCKET_FAMILY, and the order when neither is set.
+//
+// No state but the system's; any thread. listInterfaces() asks the system, chooseInterfaces() is a pure function.
+// 1. Unset: names that begin with "ib" first, then all others; docker* when there is nothing else, lo when there is not even that.
+// 2. A list takes prefixes in its own order, with a leading "=" whole names, with a leading "^" everything else in the usual order.
+// 3. Interfaces that are down and addresses that mean something on one link only are never chosen.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/address.h"
+#include "core/status.h"
+
+namespace tutti::bootstrap {
+
+/// One address of one interface; an interface with several addresses comes several times.
+struct Interface {
+  std::string name;
+  Address address;  ///< without a port
+  bool isUp = true;
+};
+
+enum class Family : uint8_t { Any, V4, V6 };
+
+struct Choice {
+  std::vector<Interface> chosen;  ///< the preferred one first
+  std::string table;              ///< a line for each candidate: chosen, or why not; for the log
+};
+
+/// What the machine has. SystemError when it does not say.
+Result<std::vector<Interface>> listInterfaces();
+
+/// `AF_INET`, `AF_INET6`; anything else is Any.
+Family parseFamily(std::string_view text);
+
+/// InvalidUsage when nothing is left, with the reason of each.
+Result<Choice> chooseInterfaces(const std::vector<Interface>& all, std::string_view names, Family family);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,141 @@
+#include "bootstrap/uplink.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "bootstrap/core.h"
+#include "bootstrap/wire.h"
+#include "observe/log.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+/// The root of an id that was made listens before anybody knows the id: who is refused for so many tries is so for good.
+constexpr int64_t kTriesOfMadeIds = 10;
+
+std::string describeRoot(const UniqueId& id) {
+  std::string text;
+  for (const Address& address : id.addresses) text += (text.empty() ? "" : ", ") + describe(address);
+  return text.empty() ? "nowhere" : text;
+}
+
+}  // namespace
+
+Uplink::Uplink(std::shared_ptr<Core> core, UniqueId id, std::weak_ptr<PartyPort> party, std::shared_ptr<Lease> lease)
+    : core_(std::move(core)), id_(std::move(id)), party_(std::move(party)), lease_(std::move(lease)) {}
+
+std::shared_ptr<Uplink> Uplink::start(const std::shared_ptr<Core>& core, const UniqueId& id, std::weak_ptr<PartyPort> party,
+                                      std::shared_ptr<Lease> lease) {
+  auto self = std::make_shared<Uplink>(core, id, std::move(party), std::move(lease));
+  core->reactor.post([self] { self->dial(); });
+  return self;
+}
+
+void Uplink::dial() {
+  Dialer::Plan plan;
+  plan.addresses = id_.addresses;
+  plan.purpose = Purpose::Root;
+  plan.topic = id_.hash;
+  plan.secret = id_.secret;
+  plan.whom = "the root of the unique id";
+  {
+    const std::lock_guard lock(core_->mutex);
+    const Settings& settings = core_->settings();
+    plan.retries = id_.isFixed ? settings.retries : std::min(settings.retries, kTriesOfMadeIds);
+    plan.pause = std::chrono::milliseconds(settings.retrySleepMs);
+  }
+  (void)Dialer::start(core_->reactor, std::move(plan),
+                      [self = shared_from_this()](Result<std::shared_ptr<Link>> outcome) { self->onDialed(std::move(outcome)); });
+}
+
+void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
+  const std::lock_guard lock(core_->mutex);
+  if (!outcome) {
+    if (isOver_) return finish();  // nobody is left to hear it
+    return trouble(error(outcome.error().code(), "{}. {}", outcome.error().text(),
+                         id_.isFixed ? "Is NCCL_COMM_ID an address of rank 0's host, and TUTTI_JOB_SECRET the same everywhere?"
+                                     : "The process that made the id is gone, the id has served, or a firewall is in between"));
+  }
+  link_ = std::move(*outcome);
+  observe::info(observe::Subsys::Bootstrap, "Bootstrap: connected to {}", link_->peer());
+  link_->start(
+      [weak = weak_from_this(), core = core_](Kind kind, std::span<const std::byte> payload) {
+        const std::lock_guard again(core->mutex);
+        if (const auto self = weak.lock()) self->onFrame(kind, payload);
+      },
+      [weak = weak_from_this(), core = core_](const Status& cause) {
+        const std::lock_guard again(core->mutex);
+        if (const auto self = weak.lock()) self->onClosed(cause);
+      });
+  for (auto& [kind, payload] : std::exchange(waiting_, {})) link_->send(kind, std::move(payload));
+  if (isOver_) finish();
+}
+
+void Uplink::onClosed(const Status& cause) {
+  std::string who = describeRoot(id_);
+  if (root_)
+    who += format(", process {} on {}", root_->pid, root_->hostName) + (root_->rank < 0 ? "" : format(", of rank {}", root_->rank));
+  trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}", who,
+                cause.text()));
+}
+
+void Uplink::onFrame(Kind kind, std::span<const std::byte> payload) {
+  const auto party = party_.lock();
+  if (isOver_ || !party) return;
+  switch (kind) {
+    case Kind::Welcome: root_ = decodeWelcome(payload); return;
+    case Kind::Missing: missing_ = Reader(payload).text(kMostErrorBytes); return party->onMissing(missing_);
+    case Kind::Trouble: return trouble(decodeTrouble(payload));
+    case Kind::Table:
+      if (const auto table = decodeTable(payload)) return party->onTable(*table);
+      break;
+    case Kind::Go: finish(); return party->onGo();
+    default: break;
+  }
+  trouble(error(Code::InternalError, "the root of the unique id sent a message that makes no sense (kind {})", static_cast<int>(kind)));
+}
+
+void Uplink::say(Kind kind, std::vector<std::byte> payload) {
+  if (isOver_) return;
+  if (link_) return link_->send(kind, std::move(payload));
+  waiting_.emplace_back(kind, std::move(payload));
+}
+
+Status Uplink::enroll(const Enroll& message) {
+  say(Kind::Enroll, encode(message));
+  return {};
+}
+
+Status Uplink::bring(const Part& message) {
+  say(Kind::Part, encode(message));
+  return {};
+}
+
+void Uplink::ready() { say(Kind::Ready, {}); }
+
+void Uplink::giveUp(const Status& cause) {
+  if (isOver_) return;
+  say(Kind::Trouble, encode(cause));
+  isOver_ = true;
+  if (link_) finish();
+}
+
+std::string Uplink::describe() const {
+  if (!link_) return format("(the root at {} has not answered)", describeRoot(id_));
+  return missing_.empty() ? format("(registered at {}, which has not said yet whom it waits for)", link_->peer()) : missing_;
+}
+
+void Uplink::trouble(const Status& cause) {
+  if (isOver_) return;
+  finish();
+  if (const auto party = party_.lock()) party->onTrouble(cause);
+}
+
+void Uplink::finish() {
+  isOver_ = true;
+  if (link_) link_->finish();
+  lease_.reset();
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,56 @@
+// A root in another process, as those see it who register with it.
+//
+// Owner: the job, or the other root, that registers, and the reactor while something is under way. Its functions are called under the
+// service's lock; what comes from the root is told to `party` under the lock too.
+// 1. What is said before the connection is there is said when it is. After giveUp() it stays until the root has been told.
+// 2. The connection's end before Go is trouble, and says where the root was.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/dialer.h"
+#include "bootstrap/ports.h"
+
+namespace tutti::bootstrap {
+
+class Core;
+struct Lease;
+
+class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
+ public:
+  /// `lease`: keeps the thread.
+  static std::shared_ptr<Uplink> start(const std::shared_ptr<Core>& core, const UniqueId& id, std::weak_ptr<PartyPort> party,
+                                       std::shared_ptr<Lease> lease);
+
+  Status enroll(const Enroll& message) override;
+  Status bring(const Part& message) override;
+  void ready() override;
+  void giveUp(const Status& cause) override;
+  std::string describe() const override;
+
+  Uplink(std::shared_ptr<Core> core, UniqueId id, std::weak_ptr<PartyPort> party, std::shared_ptr<Lease> lease);
+
+ private:
+  void dial();
+  void onDialed(Result<std::shared_ptr<Link>> outcome);
+  void onClosed(const Status& cause);
+  void onFrame(Kind kind, std::span<const std::byte> payload);
+  void say(Kind kind, std::vector<std::byte> payload);
+  void trouble(const Status& cause);
+  void finish();
+
+  const std::shared_ptr<Core> core_;
+  const UniqueId id_;
+  const std::weak_ptr<PartyPort> party_;
+  std::shared_ptr<Lease> lease_;
+  std::shared_ptr<Link> link_;
+  std::vector<std::pair<Kind, std::vector<std::byte>>> waiting_;  // for the connection
+  std::optional<Welcome> root_;
+  std::string missing_;
+  bool isOver_ = false;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,54 @@
+#include "bootstrap/world.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "core/unique_fd.h"
+#include "bootstrap/seal.h"
+#include "bootstrap/wire.h"
+#include "config/params.h"
+
+namespace tutti::bootstrap {
+
+using config::get;
+using config::Param;
+
+Settings readSettings() {
+  Settings settings;
+  settings.interfaceNames = get<Param::SocketIfname>();
+  settings.family = get<Param::SocketFamily>();
+  settings.commId = get<Param::CommId>();
+  settings.jobSecret = config::findText(Param::TuttiJobSecret).value_or("");  // not getText(): a secret is not reported
+  settings.hostId = get<Param::HostId>();
+  settings.retries = get<Param::SocketRetryCnt>();
+  settings.retrySleepMs = get<Param::SocketRetrySleepMsec>();
+  settings.namesThreads = get<Param::SetThreadName>();
+  return settings;
+}
+
+HostFacts readHostFacts() {
+  HostFacts facts;
+  std::array<char, 256> text{};
+  if (gethostname(text.data(), text.size() - 1) == 0) facts.name = text.data();
+  facts.name = facts.name.substr(0, facts.name.find('.'));
+  if (const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)); file) {
+    const ssize_t size = read(file.get(), text.data(), text.size());
+    if (size > 0) facts.bootId.assign(text.data(), static_cast<size_t>(size));
+  }
+  struct stat status {};
+  if (stat("/proc/self/ns/net", &status) == 0) facts.networkSpace = status.st_ino;
+  return facts;
+}
+
+uint64_t identityOf(const HostFacts& facts, const std::string& hostId) {
+  Writer writer;
+  writer.text(hostId.empty() ? facts.name : hostId);
+  writer.text(hostId.empty() ? facts.bootId : "");
+  writer.number(facts.networkSpace);
+  return hashNumber("host", writer.view());
+}
+
+}  // namespace tutti::bootstrap

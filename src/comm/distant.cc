@@ -1,0 +1,258 @@
+#include "comm/distant.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/meeting.h"
+#include "transport/local/waits_wire.h"
+
+namespace tutti::comm {
+
+using transport::local::Hub;
+using transport::local::Pipe;
+using transport::local::PipeKey;
+using transport::local::PipeView;
+
+namespace {
+
+struct PipeEnd {
+  std::array<int32_t, 4> key;
+  transport::net::Handle handle;
+};
+struct Departure {
+  int32_t rank;
+  uint64_t calls;
+};
+
+/// Where a rank stands; behind it its latest calls, and its wait as waits_wire.h writes it down.
+struct Standing {
+  static constexpr uint64_t kMostCalls = 16;
+  int32_t rank;
+  uint32_t calls;
+  uint64_t episode;
+  bool waits;
+  bool wantsAnswer;
+};
+static_assert(std::is_trivially_copyable_v<Call>);
+
+std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankWait* wait, uint64_t episode, bool wantsAnswer) {
+  std::vector<Call> calls;
+  const uint64_t begun = hub.board(rank).begun();
+  for (uint64_t s = begun - std::min(begun, Standing::kMostCalls); s < begun; ++s)
+    if (const auto call = hub.board(rank).find(s)) calls.push_back(*call);
+  const std::string words = wait != nullptr ? transport::local::encodeWait(*wait) : std::string();
+  const Standing standing{rank.value, static_cast<uint32_t>(calls.size()), episode, wait != nullptr, wantsAnswer};
+  std::vector<std::byte> body(sizeof standing + calls.size() * sizeof(Call) + words.size());
+  std::memcpy(body.data(), &standing, sizeof standing);
+  if (!calls.empty()) std::memcpy(body.data() + sizeof standing, calls.data(), calls.size() * sizeof(Call));
+  if (!words.empty()) std::memcpy(body.data() + sizeof standing + calls.size() * sizeof(Call), words.data(), words.size());
+  return body;
+}
+
+template <class T>
+std::span<const std::byte> bytesOfValue(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+template <class T>
+bool read(std::span<const std::byte> body, T& value) {
+  if (body.size() != sizeof value) return false;
+  std::memcpy(&value, body.data(), sizeof value);
+  return true;
+}
+
+}  // namespace
+
+Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
+    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), jobs_(courier_->engine(), &latch_) {}
+
+Distant::~Distant() {
+  courier_->dismiss(id_);
+  // What was sent and not yet taken by the network must still go: its receivers count on it.
+  constexpr std::chrono::seconds kPatience(2);
+  if (!isOver_.exchange(true)) (void)jobs_.close(kPatience);
+}
+
+progress::Peer Distant::peerOf(Rank rank) const {
+  const auto& process = courier_->roster().process(shared_.processOf(rank));
+  return {rank, courier_->roster().host(process.host).name};
+}
+
+Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Half>& half = halves_[keyOf(key)];
+  if (half != nullptr) return half->pipe.view();
+  auto pipe = Pipe::create(slots, slotBytes);
+  if (!pipe) return tl::unexpected(std::move(pipe).error());
+  half = std::make_unique<Half>();
+  half->pipe = std::move(*pipe);
+  half->sender = jobs_.addSend({half->pipe.view(), peerOf(key.to), 0});
+  if (const auto known = handles_.find(keyOf(key)); known != handles_.end()) {
+    half->sender->setHandle(known->second);
+    handles_.erase(known);
+  }
+  return half->pipe.view();
+}
+
+Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Half>& half = halves_[keyOf(key)];
+  if (half != nullptr) return half->pipe.view();
+  auto pipe = Pipe::create(slots, slotBytes);
+  if (!pipe) return tl::unexpected(std::move(pipe).error());
+  auto made = std::make_unique<Half>();
+  made->pipe = std::move(*pipe);
+  PipeEnd end{keyOf(key), {}};
+  progress::RecvSpec spec;
+  spec.pipe = made->pipe.view();
+  spec.peer = peerOf(key.from);
+  spec.mostBytes = slotBytes;
+  const auto job = jobs_.addReceive(spec, &end.handle);
+  if (!job) return tl::unexpected(job.error());
+  if (Status status = courier_->send(shared_.processOf(key.from), id_, News::PipeEnd, bytesOfValue(end)); !status.ok())
+    return tl::unexpected(std::move(status));
+  half = std::move(made);
+  return half->pipe.view();
+}
+
+/// A connection broke. Why is often on its way by the mesh: the peer has failed, departed or died. So the words of the network come last.
+void Distant::lookAtBreak() {
+  constexpr std::chrono::milliseconds kForTheReason(300);
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t since = 0;
+  if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
+  if (now - since > std::chrono::nanoseconds(kForTheReason).count()) shared_.failAll(latch_.status());
+}
+
+bool Distant::progress() {
+  if (latch_.tripped() && !isOver_.load(std::memory_order_relaxed)) [[unlikely]]
+    lookAtBreak();
+  return courier_->engine().progress();
+}
+
+void Distant::wait(std::chrono::nanoseconds most) { (void)courier_->engine().progressOrWait(most); }
+
+void Distant::leave() {
+  (void)courier_->engine().progress();
+  if (!isDelivered()) courier_->engine().kick();
+}
+
+/// Whether the network has taken all that was sent.
+bool Distant::isDelivered() const {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(halves_.begin(), halves_.end(), [](const auto& entry) {
+    if (entry.second == nullptr || entry.second->sender == nullptr) return true;
+    const PipeView& pipe = entry.second->pipe.view();
+    const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
+    return pipe.heads[freed % pipe.slots].filled.load(std::memory_order_acquire) != freed + 1;
+  });
+}
+
+void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) {
+  courier_->sendToHosts(shared_, News::Standing, encode(shared_, rank, wait, episode, wait != nullptr));
+}
+
+/// Somebody waits: a verdict, and the comparison of calls, need to know how far the ranks here have come.
+void Distant::sayWhereAllStand(Hub& hub) {
+  constexpr std::chrono::milliseconds kPause(50);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - lastAnswer_ < kPause) return;
+  lastAnswer_ = now;
+  for (int32_t r = 0; r < hub.ranks(); ++r)
+    if (hub.isOnHost(Rank(r))) courier_->sendToHosts(hub, News::Standing, encode(hub, Rank(r), nullptr, 0, false));
+}
+
+void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
+  Standing standing{};
+  if (body.size() < sizeof standing) return;
+  std::memcpy(&standing, body.data(), sizeof standing);
+  body = body.subspan(sizeof standing);
+  if (standing.rank < 0 || standing.rank >= hub.ranks() || hub.isOnHost(Rank(standing.rank)) || standing.calls > Standing::kMostCalls ||
+      standing.calls * sizeof(Call) > body.size())
+    return;
+  const Rank rank(standing.rank);
+  for (uint32_t i = 0; i < standing.calls; ++i) {
+    Call call;
+    std::memcpy(&call, body.data() + i * sizeof call, sizeof call);
+    const bool isOne = static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes;
+    if (isOne && !hub.board(rank).find(call.sequence)) hub.board(rank).post(call);
+  }
+  if (standing.waits) {
+    const auto words = body.subspan(standing.calls * sizeof(Call));
+    const auto wait = transport::local::decodeWait({reinterpret_cast<const char*>(words.data()), words.size()});
+    uint64_t& known = episodes_[standing.rank];
+    if (wait && known != standing.episode) hub.waits().publish(rank, *wait);
+    if (wait) hub.waits().confirm(rank);
+    known = standing.episode;
+  } else if (!standing.wantsAnswer && standing.episode != 0) {
+    hub.waits().withdraw(rank);
+    episodes_[standing.rank] = 0;
+  }
+  if (standing.wantsAnswer) sayWhereAllStand(hub);
+}
+
+void Distant::failed(const Status& cause) {
+  const std::string text = cause.text();
+  std::vector<std::byte> body(sizeof(Code) + text.size());
+  const Code code = cause.code();
+  std::memcpy(body.data(), &code, sizeof code);
+  std::memcpy(body.data() + sizeof code, text.data(), text.size());
+  courier_->sendToHosts(shared_, News::Failed, body);
+}
+
+void Distant::departed(Rank rank, uint64_t calls) {
+  courier_->sendToHosts(shared_, News::Departed, bytesOfValue(Departure{rank.value, calls}));
+}
+
+void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(shared_, News::Meeting, message); }
+
+void Distant::adopt(const std::shared_ptr<Hub>& child) { courier_->introduce(child); }
+
+void Distant::quiet() {
+  isOver_.store(true, std::memory_order_relaxed);
+  jobs_.abort();
+}
+
+void Distant::hear(News news, std::span<const std::byte> body) {
+  const auto hub = hub_.lock();
+  if (hub == nullptr) return;
+  switch (news) {
+    case News::PipeEnd: return hearPipeEnd(body);
+    case News::Failed: return hearFailure(body);
+    case News::Departed: {
+      Departure departure{};
+      if (read(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
+        hub->depart(Rank(departure.rank), departure.calls, false);
+      return;
+    }
+    case News::Meeting: return Meeting::hear(hub, body);
+    case News::Standing: return hearStanding(*hub, body);
+  }
+}
+
+void Distant::hearPipeEnd(std::span<const std::byte> body) {
+  PipeEnd end{};
+  if (!read(body, end)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = halves_.find(end.key);
+    if (found == halves_.end() || found->second == nullptr) {
+      handles_[end.key] = end.handle;
+      return;
+    }
+    if (found->second->sender == nullptr) return;
+    found->second->sender->setHandle(end.handle);
+  }
+  courier_->engine().kick();
+}
+
+void Distant::hearFailure(std::span<const std::byte> body) {
+  Code code = Code::RemoteError;
+  if (body.size() < sizeof code) return;
+  std::memcpy(&code, body.data(), sizeof code);
+  const auto text = body.subspan(sizeof code);
+  if (code == Code::Ok) return;
+  shared_.failAll(Status(code, std::string(reinterpret_cast<const char*>(text.data()), text.size())), false);
+}
+
+}  // namespace tutti::comm

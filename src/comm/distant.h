@@ -1,0 +1,70 @@
+// The ranks of one communicator on other hosts, over sockets: halves of pipes, and news by the courier.
+//
+// Owner: the Hub. Any thread.
+// 1. The receiving side of a pipe listens, and its address travels to the sender over the mesh; whoever asks first waits for the other.
+// 2. What fails here fails the communicator, on all hosts.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "comm/courier.h"
+#include "progress/group.h"
+#include "transport/local/remote.h"
+
+namespace tutti::comm {
+
+class Distant final : public transport::local::Remote, public std::enable_shared_from_this<Distant> {
+ public:
+  Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<transport::local::Hub>& hub);
+  ~Distant() override;
+
+  Result<transport::local::PipeView> sendHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
+  Result<transport::local::PipeView> receiveHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
+  bool progress() override;
+  void wait(std::chrono::nanoseconds most) override;
+  void leave() override;
+  void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
+  void failed(const Status& cause) override;
+  void departed(Rank rank, uint64_t calls) override;
+  void tell(std::span<const std::byte> message) override;
+  void adopt(const std::shared_ptr<transport::local::Hub>& child) override;
+  void quiet() override;
+
+  /// On the bootstrap's thread.
+  void hear(News news, std::span<const std::byte> body);
+
+ private:
+  using Key = std::array<int32_t, 4>;  // channel, port, from, to
+  static Key keyOf(const transport::local::PipeKey& key) { return {key.channel.value, key.port, key.from.value, key.to.value}; }
+  struct Half {
+    transport::local::Pipe pipe;
+    progress::SendJob* sender = nullptr;
+  };
+  progress::Peer peerOf(Rank rank) const;
+  bool isDelivered() const;
+  void lookAtBreak();
+  void hearPipeEnd(std::span<const std::byte> body);
+  void hearFailure(std::span<const std::byte> body);
+  void hearStanding(transport::local::Hub& hub, std::span<const std::byte> body);
+  void sayWhereAllStand(transport::local::Hub& hub);
+
+  const std::shared_ptr<Courier> courier_;
+  const std::weak_ptr<transport::local::Hub> hub_;  // it owns this
+  transport::local::Hub& shared_;                   // the same: used only by calls that the hub makes
+  const uint64_t id_;
+  ErrorLatch latch_;  // of the jobs
+  std::atomic<int64_t> brokenSince_{0};  // steady clock; by whoever sees it first
+  std::atomic<bool> isOver_{false};  // nothing moves any more; exchanged by whoever ends it
+  mutable std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Half>> halves_;
+  std::map<Key, transport::net::Handle> handles_;  // of receivers whose senders have not asked yet
+  // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.
+  std::map<int32_t, uint64_t> episodes_;
+  std::chrono::steady_clock::time_point lastAnswer_{};
+  progress::JobGroup jobs_;  // last: gone before what they work on
+};
+
+}  // namespace tutti::comm

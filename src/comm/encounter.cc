@@ -1,0 +1,43 @@
+#include "comm/encounter.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace tutti::comm {
+
+Grouping formGroups(std::span<const Arrival> arrivals) {
+  std::vector<int32_t> order(arrivals.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto keyOf = [arrivals](int32_t i) {
+    const Arrival& arrival = arrivals[static_cast<size_t>(i)];
+    return std::pair(arrival.color, arrival.key);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return keyOf(a) < keyOf(b); });
+
+  Grouping grouping;
+  grouping.places.resize(arrivals.size());
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    const int32_t color = keyOf(order[begin]).first;
+    while (end < order.size() && keyOf(order[end]).first == color) ++end;
+    if (color == kNoColor) continue;
+    Place agreed;
+    agreed.group = static_cast<int32_t>(grouping.members.size());
+    agreed.ranks = static_cast<int32_t>(end - begin);
+    auto& members = grouping.members.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                  order.begin() + static_cast<std::ptrdiff_t>(end));
+    for (const int32_t member : members) {
+      const Arrival& arrival = arrivals[static_cast<size_t>(member)];
+      agreed.minCtas = std::max(agreed.minCtas, arrival.minCtas);
+      agreed.maxCtas = std::min(agreed.maxCtas, arrival.maxCtas);
+      agreed.cores = std::max(agreed.cores, arrival.cores);
+    }
+    for (size_t i = 0; i < members.size(); ++i) {
+      agreed.rank = Rank(static_cast<int32_t>(i));
+      grouping.places[static_cast<size_t>(members[i])] = agreed;
+    }
+  }
+  return grouping;
+}
+
+}  // namespace tutti::comm

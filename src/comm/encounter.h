@@ -1,0 +1,64 @@
+// One rank's way to meet those that it is to make a communicator with, whoever they are: what a set-up asks.
+//
+// Owner: the set-up. One thread at a time; nothing blocks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/local/hub.h"
+
+namespace tutti::comm {
+
+/// The colour of a rank that comes to a meeting without becoming a member of anything.
+inline constexpr int32_t kNoColor = -1;
+
+/// What a rank brings: ranks of one colour make a communicator, in the order of their keys, then of their ranks.
+struct Arrival {
+  int32_t color = 0;
+  int32_t key = 0;
+  int32_t minCtas = 1;
+  int32_t maxCtas = 64;
+  int32_t cores = 1;  ///< that the rank's thread may use: part of what an algorithm is chosen by
+};
+
+/// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not
+/// more than anybody allows, and the most cores that one of them may use.
+struct Place {
+  int32_t group = -1;  ///< of the colours that there are, in their order; -1: none
+  Rank rank;
+  int32_t ranks = 0;
+  int32_t minCtas = 1;
+  int32_t maxCtas = 64;
+  int32_t cores = 1;
+};
+
+/// The place of each rank, and the members of each group in the order of their new ranks.
+struct Grouping {
+  std::vector<Place> places;
+  std::vector<std::vector<int32_t>> members;
+};
+Grouping formGroups(std::span<const Arrival> arrivals);
+
+/// Without a hub for a rank of no colour.
+struct Outcome {
+  std::shared_ptr<transport::local::Hub> hub;
+  Place place;
+};
+
+class Encounter {
+ public:
+  virtual ~Encounter() = default;
+  /// Nothing while ranks are missing; afterwards what this rank gets, or the first error.
+  virtual std::optional<Result<Outcome>> poll() = 0;
+  /// This rank will not take part: everybody else gets `cause`; if all are there already, their calls will.
+  virtual void end(const Status& cause) = 0;
+  /// "ranks 1, 4 of 8": who has not come yet; `names` are the ranks of the places, if they are others.
+  virtual std::string describeMissing(std::span<const int32_t> names) const = 0;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,50 @@
+// How ranks that found each other by a unique id come to a hub: in one process, or in several that share memory.
+//
+// Owner: the process (Foundations); each join has an Encounter of its own. Any thread.
+// 1. All ranks of a process get the same hub. What they need to make it is kept until the last of them has it, or has given up.
+// 2. A process that dies fails every communicator that it had a part in, with words that name its ranks and what they did last.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "bootstrap/service.h"
+#include "comm/encounter.h"
+#include "progress/engine.h"
+
+namespace tutti::comm {
+
+using bootstrap::UniqueIdBytes;
+
+class Foundations {
+ public:
+  /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
+  /// `engine`: moves what goes to other hosts; asked once there are some.
+  Foundations(std::function<int()> exportsFd, std::function<Result<progress::Engine*>()> engine)
+      : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)) {}
+
+  /// Announces a rank by `ids`. Errors come out of the encounter.
+  std::shared_ptr<Encounter> join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
+                                  const Arrival& arrival);
+
+ private:
+  class Join;
+  struct Foundation;
+  Result<std::shared_ptr<Foundation>> of(const std::shared_ptr<const bootstrap::Roster>& roster);
+  void leave(const bootstrap::Roster* roster);
+  Status share(Foundation& foundation) const;
+
+  struct Entry {
+    std::shared_ptr<Foundation> foundation;
+    size_t awaited = 0;  // ranks of this process that have not taken it
+  };
+  const std::function<int()> exportsFd_;
+  const std::function<Result<progress::Engine*>()> engine_;
+  std::mutex mutex_;
+  std::map<const bootstrap::Roster*, Entry> entries_;
+};
+
+}  // namespace tutti::comm

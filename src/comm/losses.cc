@@ -1,0 +1,59 @@
+#include "comm/losses.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/format.h"
+#include "exec/host/signature.h"
+
+namespace tutti::comm {
+
+using bootstrap::Roster;
+using transport::local::Arena;
+using transport::local::Hub;
+
+namespace {
+
+/// The process, its ranks in this communicator and what they did last.
+std::string describeLoss(Hub& hub, const std::vector<int32_t>& ranks, const Status& cause) {
+  std::string text = format("{}: {}", bootstrap::describeRanks(ranks), cause.text());
+  for (const int32_t rank : ranks) {
+    const uint64_t begun = hub.board(Rank(rank)).begun();
+    const auto last = begun > 0 ? hub.board(Rank(rank)).find(begun - 1) : std::nullopt;
+    text += format("; the last call of rank {} was {}", rank, last ? exec::host::describeCall(*last) : "none");
+  }
+  return text;
+}
+
+}  // namespace
+
+void failWithout(Arena& arena, const Roster& roster, int32_t process, const Status& cause) {
+  const std::string why = cause.ok() ? "" : format(" ({})", cause.text());
+  const auto& lost = roster.process(process);
+  arena.lose(process, error(Code::RemoteError, "process {} on {} has ended without a word{}", lost.pid, roster.host(lost.host).name, why));
+  for (const auto& hub : arena.hubs()) failIfLost(*hub);  // one that is attached from here on finds the loss itself
+}
+
+void failIfLost(Hub& hub) {
+  for (const auto& [process, cause] : hub.arena()->losses()) {
+    std::vector<int32_t> lost;
+    for (int32_t r = 0; r < hub.ranks(); ++r)
+      if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
+    if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)), false);  // all processes hear of it
+  }
+}
+
+Status lossOf(Hub& hub, Rank rank) {
+  const int32_t process = hub.processOf(rank);
+  const auto known = hub.arena()->losses();
+  if (const auto loss = known.find(process); loss != known.end())
+    return error(Code::RemoteError, "{}", describeLoss(hub, {rank.value}, loss->second));
+  // Its lock is gone; the mesh has not noticed yet.
+  const auto* entry = hub.arena()->entry(process);
+  const int64_t pid = entry != nullptr ? entry->pid.load(std::memory_order_relaxed) : 0;
+  return error(Code::RemoteError, "{}",
+               describeLoss(hub, {rank.value}, error(Code::RemoteError, "process {} on this host has ended without a word", pid)));
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,21 @@
+// What becomes of communicators when a process of the host is gone: they fail, with words that name its ranks and what they did last.
+//
+// Owner: none; the arena remembers. Any thread of any rank, and the thread of the bootstrap.
+// 1. A hub of the arena fails whether it was attached before the loss was known or afterwards.
+#pragma once
+
+#include "bootstrap/roster.h"
+#include "transport/local/hub.h"
+
+namespace tutti::comm {
+
+/// `process` of the roster is gone: every hub of the arena that a rank of it has not left.
+void failWithout(transport::local::Arena& arena, const bootstrap::Roster& roster, int32_t process, const Status& cause);
+
+/// To be called by who has attached a hub.
+void failIfLost(transport::local::Hub& hub);
+
+/// Of a rank whose process has ended, as far as this host can tell: the words of the loss, and what it did last.
+Status lossOf(transport::local::Hub& hub, Rank rank);
+
+}  // namespace tutti::comm

@@ -1,0 +1,285 @@
+#include "comm/meeting.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "comm/losses.h"
+#include "core/error_latch.h"
+#include "core/format.h"
+
+namespace tutti::comm {
+
+using transport::local::Hub;
+
+/// What the ranks share; zeroed memory is a meeting that nobody has come to. Under the parent's lock, but for `error`.
+struct Meeting::Table {
+  int32_t ranks;    ///< 0: nobody has come
+  int32_t taken;    ///< ranks that have their outcome
+  int32_t members;  ///< of the key: so many numbers lie behind the seats
+  bool isShrink;
+  bool isComplete;  ///< the hubs are there
+  ErrorLatch error;
+};
+
+struct Meeting::Seat {
+  bool isTaken;
+  Arrival arrival;
+  Place place;
+  uint64_t hub;  ///< where it lies in the arena
+};
+
+namespace {
+
+uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
+  uint64_t x = a ^ (b * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL);
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return x ^ x >> 31;
+}
+
+Hub::Name nameOf(const ChildKey& key) {
+  uint64_t halves[2];
+  for (uint64_t h = 0; h < 2; ++h) {
+    halves[h] = mix(mix(h, key.number), key.mayBeBroken ? 1 : 0);
+    for (const int32_t member : key.members) halves[h] = mix(halves[h], static_cast<uint64_t>(member));
+  }
+  return {static_cast<int32_t>(halves[0]), static_cast<int32_t>(halves[0] >> 32), static_cast<int32_t>(halves[1]),
+          static_cast<int32_t>(halves[1] >> 32)};
+}
+
+}  // namespace
+
+Meeting::Seat& Meeting::seatOf(int32_t place) const { return reinterpret_cast<Seat*>(table_ + 1)[place]; }
+
+Result<std::shared_ptr<Meeting>> Meeting::at(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place) {
+  std::shared_ptr<Meeting> meeting(new Meeting(std::move(parent), nameOf(key)));
+  const auto places = static_cast<uint64_t>(ranks);
+  const auto memory = meeting->parent_->block(meeting->name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
+  if (!memory) return tl::unexpected(memory.error());
+  meeting->holds_ = true;
+  meeting->table_ = reinterpret_cast<Table*>(*memory);
+  meeting->place_ = place;
+  meeting->members_ = key.members;
+  meeting->key_ = key;
+  return meeting;
+}
+
+Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place,
+                                                 const Arrival& arrival) {
+  auto meeting = at(std::move(parent), key, ranks, place);
+  if (!meeting) return meeting;
+  {
+    const std::lock_guard lock((*meeting)->parent_->mutex());
+    if (Status status = (*meeting)->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  (*meeting)->tellOthers(key, ranks, place, arrival, Status());
+  return meeting;
+}
+
+namespace {
+
+/// What a message to other hosts begins with; the members of the key and the words of an error lie behind it.
+struct Word {
+  uint64_t number;
+  int32_t mayBeBroken;
+  int32_t members;
+  int32_t ranks;
+  int32_t place;
+  Arrival arrival;
+  Code ended;  ///< Ok: it has come
+};
+
+}  // namespace
+
+void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const {
+  if (parent_->remote() == nullptr) return;
+  const Word word{key.number, key.mayBeBroken ? 1 : 0, static_cast<int32_t>(key.members.size()), ranks, place.value, arrival, cause.code()};
+  const std::string text = cause.text();
+  const size_t memberBytes = key.members.size() * sizeof(int32_t);
+  std::vector<std::byte> message(sizeof word + memberBytes + text.size());
+  std::memcpy(message.data(), &word, sizeof word);
+  if (memberBytes > 0) std::memcpy(message.data() + sizeof word, key.members.data(), memberBytes);
+  if (!text.empty()) std::memcpy(message.data() + sizeof word + memberBytes, text.data(), text.size());
+  parent_->remote()->tell(message);
+}
+
+void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {
+  Word word{};
+  if (message.size() < sizeof word) return;
+  std::memcpy(&word, message.data(), sizeof word);
+  message = message.subspan(sizeof word);
+  const auto isOfParent = [&parent](int32_t value) { return value >= 0 && value < parent->ranks(); };
+  if (word.members < 0 || static_cast<size_t>(word.members) > message.size() / sizeof(int32_t) || word.ranks < 1 ||
+      word.ranks > parent->ranks() || word.place < 0 || word.place >= word.ranks)
+    return;
+  ChildKey key{word.mayBeBroken != 0, std::vector<int32_t>(static_cast<size_t>(word.members)), word.number};
+  const size_t memberBytes = key.members.size() * sizeof(int32_t);
+  if (memberBytes > 0) std::memcpy(key.members.data(), message.data(), memberBytes);
+  if (!std::all_of(key.members.begin(), key.members.end(), isOfParent)) return;
+  const auto meeting = at(parent, key, word.ranks, Rank(word.place));
+  if (!meeting) return parent->failAll(meeting.error());
+  const std::lock_guard lock(parent->mutex());
+  if (word.ended == Code::Ok) {
+    (void)(*meeting)->seat(key, word.ranks, Rank(word.place), word.arrival);
+  } else {
+    const auto text = message.subspan(memberBytes);
+    (void)(*meeting)->table_->error.trip(Status(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size())));
+  }
+}
+
+Meeting::~Meeting() {
+  if (holds_) parent_->release(name_);
+}
+
+/// Under the lock.
+Status Meeting::seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival) {
+  Table& table = *table_;
+  if (table.ranks == 0) {
+    table.isShrink = !key.members.empty();
+    auto* members = reinterpret_cast<int32_t*>(&seatOf(ranks));
+    std::copy(key.members.begin(), key.members.end(), members);
+    table.members = static_cast<int32_t>(key.members.size());
+    table.ranks = ranks;
+  }
+  Seat& seat = seatOf(place.value);
+  if (seat.isTaken)
+    return error(Code::InvalidUsage, "rank {} has come already: two callers claim its place in the new communicator", place.value);
+  seat.arrival = arrival;
+  seat.isTaken = true;
+  completeIfAllThere();
+  return {};
+}
+
+int32_t Meeting::countMissing() const {
+  int32_t missing = 0;
+  for (int32_t p = 0; p < table_->ranks; ++p) missing += seatOf(p).isTaken ? 0 : 1;
+  return missing;
+}
+
+/// Under the lock. Done by the last who comes, or, if that one died just then, by whoever looks next.
+void Meeting::completeIfAllThere() {
+  Table& table = *table_;
+  if (table.isComplete || table.error.tripped() || countMissing() > 0) return;
+  Status status;
+  try {
+    status = makeHubs();
+  } catch (const std::bad_alloc&) {  // those who wait get to know, too
+    status = Status(Code::SystemError, "out of memory");
+  }
+  if (status.ok()) {
+    table.isComplete = true;
+  } else {
+    (void)table.error.trip(error(status.code(), "no communicator of {} ranks: {}", table.ranks, status.text()));
+  }
+}
+
+/// Everybody is there: ranks of one colour, in the order of key and rank, become a communicator. Under the lock.
+Status Meeting::makeHubs() {
+  std::vector<Arrival> arrivals;
+  for (int32_t p = 0; p < table_->ranks; ++p) arrivals.push_back(seatOf(p).arrival);
+  const Grouping grouping = formGroups(arrivals);
+  std::vector<uint64_t> hubs;
+  for (const auto& members : grouping.members) {
+    std::vector<int32_t> processOf;
+    for (const int32_t p : members)
+      processOf.push_back(parent_->processOf(members_.empty() ? Rank(p) : Rank(members_[static_cast<size_t>(p)])));
+    uint64_t id = mix(parent_->id(), hubs.size());
+    for (const int32_t part : name_) id = mix(id, static_cast<uint32_t>(part));
+    const bool isHere = std::any_of(processOf.begin(), processOf.end(), [this](int32_t p) { return parent_->arena()->isOnHost(p); });
+    const auto hub = isHere ? Hub::format(*parent_->arena(), id, processOf) : Result<uint64_t>(0);
+    if (!hub) return hub.error();
+    hubs.push_back(*hub);
+  }
+  for (int32_t p = 0; p < table_->ranks; ++p) {
+    seatOf(p).place = grouping.places[static_cast<size_t>(p)];
+    if (seatOf(p).place.group >= 0) seatOf(p).hub = hubs[static_cast<size_t>(seatOf(p).place.group)];
+  }
+  return {};
+}
+
+std::optional<Result<Outcome>> Meeting::poll() {
+  if (table_ == nullptr) return outcome_;
+  std::unique_lock lock(parent_->mutex());
+  completeIfAllThere();
+  if (table_->error.tripped()) return tl::unexpected(table_->error.status());
+  if (!table_->isComplete) return std::nullopt;
+  const Seat seat = seatOf(place_.value);
+  const bool isLast = ++table_->taken == table_->ranks && !table_->isShrink;  // those of shrinks are looked at by others: open()
+  table_ = nullptr;
+  lock.unlock();
+  if (isLast) parent_->forget(name_);
+  Outcome outcome{nullptr, seat.place};
+  if (seat.place.group >= 0) {
+    auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
+    if (!hub) return outcome_ = tl::unexpected(std::move(hub).error());
+    outcome.hub = std::move(*hub);
+    if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
+    failIfLost(*outcome.hub);
+  }
+  return outcome_ = std::move(outcome);
+}
+
+void Meeting::end(const Status& cause) {
+  if (table_ != nullptr) {
+    std::unique_lock lock(parent_->mutex());
+    if (!table_->isComplete) {
+      const bool isNews = table_->error.trip(cause);
+      const int32_t ranks = table_->ranks;
+      lock.unlock();
+      if (isNews && place_.value >= 0) tellOthers(key_, ranks, place_, {}, cause);
+      return;
+    }
+    if (place_.value < 0) return;
+  }
+  const auto outcome = poll();  // all are there: take the place, and leave it
+  if (outcome && *outcome && (*outcome)->hub != nullptr) (*outcome)->hub->failAll(cause);
+}
+
+bool Meeting::has(Rank place) const {
+  const std::lock_guard lock(parent_->mutex());
+  return table_ == nullptr || seatOf(place.value).isTaken;
+}
+
+bool Meeting::isWaiting() const {
+  const std::lock_guard lock(parent_->mutex());
+  return table_ != nullptr && !table_->isComplete && !table_->error.tripped();
+}
+
+std::string Meeting::describeMissing(std::span<const int32_t> names) const {
+  constexpr int32_t kMost = 16;  // names; the rest is counted
+  const std::lock_guard lock(parent_->mutex());
+  if (table_ == nullptr) return "no ranks";
+  const int32_t all = countMissing();
+  std::string text = all == 1 ? "rank" : "ranks";
+  int32_t named = 0;
+  for (int32_t p = 0; p < table_->ranks && named < std::min(all, kMost); ++p) {
+    if (seatOf(p).isTaken) continue;
+    text += format("{} {}", named++ > 0 ? "," : "", names.empty() ? p : names[static_cast<size_t>(p)]);
+  }
+  if (all > named) text += format(" and {} more", all - named);
+  return text + format(" of {}", table_->ranks);
+}
+
+std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& parent) {
+  std::vector<std::shared_ptr<Meeting>> found;
+  const auto names = parent->blocks();
+  for (size_t i = 0; names && i < names->size(); ++i) {
+    std::shared_ptr<Meeting> meeting(new Meeting(parent, (*names)[i]));
+    const auto memory = parent->existing((*names)[i]);
+    if (memory == nullptr) continue;
+    meeting->holds_ = true;
+    meeting->table_ = reinterpret_cast<Table*>(memory);
+    const std::lock_guard lock(parent->mutex());
+    if (!meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;
+    const auto* members = reinterpret_cast<const int32_t*>(&meeting->seatOf(meeting->table_->ranks));
+    meeting->members_.assign(members, members + meeting->table_->members);
+    found.push_back(std::move(meeting));
+  }
+  return found;
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,90 @@
+#include "progress/group.h"
+
+#include <chrono>
+#include <utility>
+
+namespace tutti::progress {
+
+template <class Body>
+void JobGroup::forEach(Body&& body) const {
+  const std::lock_guard lock(mutex_);
+  for (const std::unique_ptr<Job>& job : jobs_) body(*job);
+}
+
+SendJob* JobGroup::addSend(const SendSpec& spec) {
+  auto job = std::make_unique<SendJob>(engine_.network(), spec.device, spec.pipe, spec.peer, latch_);
+  SendJob* const added = job.get();
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  engine_.add(added);
+  return added;
+}
+
+Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle) {
+  auto listener = engine_.network().listen(spec.device);
+  if (!listener) return tl::unexpected(std::move(listener).error());
+  *handle = (*listener)->handle();
+  auto job = std::make_unique<RecvJob>(engine_.network(), spec.device, std::move(*listener), spec.pipe, spec.offers, spec.mostBytes,
+                                       spec.peer, latch_);
+  RecvJob* const added = job.get();
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  engine_.add(added);
+  return added;
+}
+
+bool JobGroup::settled() const {
+  bool all = true;
+  forEach([&](const Job& job) { all = all && job.state() != JobState::SettingUp; });
+  return all;
+}
+
+Status JobGroup::status() const {
+  Status first;
+  forEach([&](const Job& job) {
+    if (first.ok() && job.state() == JobState::Failed) first = job.status();
+  });
+  return first;
+}
+
+Status JobGroup::close(Nanoseconds timeout) {
+  constexpr Nanoseconds kPatience{1'000'000};
+  {
+    const Engine::Exclusive lock(engine_);
+    forEach([](Job& job) { job.close(); });
+  }
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto open = [this] {
+    bool any = false;
+    forEach([&](const Job& job) { any = any || !job.final(); });
+    return any;
+  };
+  while (open() && std::chrono::steady_clock::now() < end) (void)engine_.progressOrWait(kPatience);
+  if (!open()) return status();
+  abort();
+  return error(Code::RemoteError, "connections could not be closed in time: data was still under way");
+}
+
+void JobGroup::stopAll() {
+  forEach([this](Job& job) { job.stop(engine_.poller_, JobState::Closed); });
+}
+
+void JobGroup::abort() {
+  {
+    const Engine::Exclusive lock(engine_);
+    stopAll();
+  }
+  engine_.noteMove();
+}
+
+JobGroup::~JobGroup() {
+  const Engine::Exclusive lock(engine_);
+  stopAll();
+  engine_.forget(jobs_);
+}
+
+}  // namespace tutti::progress

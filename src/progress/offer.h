@@ -1,0 +1,49 @@
+// Offers: where the reader of a remote pipe wants a payload to be put, so that it needs no copy.
+//
+// Owner: whoever owns the pipe, beside it. Written by the thread that works with the RecvEnd, read by the engine.
+// 1. An offer is for one message, by its number (RecvEnd::received() + 1 is the next one). It may be made before or after the message
+//    is announced; one that comes too late, or is too small, is passed over, and the message lies elsewhere.
+// 2. Offered memory belongs to the engine from make() until that message is ready at the RecvEnd, or the pipe's job was aborted.
+//    The reader finds out where the payload is by RecvEnd::payload(): nothing is to be copied when it is the offered memory.
+// 3. An offer may be made for the next `slots` messages at most.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "transport/local/pipe.h"
+
+namespace tutti::progress {
+
+struct alignas(transport::local::kCacheLine) Offer {
+  std::atomic<uint64_t> number;  ///< reader: the message that it is for (release); pairs with the acquire in OfferView::find
+  std::byte* data;               ///< reader
+  uint64_t bytes;                ///< reader: room
+};
+static_assert(sizeof(Offer) == transport::local::kCacheLine);
+
+/// A ring of as many offers as the pipe has slots; zeroed at first. No ring: no offers.
+struct OfferView {
+  Offer* ring = nullptr;
+  uint32_t slots = 0;
+
+  /// Reader, once for a message.
+  void make(uint64_t number, std::byte* data, uint64_t bytes) const {
+    Offer& offer = ring[number % slots];
+    offer.data = data;
+    offer.bytes = bytes;
+    offer.number.store(number, std::memory_order_release);  // pairs with find()
+  }
+  /// Engine: the memory for a message of `bytes`; null when none is offered.
+  std::byte* find(uint64_t number, uint64_t bytes) const {
+    if (ring == nullptr) return nullptr;
+    const Offer& offer = ring[number % slots];
+    if (offer.number.load(std::memory_order_acquire) != number || offer.bytes < bytes) return nullptr;  // pairs with make()
+    return offer.data;
+  }
+};
+static_assert(std::is_trivially_copyable_v<OfferView>);
+
+}  // namespace tutti::progress

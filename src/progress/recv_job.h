@@ -1,0 +1,97 @@
+// The job of a remote pipe's receiver: receives messages into the slots that a RecvEnd reads.
+//
+// Owner: its JobGroup. Under the engine's lock.
+// 1. A message is received only when its slot is free: never more than `slots` ahead of the reader's `freed`.
+// 2. A payload goes where the reader offered room for it (offer.h), else into the slot's staging space, else, when it is longer than
+//    that, into a spill buffer, of which there are at most kSpills, so that what is held for a reader is bounded.
+// 3. Nothing a peer says is used unchecked: a header that cannot be ends the job.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "memory/mapping.h"
+#include "progress/job.h"
+#include "progress/offer.h"
+#include "progress/wire.h"
+#include "transport/local/pipe.h"
+
+namespace tutti::progress {
+
+namespace net = transport::net;
+namespace local = transport::local;
+
+class RecvJob final : public Job {
+ public:
+  RecvJob(net::Network& network, int32_t device, std::unique_ptr<net::Listener> listener, const local::PipeView& pipe,
+          const OfferView& offers, uint64_t mostBytes, Peer peer, ErrorLatch* latch);
+  bool receives() const override { return true; }
+  /// Payload bytes that were received straight to where the reader wanted them.
+  uint64_t offeredBytesForTest() const { return offeredBytes_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kSpills = 2;
+  static constexpr size_t kPieces = 8;  ///< requests for pieces of one payload at a time
+  static constexpr int kMostMessages = 64;  ///< in one move, so that others get their turn
+
+  struct Spill {
+    memory::Mapping memory;
+    uint64_t number = 0;  ///< the message in it
+  };
+  struct Piece {
+    net::Request request;
+    uint64_t bytes = 0;
+  };
+  enum class Stage : uint8_t { Header, Place, Payload };
+
+  Poll connect() override;
+  Status start() override;
+  Advance move() override;
+  bool idle() const override { return stage_ == Stage::Header; }
+  net::Comm* comm() override { return comm_.get(); }
+  void disconnect() override;
+
+  bool step();
+  bool postHeader();
+  bool readHeader();
+  bool checkHeader(const Header& header);
+  bool place();
+  std::byte* spillFor(uint64_t bytes);
+  bool movePayload();
+  void publish();
+  void lookForLeave(bool wasPoked);
+  Poll test(net::Request request, uint64_t* bytes);
+  uint64_t freed() const { return pipe_.freed->value.load(std::memory_order_acquire); }  // pairs with RecvEnd::release
+  Header& header(uint64_t number) { return headers_[number % headers_.size()]; }
+  local::SlotHead& head() const { return pipe_.heads[received_ % pipe_.slots]; }
+
+  net::Network& network_;
+  const int32_t device_;
+  std::unique_ptr<net::Listener> listener_;
+  const local::PipeView pipe_;
+  const OfferView offers_;
+  const uint64_t mostBytes_;  ///< a longer message is refused
+  uint64_t mostPieceBytes_ = 0;
+  std::unique_ptr<net::RecvComm> comm_;
+
+  Stage stage_ = Stage::Header;
+  uint64_t received_ = 0;       ///< messages published
+  uint64_t headersPosted_ = 0;  ///< at most one ahead of the message that is being received
+  std::array<Header, 2> headers_;
+  std::array<net::Request, 2> headerRequests_;
+  net::MemoryKey headersKey_;
+  net::MemoryKey stagingKey_;
+
+  std::byte* target_ = nullptr;  ///< of the payload that is being received
+  net::MemoryKey targetKey_;
+  bool targetRegistered_ = false;
+  uint64_t posted_ = 0;  ///< of the payload, in bytes
+  uint64_t done_ = 0;
+  std::array<Piece, kPieces> pieces_;  ///< a ring
+  uint64_t piecesPosted_ = 0;
+  uint64_t piecesDone_ = 0;
+  std::array<Spill, kSpills> spills_;
+  std::atomic<uint64_t> offeredBytes_{0};  ///< the engine writes, tests read
+};
+
+}  // namespace tutti::progress

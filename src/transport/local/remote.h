@@ -1,0 +1,65 @@
+// The ranks of a communicator on other hosts, as those of this host see them: pipes that a network carries, and news.
+//
+// Owner: the Hub that it belongs to; made by whoever knows the network (comm/courier.h). Any thread of the process.
+// 1. Nothing blocks but wait(). Connections are made while progress() is called, or by a thread behind it.
+// 2. After quiet() has returned, nothing reads or writes buffers of this process's ranks for the communicator any more; its pipes are dead.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <tuple>
+
+#include "core/ids.h"
+#include "core/status.h"
+#include "transport/local/pipe.h"
+
+namespace tutti::transport::local {
+
+class Hub;
+struct RankWait;
+
+struct PipeKey {
+  ChannelId channel;
+  uint8_t port = 0;
+  Rank from;
+  Rank to;
+  friend bool operator<(const PipeKey& a, const PipeKey& b) {
+    return std::tie(a.channel, a.port, a.from, a.to) < std::tie(b.channel, b.port, b.from, b.to);
+  }
+};
+
+class Remote {
+ public:
+  Remote() = default;
+  Remote(const Remote&) = delete;
+  Remote& operator=(const Remote&) = delete;
+  virtual ~Remote() = default;
+
+  /// This process's half of a pipe to, or from, a rank on another host. Both sides ask with the same sizes.
+  virtual Result<PipeView> sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;
+  virtual Result<PipeView> receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;
+
+  /// Moves what can be moved. Whether anything was.
+  virtual bool progress() = 0;
+  /// The same; when nothing moves, sleeps until something may, or the time is up.
+  virtual void wait(std::chrono::nanoseconds most) = 0;
+  /// The caller goes away: what it left is seen to.
+  virtual void leave() = 0;
+
+  /// For the other hosts: where a rank of this process stands, which they then have on its board and among its waits. Said now and then
+  /// while a wait lasts (`wait`; the same `episode` as long as it is the same), and once when it is over (null).
+  virtual void stands(Rank rank, const RankWait* wait, uint64_t episode) = 0;
+  /// For the other hosts: the communicator has failed; a rank has departed; something for comm/meeting.h.
+  virtual void failed(const Status& cause) = 0;
+  virtual void departed(Rank rank, uint64_t calls) = 0;
+  virtual void tell(std::span<const std::byte> message) = 0;
+
+  /// A child of this hub, whose ranks are on several hosts, too.
+  virtual void adopt(const std::shared_ptr<Hub>& child) = 0;
+  virtual void quiet() = 0;
+};
+
+}  // namespace tutti::transport::local

@@ -1,0 +1,60 @@
+// External libraries that may hold a network: which files NCCL_NET_PLUGIN names, and what they export.
+//
+// Owner: shared by the networks made from it; unloaded with the last of them. Any thread.
+// 1. A value is tried as it is given, then, when it is no path and not lib….so, as libnccl-net-<value>.so.
+// 2. "none" names no file, "STATIC_PLUGIN" the program itself; nothing given: libnccl-net.so. At most kMostNames of a list count.
+// 3. Of several versions the newest is taken.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "core/unique_handle.h"
+#include "transport/plugin/versions.h"
+
+namespace tutti::transport::plugin {
+
+inline constexpr size_t kMostNames = 14;
+
+/// The names of the list, in order; empty when external plugins are off.
+std::vector<std::string> pluginNames(std::string_view list);
+/// The files to try for a name, in order; an empty one is the program itself.
+std::vector<std::string> filesOf(std::string_view name);
+
+struct LibraryTraits {
+  using Type = void*;
+  static Type invalid() noexcept { return nullptr; }
+  static void close(Type handle) noexcept;
+};
+
+class Library {
+ public:
+  /// SystemError when no file can be opened, InvalidUsage when none exports a version up to `newest`.
+  static Result<std::shared_ptr<Library>> load(std::string_view name, int newest = 11);
+
+  const Version& version() const { return *version_; }
+  const void* raw() const { return raw_; }
+  /// The network's own name.
+  const std::string& networkName() const { return networkName_; }
+  /// Calls init as often as its version wants: for each context, or once. `context` gets what the plugin returns.
+  Status init(uint64_t commId, void** context);
+
+ private:
+  Library() = default;
+
+  UniqueHandle<LibraryTraits> handle_;
+  const Version* version_ = nullptr;
+  const void* raw_ = nullptr;
+  std::string networkName_;
+  std::mutex mutex_;  ///< protects what follows
+  bool initialised_ = false;
+};
+
+/// What a plugin's result code says; Ok for 0.
+Status statusOf(int code, std::string_view plugin, std::string_view what);
+
+}  // namespace tutti::transport::plugin

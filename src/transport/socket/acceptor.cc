@@ -1,0 +1,255 @@
+#include "transport/socket/acceptor.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "observe/log.h"
+
+namespace tutti::transport::socket {
+namespace {
+
+// What an event of the epoll set stands for: the eventfd, a listening socket by its place, or a pending one by its number.
+constexpr uint64_t kCompleted = ~uint64_t{0};
+constexpr uint64_t kPendingBit = uint64_t{1} << 62;
+
+Status watch(int epoll, int fd, uint64_t what) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = what;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return Status();
+  return error(Code::SystemError, "watch a socket: {}", errorText(errno));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Acceptor>> Acceptor::create(const std::vector<LocalAddress>& addresses, const Settings& settings) {
+  std::shared_ptr<Acceptor> acceptor(new Acceptor(settings));
+  acceptor->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  acceptor->completed_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!acceptor->epoll_ || !acceptor->completed_) return fail(Code::SystemError, "make an epoll set: {}", errorText(errno));
+  if (Status status = watch(acceptor->epoll_.get(), acceptor->completed_.get(), kCompleted); !status.ok()) return tl::unexpected(status);
+  Status problem = error(Code::InvalidArgument, "no address to listen on");
+  for (const LocalAddress& local : addresses) {
+    if (Status status = acceptor->listenOn(local); !status.ok()) {
+      observe::info(observe::Subsys::Net, "NET/Socket : {}", status.text());
+      problem = std::move(status);
+    }
+  }
+  if (acceptor->listening_.empty()) return tl::unexpected(std::move(problem));
+  return acceptor;
+}
+
+Status Acceptor::listenOn(const LocalAddress& local) {
+  Address address = local.address;
+  address.setPort(0);
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return error(Code::SystemError, "open a socket: {}", errorText(errno));
+  const int one = 1;
+  if (address.isV6()) (void)setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+  if (bind(fd.get(), address.raw(), address.length()) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
+    return error(Code::SystemError, "listen on {} of {}: {}", address.text(), local.interface, errorText(errno));
+  }
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
+    return error(Code::SystemError, "ask for the port of {}: {}", address.text(), errorText(errno));
+  }
+  auto known = Address::of(reinterpret_cast<const sockaddr*>(&bound), length);
+  if (!known) return std::move(known).error();
+  TUTTI_TRY(watch(epoll_.get(), fd.get(), listening_.size()));
+  listening_.push_back({std::move(fd), local.interface, *known});
+  return Status();
+}
+
+std::vector<Address> Acceptor::addresses(std::string_view interface) const {
+  std::vector<Address> found;
+  for (const bool own : {true, false}) {
+    for (const Listening& one : listening_) {
+      if ((one.interface == interface) == own) found.push_back(one.address);
+    }
+  }
+  return found;
+}
+
+void Acceptor::open(uint64_t listenId, const Key& key, uint16_t streams) {
+  const std::lock_guard lock(mutex_);
+  Door& door = doors_[listenId];
+  door.key = key;
+  door.streams = streams;
+}
+
+void Acceptor::close(uint64_t listenId) {
+  const std::lock_guard lock(mutex_);
+  const auto found = doors_.find(listenId);
+  if (found == doors_.end()) return;
+  forget(found->second.key);
+  doors_.erase(found);
+  if (doors_.empty()) pending_.clear();  // nobody is left whom they could want
+}
+
+Result<std::optional<Accepted>> Acceptor::take(uint64_t listenId) {
+  const std::lock_guard lock(mutex_);
+  Door& door = doors_[listenId];
+  if (door.complete.empty()) {
+    if (Status status = poll(); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  if (door.complete.empty()) return std::optional<Accepted>();
+  std::optional<Accepted> taken(std::move(door.complete.front()));
+  door.complete.pop_front();
+  return taken;
+}
+
+size_t Acceptor::pendingForTest() const {
+  const std::lock_guard lock(mutex_);
+  return pending_.size();
+}
+
+Status Acceptor::poll() {
+  constexpr int kEvents = 64;
+  epoll_event events[kEvents];
+  int count = 0;
+  do {
+    count = epoll_wait(epoll_.get(), events, kEvents, 0);
+    for (int i = 0; i < count; ++i) {
+      const uint64_t what = events[i].data.u64;
+      if (what == kCompleted) {
+        eventfd_t ignored = 0;
+        (void)eventfd_read(completed_.get(), &ignored);
+      } else if ((what & kPendingBit) != 0) {
+        advance(what & ~kPendingBit);
+      } else {
+        TUTTI_TRY(acceptAll(listening_[what].fd.get()));
+      }
+    }
+  } while (count == kEvents);
+  expire();
+  return Status();
+}
+
+/// Descriptors ran out: the stranger that waits longest goes, unless it may just be on its way. None: it is nobody's fault here.
+Acceptor::Room Acceptor::makeRoom() {
+  constexpr std::chrono::seconds kGrace{1};
+  if (pending_.empty()) return Room::None;
+  const auto oldest = pending_.begin();
+  const auto began = oldest->second.deadline - std::chrono::milliseconds(settings_.handshakeTimeoutMs);
+  if (Clock::now() - began < kGrace) return Room::Later;
+  pending_.erase(oldest);
+  return Room::Made;
+}
+
+Status Acceptor::acceptAll(int listener) {
+  for (;;) {
+    sockaddr_storage raw{};
+    socklen_t length = sizeof raw;
+    UniqueFd fd(accept4(listener, reinterpret_cast<sockaddr*>(&raw), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return Status();
+      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == EPERM) continue;
+      const int problem = errno;
+      const bool scarce = problem == EMFILE || problem == ENFILE || problem == ENOBUFS || problem == ENOMEM;
+      const Room room = scarce ? makeRoom() : Room::None;
+      if (room == Room::Made) continue;
+      if (room == Room::Later) return Status();  // those who are known to wait are asked again
+      return error(Code::SystemError, "accept a connection: {}", errorText(problem));
+    }
+    auto peer = Address::of(reinterpret_cast<const sockaddr*>(&raw), length);
+    if (!peer) continue;
+    if (pending_.size() >= kMostPending) pending_.erase(pending_.begin());
+    tuneStream(fd.get(), settings_);
+    const uint64_t id = nextPending_++;
+    if (!watch(epoll_.get(), fd.get(), id | kPendingBit).ok()) continue;
+    Pending& pending = pending_[id];
+    pending.fd = std::move(fd);
+    pending.peer = *peer;
+    pending.deadline = Clock::now() + std::chrono::milliseconds(settings_.handshakeTimeoutMs);
+    advance(id);
+  }
+}
+
+void Acceptor::advance(uint64_t pendingId) {
+  const auto found = pending_.find(pendingId);
+  if (found == pending_.end()) return;
+  Step step = read(found->second);
+  if (step == Step::Done) step = finish(found->second);
+  if (step == Step::Wait) return;
+  pending_.erase(found);
+}
+
+/// Takes in what has come, up to the end of the proof: what follows it belongs to the connection.
+Acceptor::Step Acceptor::read(Pending& pending) {
+  for (;;) {
+    const size_t wanted = pending.challenged ? pending.received.size() : sizeof(Hello);
+    if (pending.size == wanted) {
+      if (pending.challenged) return Step::Done;
+      if (const Step step = challenge(pending); step != Step::Done) return step;
+      continue;
+    }
+    const iovec part{pending.received.data() + pending.size, wanted - pending.size};
+    const Transfer got = receiveSome(pending.fd.get(), &part, 1);
+    if (got.wouldBlock) return Step::Wait;
+    if (got.ended || got.error != 0) return Step::Drop;
+    pending.size += got.bytes;
+  }
+}
+
+Acceptor::Step Acceptor::challenge(Pending& pending) {
+  Hello hello;
+  std::memcpy(&hello, pending.received.data(), sizeof hello);
+  const auto door = doors_.find(hello.listenId);
+  if (hello.magic != kHelloMagic || door == doors_.end()) return Step::Drop;
+  Challenge answer;
+  fillRandom(pending.nonce);
+  answer.nonce = pending.nonce;
+  answer.proof = proveListener(door->second.key, hello, pending.nonce);
+  const iovec part{&answer, sizeof answer};
+  // An empty send buffer takes 64 bytes; where it does not, something is wrong with the socket.
+  if (sendSome(pending.fd.get(), &part, 1).bytes != sizeof answer) return Step::Drop;
+  pending.challenged = true;
+  return Step::Done;
+}
+
+/// Checks the proof; from here on the Hello is believed. Always ends the pending entry.
+Acceptor::Step Acceptor::finish(Pending& pending) {
+  Hello hello;
+  Proof proof;
+  std::memcpy(&hello, pending.received.data(), sizeof hello);
+  std::memcpy(proof.data(), pending.received.data() + sizeof hello, proof.size());
+  const auto found = doors_.find(hello.listenId);
+  if (found == doors_.end()) return Step::Drop;
+  Door& door = found->second;
+  if (!equal(proof, proveConnector(door.key, hello, pending.nonce))) return Step::Drop;
+  if (hello.streams != door.streams || hello.stream >= hello.streams) return Step::Drop;
+  // Not watched any more: the descriptor lives on, so closing does not do it.
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pending.fd.get(), nullptr);
+  Assembly& assembly = door.assemblies[hello.connection];
+  if (assembly.streams.empty()) {
+    assembly.streams.resize(hello.streams);
+    assembly.deadline = pending.deadline;
+  }
+  UniqueFd& place = assembly.streams[hello.stream];
+  if (place) return Step::Drop;
+  if (hello.stream == 0) assembly.peer = pending.peer;
+  place = std::move(pending.fd);
+  if (++assembly.present < assembly.streams.size()) return Step::Done;
+  door.complete.push_back({std::move(assembly.streams), assembly.peer});
+  door.assemblies.erase(hello.connection);
+  (void)eventfd_write(completed_.get(), 1);
+  return Step::Done;
+}
+
+void Acceptor::expire() {
+  constexpr std::chrono::milliseconds kInterval{50};  // every listener calls poll(): one look for all of them
+  const Clock::time_point now = Clock::now();
+  if (now < nextExpiry_) return;
+  nextExpiry_ = now + kInterval;
+  while (!pending_.empty() && pending_.begin()->second.deadline <= now) pending_.erase(pending_.begin());
+  for (auto& [id, door] : doors_) {
+    std::erase_if(door.assemblies, [&](const auto& entry) { return entry.second.deadline <= now; });
+  }
+}
+
+}  // namespace tutti::transport::socket

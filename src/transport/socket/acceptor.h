@@ -1,0 +1,105 @@
+// The listening sockets of a network, shared by all its listeners, and the connections that have not proved themselves yet.
+//
+// Owner: the SocketNetwork and its listeners together. Any thread; one lock, which is held for what is ready and never for a wait.
+// 1. A connection counts when all its streams have proved to know their listener's key. Everybody else is dropped without a word.
+// 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or a second when descriptors are scarce.
+// 3. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/unique_fd.h"
+#include "transport/socket/handshake.h"
+#include "transport/socket/stream.h"
+
+namespace tutti::transport::socket {
+
+/// The sockets of one connection, stream 0 first.
+struct Accepted {
+  std::vector<UniqueFd> streams;
+  Address peer;
+};
+
+class Acceptor {
+ public:
+  static constexpr size_t kMostPending = 256;
+
+  /// Listens on a free port of each address; one that cannot be listened on is left out, none at all is an error.
+  static Result<std::shared_ptr<Acceptor>> create(const std::vector<LocalAddress>& addresses, const Settings& settings);
+
+  /// Lets connections to `listenId` in; `streams` is how many sockets each has.
+  void open(uint64_t listenId, const Key& key, uint16_t streams);
+  /// No more of them; what has come and was not taken is closed.
+  void close(uint64_t listenId);
+  /// The next complete connection, if there is one. Does what poll() does when there is none yet.
+  Result<std::optional<Accepted>> take(uint64_t listenId);
+
+  /// Addresses with their ports; those of `interface` first.
+  std::vector<Address> addresses(std::string_view interface) const;
+  int descriptor() const { return epoll_.get(); }
+  size_t pendingForTest() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Listening {
+    UniqueFd fd;
+    std::string interface;
+    Address address;
+  };
+  /// A socket whose other side has not proved itself.
+  struct Pending {
+    UniqueFd fd;
+    Address peer;
+    Clock::time_point deadline;
+    std::array<uint8_t, sizeof(Hello) + sizeof(Proof)> received{};
+    size_t size = 0;
+    bool challenged = false;
+    Nonce nonce{};
+  };
+  /// A connection of which some streams are there.
+  struct Assembly {
+    std::vector<UniqueFd> streams;
+    size_t present = 0;
+    Address peer;
+    Clock::time_point deadline;
+  };
+  struct Door {
+    Key key{};
+    uint16_t streams = 1;
+    std::map<ConnectionId, Assembly> assemblies;
+    std::deque<Accepted> complete;
+  };
+  enum class Step : uint8_t { Wait, Drop, Done };
+
+  explicit Acceptor(const Settings& settings) : settings_(settings) {}
+  Status listenOn(const LocalAddress& local);
+  Status poll();
+  Status acceptAll(int listener);
+  enum class Room : uint8_t { Made, Later, None };
+  Room makeRoom();
+  void advance(uint64_t pendingId);
+  Step read(Pending& pending);
+  Step challenge(Pending& pending);
+  Step finish(Pending& pending);
+  void expire();
+
+  const Settings settings_;
+  UniqueFd epoll_;
+  UniqueFd completed_;  ///< an eventfd: told whenever a connection is complete, so that every listener's waiter looks
+  std::vector<Listening> listening_;
+  mutable std::mutex mutex_;  ///< protects what follows
+  std::unordered_map<uint64_t, Door> doors_;
+  std::map<uint64_t, Pending> pending_;  ///< by age
+  uint64_t nextPending_ = 0;
+  Clock::time_point nextExpiry_;
+};
+
+}  // namespace tutti::transport::socket

@@ -1,0 +1,147 @@
+#include "transport/socket/helpers.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <limits>
+#include <system_error>
+
+#include "transport/socket/stream.h"
+
+namespace tutti::transport::socket {
+
+Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams) {
+  std::unique_ptr<Helpers> helpers(new Helpers(direction));
+  helpers->done_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!helpers->done_) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
+  for (int32_t i = 0; i < std::max(1, streams.threads); ++i) {
+    auto worker = std::make_unique<Worker>();
+    worker->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!worker->wake) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
+    helpers->workers_.push_back(std::move(worker));
+  }
+  for (size_t i = 1; i < sockets.size(); ++i) {
+    Worker& worker = *helpers->workers_[(i - 1) % helpers->workers_.size()];
+    worker.streams.push_back(std::make_unique<Stream>(sockets[i].get()));
+    helpers->streams_.push_back(worker.streams.back().get());
+  }
+  // The program's signal handlers run on its own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  for (auto& worker : helpers->workers_) {
+    try {
+      worker->thread = std::thread([self = helpers.get(), worker = worker.get()] { self->run(*worker); });
+      pthread_setname_np(worker->thread.native_handle(), "tutti-socket");
+    } catch (const std::system_error& refused) {
+      status = tutti::error(Code::SystemError, "start a helper thread: {}", refused.what());
+      break;
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) return tl::unexpected(std::move(status));
+  return helpers;
+}
+
+Helpers::~Helpers() {
+  stop_.store(true, std::memory_order_seq_cst);
+  for (Stream* stream : streams_) (void)shutdown(stream->fd, SHUT_RDWR);
+  for (auto& worker : workers_) {
+    wake(*worker);
+    if (worker->thread.joinable()) worker->thread.join();
+  }
+}
+
+uint32_t Helpers::pieceBytes(uint64_t bytes, uint64_t leastBytes) const {
+  const uint64_t even = (bytes + streams_.size() - 1) / streams_.size();
+  const uint64_t piece = std::max(even, leastBytes);
+  return piece > std::numeric_limits<uint32_t>::max() ? 0 : static_cast<uint32_t>(piece);
+}
+
+bool Helpers::plausible(uint64_t bytes, uint32_t pieceBytes) const { return (bytes + pieceBytes - 1) / pieceBytes <= streams_.size(); }
+
+void Helpers::wake(Worker& worker) { (void)eventfd_write(worker.wake.get(), 1); }
+
+void Helpers::share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left) {
+  const auto pieces = static_cast<uint32_t>((bytes + pieceBytes - 1) / pieceBytes);
+  left->store(pieces, std::memory_order_relaxed);  // published by the queues
+  for (uint64_t at = 0; at < bytes; at += pieceBytes) {
+    (void)streams_[next_]->queue.tryPush({data + at, std::min<uint64_t>(pieceBytes, bytes - at), left});
+    next_ = (next_ + 1) % streams_.size();
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // the pushes come before the look at `asleep`
+  for (auto& worker : workers_) {
+    if (worker->asleep.load(std::memory_order_seq_cst)) wake(*worker);
+  }
+}
+
+void Helpers::fail(int error) {
+  int none = 0;
+  error_.compare_exchange_strong(none, error, std::memory_order_release);  // pairs with error()
+  (void)eventfd_write(done_.get(), 1);
+}
+
+/// Whether anything moved on the stream.
+bool Helpers::work(Stream& stream) {
+  if (stream.current.left == nullptr) {
+    const auto next = stream.queue.tryPop();
+    if (!next) return false;
+    stream.current = *next;
+  }
+  Piece& piece = stream.current;
+  const iovec part{piece.data, std::min<uint64_t>(piece.bytes, uint64_t{1} << 20)};
+  const Transfer done = direction_ == Direction::Send ? sendSome(stream.fd, &part, 1) : receiveSome(stream.fd, &part, 1);
+  if (done.error != 0 || done.ended) {
+    fail(done.ended ? EPIPE : done.error);
+    return false;
+  }
+  piece.data += done.bytes;
+  piece.bytes -= done.bytes;
+  if (piece.bytes == 0) {
+    // release: pairs with the acquire in test() of the comm; acq: the last one speaks for all pieces.
+    if (piece.left->fetch_sub(1, std::memory_order_acq_rel) == 1) (void)eventfd_write(done_.get(), 1);
+    piece.left = nullptr;
+  }
+  return done.bytes > 0;
+}
+
+/// Until there is something to do. False: the end.
+bool Helpers::sleep(Worker& worker) {
+  std::vector<pollfd>& fds = worker.fds;
+  fds.assign(1, {worker.wake.get(), POLLIN, 0});
+  worker.asleep.store(true, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bool found = false;
+  for (auto& stream : worker.streams) {
+    if (stream->current.left == nullptr) {
+      if (const auto next = stream->queue.tryPop()) {
+        stream->current = *next;
+        found = true;
+      }
+    }
+    if (stream->current.left == nullptr) continue;
+    const int16_t direction = direction_ == Direction::Send ? POLLOUT : POLLIN;
+    fds.push_back({stream->fd, direction, 0});
+  }
+  if (!found && !stop_.load(std::memory_order_seq_cst)) (void)::poll(fds.data(), fds.size(), -1);
+  worker.asleep.store(false, std::memory_order_seq_cst);
+  eventfd_t ignored = 0;
+  if (fds[0].revents != 0) (void)eventfd_read(worker.wake.get(), &ignored);
+  return !stop_.load(std::memory_order_seq_cst);
+}
+
+void Helpers::run(Worker& worker) {
+  while (!stop_.load(std::memory_order_seq_cst) && error() == 0) {
+    bool moved = false;
+    for (auto& stream : worker.streams) moved = work(*stream) || moved;
+    if (!moved && !sleep(worker)) return;
+  }
+}
+
+}  // namespace tutti::transport::socket

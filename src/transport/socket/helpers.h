@@ -1,0 +1,87 @@
+// Threads that carry pieces of large messages over the data streams of one connection, where that is asked for.
+//
+// Owner: a SendComm or RecvComm, whose thread calls everything here. Each thread serves its own streams.
+// 1. Pieces of a stream go in the order of share(); which stream a piece takes depends on sizes alone, so both sides agree.
+// 2. A message's count-down reaches 0 when its last piece is through; nothing touches its memory afterwards.
+// 3. Destruction shuts the streams down, and returns when the threads have ended: within a millisecond.
+// 4. Idle threads sleep.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "core/queue.h"
+#include "core/status.h"
+#include "core/unique_fd.h"
+#include "transport/socket/settings.h"
+
+namespace tutti::transport::socket {
+
+class Helpers {
+ public:
+  enum class Direction : uint8_t { Send, Receive };
+
+  /// `sockets`: of the connection; all but the first are data streams.
+  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams);
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+  ~Helpers();
+
+  /// How a message is cut: at most one piece for each stream. 0: not at all.
+  uint32_t pieceBytes(uint64_t bytes, uint64_t leastBytes) const;
+  /// Whether a peer may cut so.
+  bool plausible(uint64_t bytes, uint32_t pieceBytes) const;
+  /// Sets `left` to the number of pieces and hands them to the threads. At most kQueue messages at once.
+  void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
+
+  /// errno of the first stream that broke; 0: none.
+  int error() const { return error_.load(std::memory_order_acquire); }  // pairs with the release in fail()
+  /// Becomes ready whenever a message is through or a stream broke.
+  int descriptor() const { return done_.get(); }
+
+ private:
+  static constexpr size_t kQueue = 64;
+
+  struct Piece {
+    std::byte* data = nullptr;
+    uint64_t bytes = 0;
+    std::atomic<uint32_t>* left = nullptr;
+  };
+  struct Stream {
+    explicit Stream(int socket) : fd(socket), queue(kQueue) {}
+    int fd;
+    SpscQueue<Piece> queue;
+    Piece current;  ///< the thread's own; left is null: none
+  };
+  struct Worker {
+    UniqueFd wake;
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::atomic<bool> asleep{false};  ///< worker (seq_cst) and share() (seq_cst): Dekker's handshake with the queues
+    std::vector<pollfd> fds;  ///< the thread's own
+    std::thread thread;
+  };
+
+  explicit Helpers(Direction direction) : direction_(direction) {}
+  void run(Worker& worker);
+  bool work(Stream& stream);
+  bool sleep(Worker& worker);
+  void fail(int error);
+  static void wake(Worker& worker);
+
+  const Direction direction_;
+  UniqueFd done_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Stream*> streams_;  ///< all, in the order in which pieces take them
+  size_t next_ = 0;
+  std::atomic<bool> stop_{false};  ///< destructor (seq_cst); pairs with the loads in run() and sleep()
+  std::atomic<int> error_{0};
+};
+
+}  // namespace tutti::transport::socket

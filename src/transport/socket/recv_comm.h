@@ -1,0 +1,80 @@
+// The receiving side of a connection: few system calls for small messages, none of its own copies for large ones.
+//
+// Owner: a job of the engine. One thread at a time; helper threads, where there are any, touch only the memory given to them.
+// 1. Nothing is read from the kernel unless a receive is posted: a receiver that does not want stops its sender.
+// 2. A read asks for the rest of the current message and, behind it, for a stash of the next frames, in one call.
+// 3. Frames are peeked at, and taken when the next read comes: taking them makes the kernel send an acknowledgement, which costs as
+//    much as a message, and an answer should not have to wait for it.
+// 4. Destruction closes the sockets at once and returns when no helper writes memory of a message any more.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "transport/net/network.h"
+#include "transport/socket/address.h"
+#include "core/unique_fd.h"
+#include "transport/socket/helpers.h"
+#include "transport/socket/settings.h"
+#include "transport/socket/stream.h"
+#include "transport/socket/wire.h"
+
+namespace tutti::transport::socket {
+
+class RecvComm final : public net::RecvComm {
+ public:
+  static Result<std::unique_ptr<RecvComm>> create(std::vector<UniqueFd> sockets, const Address& peer, const Streams& streams,
+                                                  const Settings& settings);
+
+  ~RecvComm() override;
+  Poll irecv(const net::InMessage& message, net::Request* request) override;
+  net::Tested test(net::Request request, uint64_t* bytes) override;
+  Poll check() override;
+  void takeLeave() override;
+  Status status() const override;
+  std::span<const int> descriptors() const override { return descriptors_; }
+  std::string peerText() const override { return peer_.text(); }
+
+ private:
+  struct Slot {
+    net::InMessage message;
+    uint64_t bytes = 0;     ///< what came
+    uint64_t received = 0;  ///< of it, over stream 0
+    std::atomic<uint32_t> piecesLeft{0};  ///< helpers: counts down (release); pairs with the acquire in test()
+    enum class State : uint8_t { Free, Posted, Arriving, Arrived } state = State::Free;
+  };
+  static constexpr size_t kStashBytes = 16384;
+  static constexpr uint64_t kReadBytes = uint64_t{1} << 20;
+
+  RecvComm(std::vector<UniqueFd> sockets, const Address& peer, const Settings& settings);
+  bool pump();
+  bool readSocket();
+  Transfer read(uint64_t direct, uint64_t* asked);
+  void takePeeked();
+  bool useStash();
+  bool beginMessage(const Frame& frame);
+  Slot* findPosted(int32_t tag);
+  bool fail(Status why);
+  uint64_t wanted() const { return arriving_ == nullptr ? 0 : arriving_->bytes - arriving_->received; }
+  bool broken() const { return !status_.ok() || (helpers_ && helpers_->error() != 0); }
+
+  std::vector<UniqueFd> sockets_;
+  std::vector<int> descriptors_;
+  const Address peer_;
+  std::array<Slot, net::kMaxRequests> slots_;
+  uint64_t posted_ = 0;       ///< irecvs so far
+  uint64_t matched_ = 0;      ///< irecvs before it have their message
+  Slot* arriving_ = nullptr;  ///< whose bytes come next on stream 0
+  size_t begin_ = 0;          ///< of what lies in the stash
+  size_t end_ = 0;
+  size_t peeked_ = 0;  ///< bytes before end_ that the kernel still has
+  bool drained_ = false;  ///< the last read took all there was: a try at once would find nothing
+  bool peerLeft_ = false;
+  Status status_;
+  std::array<std::byte, kStashBytes> stash_;
+  std::unique_ptr<Helpers> helpers_;  ///< destroyed first
+};
+
+}  // namespace tutti::transport::socket

@@ -1,0 +1,88 @@
+#include "bootstrap/interfaces.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::bootstrap {
+namespace {
+
+Interface interface(const std::string& name, std::string_view address, bool isUp = true) { return {name, *parseAddress(address), isUp}; }
+
+const std::vector<Interface> kMachine = {interface("lo", "127.0.0.1"),       interface("lo", "::1"),
+                                         interface("docker0", "172.17.0.1"), interface("eth0", "192.0.2.2"),
+                                         interface("eth0", "2001:db8::2"),   interface("eth0", "fe80::2"),
+                                         interface("eth1", "192.0.3.2"),     interface("eth10", "192.0.4.2"),
+                                         interface("ib0", "10.0.0.2"),       interface("eth2", "192.0.5.2", false)};
+
+/// "ib0/10.0.0.2 eth0/…", or "" when nothing can be used.
+std::string choose(std::string_view names, Family family = Family::Any, const std::vector<Interface>& all = kMachine) {
+  const auto choice = chooseInterfaces(all, names, family);
+  if (!choice) {
+    EXPECT_EQ(choice.error().code(), Code::InvalidUsage);
+    return "";
+  }
+  std::string text;
+  for (const Interface& one : choice->chosen) {
+    std::string address = describe(one.address);
+    text += (text.empty() ? "" : " ") + one.name + "/" + address.substr(0, address.rfind(':'));
+  }
+  return text;
+}
+
+TEST(Interfaces, WithoutAListInfiniBandFirstAndSparesNever) {
+  EXPECT_EQ(choose(""), "ib0/10.0.0.2 eth0/192.0.2.2 eth0/[2001:db8::2] eth1/192.0.3.2 eth10/192.0.4.2");
+  EXPECT_EQ(choose("", Family::V6), "eth0/[2001:db8::2]");
+  EXPECT_EQ(choose("", Family::V4), "ib0/10.0.0.2 eth0/192.0.2.2 eth1/192.0.3.2 eth10/192.0.4.2");
+}
+
+TEST(Interfaces, SparesWhereThereIsNothingElse) {
+  const std::vector<Interface> few = {interface("lo", "127.0.0.1"), interface("docker0", "172.17.0.1"), interface("eth0", "fe80::1")};
+  EXPECT_EQ(choose("", Family::Any, few), "docker0/172.17.0.1");
+  EXPECT_EQ(choose("", Family::Any, {few[0]}), "lo/127.0.0.1");
+  EXPECT_EQ(choose("", Family::Any, {}), "");
+}
+
+TEST(Interfaces, AListTakesPrefixesInItsOrder) {
+  EXPECT_EQ(choose("eth1,ib"), "eth1/192.0.3.2 eth10/192.0.4.2 ib0/10.0.0.2");
+  EXPECT_EQ(choose("lo"), "lo/127.0.0.1 lo/[::1]");
+  EXPECT_EQ(choose("docker"), "docker0/172.17.0.1");
+  EXPECT_EQ(choose("=eth1"), "eth1/192.0.3.2");
+  EXPECT_EQ(choose("=eth"), "");
+  EXPECT_EQ(choose("=eth1,eth0", Family::V4), "eth1/192.0.3.2 eth0/192.0.2.2");
+  EXPECT_EQ(choose("nothing"), "");
+  EXPECT_EQ(choose("eth2"), "") << "it is down";
+}
+
+TEST(Interfaces, AListMayExclude) {
+  EXPECT_EQ(choose("^ib,eth1"), "eth0/192.0.2.2 eth0/[2001:db8::2]");
+  EXPECT_EQ(choose("^=eth1,ib0"), "eth0/192.0.2.2 eth0/[2001:db8::2] eth10/192.0.4.2");
+  EXPECT_EQ(choose("^eth,ib"), "docker0/172.17.0.1") << "the usual order among what is left";
+}
+
+TEST(Interfaces, TheTableSaysWhy) {
+  const auto choice = chooseInterfaces(kMachine, "", Family::V4);
+  ASSERT_TRUE(choice);
+  for (const std::string_view reason : {"chosen", "it is down", "other IP version", "there is a better one"})
+    EXPECT_NE(choice->table.find(reason), std::string::npos) << choice->table;
+  const auto none = chooseInterfaces(kMachine, "wlan", Family::Any);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().text().find("NCCL_SOCKET_IFNAME=wlan"), std::string::npos) << none.error().text();
+  EXPECT_NE(none.error().text().find("does not name it"), std::string::npos) << none.error().text();
+}
+
+TEST(Interfaces, FamiliesAreReadAsNcclReadsThem) {
+  EXPECT_EQ(parseFamily("AF_INET"), Family::V4);
+  EXPECT_EQ(parseFamily("AF_INET6"), Family::V6);
+  EXPECT_EQ(parseFamily(""), Family::Any);
+  EXPECT_EQ(parseFamily("inet"), Family::Any);
+}
+
+TEST(Interfaces, ThisMachineHasALoopback) {
+  const auto all = listInterfaces();
+  ASSERT_TRUE(all);
+  bool hasLoopback = false;
+  for (const Interface& one : *all) hasLoopback = hasLoopback || isLoopback(one.address);
+  EXPECT_TRUE(hasLoopback);
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,190 @@
+#include "bootstrap/link.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include "net.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using namespace play;
+
+std::vector<std::byte> bytesOf(const std::string& text) {
+  const auto view = std::as_bytes(std::span(text));
+  return {view.begin(), view.end()};
+}
+
+/// What one end of a connection has heard.
+struct Ear {
+  std::mutex mutex;
+  std::vector<std::string> frames;  // under mutex
+  std::string closed;               // under mutex
+
+  void attach(Loop& loop, const std::shared_ptr<Link>& link) {
+    loop.run([&] {
+      link->start(
+          [this](Kind, std::span<const std::byte> payload) {
+            const std::lock_guard lock(mutex);
+            frames.emplace_back(reinterpret_cast<const char*>(payload.data()), payload.size());
+          },
+          [this](const Status& cause) {
+            const std::lock_guard lock(mutex);
+            closed = cause.text();
+          });
+    });
+  }
+  size_t count() {
+    const std::lock_guard lock(mutex);
+    return frames.size();
+  }
+  bool isClosed() {
+    const std::lock_guard lock(mutex);
+    return !closed.empty();
+  }
+};
+
+struct Pair {
+  Ear hears;  // outlive the loop
+  Ear heard;
+  Loop loop;
+  Door door{loop};
+  std::shared_ptr<Link> here = dial(loop, planTo({door.address})).value_or(nullptr);
+  std::shared_ptr<Link> there;
+
+  Pair() {
+    EXPECT_TRUE(here);
+    EXPECT_TRUE(becomes([&] { return door.guests() == 1; }));
+    there = door.links[0];
+    hears.attach(loop, here);
+    heard.attach(loop, there);
+  }
+  ~Pair() {
+    loop.run([this] { here->close(); });
+    loop.run([] {});
+  }
+};
+
+TEST(Link, FramesOfAllSizesArriveInOrderBothWays) {
+  Pair pair;
+  std::vector<std::string> sent;
+  for (const size_t size : {0, 1, 100, 16'383, 16'384, 16'385, 5, 1'000'000, 0, 3'000'000, 7})
+    sent.emplace_back(size, static_cast<char>('a' + sent.size()));
+  for (const std::string& text : sent) {
+    pair.here->send(Kind::Data, bytesOf(text));
+    pair.there->send(Kind::Data, bytesOf(text));
+  }
+  ASSERT_TRUE(becomes([&] { return pair.heard.count() == sent.size() && pair.hears.count() == sent.size(); }));
+  EXPECT_EQ(pair.heard.frames, sent);
+  EXPECT_EQ(pair.hears.frames, sent);
+  EXPECT_TRUE(becomes([&] { return pair.here->queuedBytes() == 0; }));
+}
+
+TEST(Link, FinishSendsWhatIsQueuedFirst) {
+  Pair pair;
+  for (int i = 0; i < 100; ++i) pair.here->send(Kind::Data, bytesOf(std::string(100'000, 'x')));
+  pair.there->send(Kind::Data, bytesOf("crossing it"));  // unread bytes here must not cost those there
+  pair.here->finish();
+  ASSERT_TRUE(becomes([&] { return pair.heard.isClosed(); }));
+  EXPECT_EQ(pair.heard.count(), 100U);
+  EXPECT_FALSE(pair.hears.isClosed()) << "the side that ended it hears nothing more";
+}
+
+TEST(Link, CloseIsHeardByTheOtherSideOnly) {
+  Pair pair;
+  pair.there->close();
+  ASSERT_TRUE(becomes([&] { return pair.hears.isClosed(); }));
+  EXPECT_FALSE(pair.heard.isClosed());
+  pair.here->send(Kind::Data, bytesOf("too late"));
+  pair.loop.run([] {});
+}
+
+TEST(Link, ReadingMayPause) {
+  Pair pair;
+  pair.loop.run([&] { pair.there->setReading(false); });
+  for (int i = 0; i < 50; ++i) pair.here->send(Kind::Data, bytesOf(std::to_string(i)));
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_LE(pair.heard.count(), 50U);
+  const size_t before = pair.heard.count();
+  EXPECT_EQ(before, 0U);
+  pair.loop.run([&] { pair.there->setReading(true); });
+  ASSERT_TRUE(becomes([&] { return pair.heard.count() == 50; }));
+  EXPECT_EQ(pair.heard.frames[49], "49");
+}
+
+TEST(Link, BytesThatNobodySealedEndIt) {
+  Ear ear;
+  Loop loop;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const UniqueFd stranger(ends[1]);
+  std::shared_ptr<Link> link;
+  loop.run([&] {
+    Socket socket(loop.reactor.loop());
+    socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), ends[0]);
+    link = std::make_shared<Link>(loop.reactor, std::move(socket), SessionKeys{}, "the other");
+  });
+  ear.attach(loop, link);
+  const std::vector<std::byte> noise(100, std::byte{0});
+  std::vector<std::byte> frame = {std::byte{50}, std::byte{0}, std::byte{0}, std::byte{0}};
+  frame.insert(frame.end(), noise.begin(), noise.end());
+  ASSERT_EQ(send(stranger.get(), frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
+  ASSERT_TRUE(becomes([&] { return ear.isClosed(); }));
+  EXPECT_NE(ear.closed.find("did not seal"), std::string::npos) << ear.closed;
+  EXPECT_EQ(ear.count(), 0U);
+}
+
+TEST(Dialer, TakesTheAddressThatWorks) {
+  Loop loop;
+  Door door(loop);
+  Door six(loop, "::1");
+  Address refuses = door.address;
+  refuses.port = 1;
+  EXPECT_TRUE(dial(loop, planTo({refuses, door.address})));
+  EXPECT_TRUE(dial(loop, planTo({six.address, refuses})));
+  EXPECT_TRUE(becomes([&] { return door.guests() == 1 && six.guests() == 1; }));
+}
+
+TEST(Dialer, TriesAgainAndSaysWhatWasWrong) {
+  Loop loop;
+  Address refuses = *parseAddress("127.0.0.1");
+  refuses.port = 1;
+  Dialer::Plan plan = planTo({refuses});
+  plan.retries = 3;
+  const auto began = std::chrono::steady_clock::now();
+  const auto refused = dial(loop, plan);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::RemoteError);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds(10 + 20 + 30));
+  EXPECT_NE(refused.error().text().find("cannot reach the test's door (4 tries): 127.0.0.1:1 does not accept"), std::string::npos)
+      << refused.error().text();
+  EXPECT_FALSE(dial(loop, planTo({}))) << "no address at all";
+}
+
+TEST(Dialer, DoesNotInsistWhereTheSecretIsAnother) {
+  Loop loop;
+  Door door(loop);
+  Dialer::Plan plan = planTo({door.address});
+  plan.secret[5] ^= 1;
+  plan.retries = 1000;
+  const auto refused = dial(loop, plan);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::InvalidUsage);
+  EXPECT_EQ(door.guests(), 0U);
+}
+
+TEST(Listener, SaysNothingToWhoAsksForSomethingElse) {
+  Loop loop;
+  Door door(loop);
+  Dialer::Plan plan = planTo({door.address});
+  plan.topic += 1;
+  const auto refused = dial(loop, plan);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::RemoteError) << refused.error().text();
+  plan = planTo({door.address});
+  plan.purpose = Purpose::Root;
+  EXPECT_FALSE(dial(loop, plan));
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,35 @@
+#include "comm/encounter.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::comm {
+namespace {
+
+TEST(FormGroups, MakesOneOfEachColour) {
+  const Arrival arrivals[] = {{5, 1, 2, 64, 3}, {-9, 0}, {5, -3, 1, 8, 7}, {kNoColor, 0}, {-9, 0}};
+  const Grouping grouping = formGroups(arrivals);
+  const int32_t expectedRank[] = {1, 0, 0, 0, 1};
+  for (size_t r = 0; r < 5; ++r) {
+    EXPECT_EQ(grouping.places[r].group < 0, r == 3);
+    EXPECT_EQ(grouping.places[r].rank, Rank(expectedRank[r])) << r;
+    EXPECT_EQ(grouping.places[r].ranks, r == 3 ? 0 : 2);
+  }
+  ASSERT_EQ(grouping.members.size(), 2U);
+  EXPECT_EQ(grouping.members[0], (std::vector<int32_t>{1, 4}));
+  EXPECT_EQ(grouping.members[1], (std::vector<int32_t>{2, 0})) << "in the order of their keys";
+  EXPECT_EQ(grouping.places[0].group, grouping.places[2].group);
+}
+
+TEST(FormGroups, TheRanksAgree) {
+  const Arrival arrivals[] = {{0, 0, 1, 32, 3}, {0, 1, 4, 16, 7}, {0, 2, 2, 20, 1}};
+  for (const Place& place : formGroups(arrivals).places) {
+    EXPECT_EQ(place.minCtas, 4);
+    EXPECT_EQ(place.maxCtas, 16);
+    EXPECT_EQ(place.cores, 7) << "what an algorithm is chosen by is the same for all";
+  }
+}
+
+TEST(FormGroups, OfNobodyIsEmpty) { EXPECT_TRUE(formGroups({}).members.empty()); }
+
+}  // namespace
+}  // namespace tutti::comm

@@ -1,0 +1,159 @@
+#include "comm/founding.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "comm/process.h"
+
+namespace tutti::comm {
+namespace {
+
+std::shared_ptr<Encounter> join(const UniqueIdBytes& id, int32_t ranks, int32_t rank, const Arrival& arrival = {}) {
+  return process().foundations.join(process().bootstrap, {&id, 1}, ranks, Rank(rank), arrival);
+}
+
+Result<Outcome> wait(Encounter& encounter, std::chrono::seconds limit = std::chrono::seconds(20)) {
+  const auto since = std::chrono::steady_clock::now();
+  for (;;) {
+    if (auto outcome = encounter.poll()) return *outcome;
+    if (std::chrono::steady_clock::now() - since > limit)
+      return fail(Code::InternalError, "still missing: {}", encounter.describeMissing({}));
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+/// A process with one rank of its own; it ends as `body` says.
+pid_t rankProcess(const UniqueIdBytes& id, int32_t ranks, int32_t rank, const std::function<bool(const Outcome&)>& body) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  const auto encounter = join(id, ranks, rank, {0, rank});
+  const auto outcome = wait(*encounter);
+  if (!outcome) std::fprintf(stderr, "rank %d: %s\n", rank, outcome.error().text().c_str());
+  _exit(outcome && body(*outcome) ? 0 : 1);
+}
+
+bool endedWell(pid_t pid) {
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+template <class Condition>
+bool eventually(Condition&& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TEST(Foundations, ThreadsOfAProcessShareOneHub) {
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  const auto a = join(*id, 2, 0), b = join(*id, 2, 1);
+  const auto first = wait(*a), second = wait(*b);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->hub, second->hub);
+  EXPECT_FALSE(first->hub->spansProcesses());
+  EXPECT_EQ(second->place.rank, Rank(1));
+}
+
+TEST(Foundations, ARankThatLeavesAtOnceLeavesItsHubToTheOthers) {
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  auto a = join(*id, 2, 0);
+  const auto b = join(*id, 2, 1);
+  {
+    const auto first = wait(*a);
+    ASSERT_TRUE(first);
+    first->hub->depart(Rank(0), 5);
+  }
+  a.reset();
+  const auto second = wait(*b);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->hub->departed(Rank(0)), 5U);
+}
+
+TEST(Foundations, ProcessesOfAHostShareMemory) {
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  const pid_t child = rankProcess(*id, 3, 2, [](const Outcome& outcome) {
+    transport::local::Hub& hub = *outcome.hub;
+    if (!hub.spansProcesses() || hub.isHere(Rank(0)) || !hub.isHere(Rank(2))) return false;
+    hub.depart(Rank(2), 7);
+    return eventually([&] { return hub.departed(Rank(0)).has_value(); });
+  });
+  const auto a = join(*id, 3, 0), b = join(*id, 3, 1);
+  const auto first = wait(*a), second = wait(*b);
+  ASSERT_TRUE(first) << first.error().text();
+  ASSERT_TRUE(second) << second.error().text();
+  EXPECT_EQ(first->hub, second->hub) << "two ranks of one process";
+  EXPECT_TRUE(first->hub->isHere(Rank(1)));
+  EXPECT_TRUE(eventually([&] { return first->hub->departed(Rank(2)) == 7U; }));
+  first->hub->depart(Rank(0), 1);
+  EXPECT_TRUE(endedWell(child));
+}
+
+TEST(Foundations, AProcessThatDiesFailsTheCommunicatorAndIsNamed) {
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  const pid_t child = rankProcess(*id, 2, 1, [](const Outcome& outcome) {
+    outcome.hub->board(Rank(1)).post({Collective::AllReduce, DataType::F32, 0, 0, 77, 0, false});
+    for (;;) pause();
+    return false;
+  });
+  const auto a = join(*id, 2, 0);
+  const auto outcome = wait(*a);
+  ASSERT_TRUE(outcome) << outcome.error().text();
+  ASSERT_TRUE(eventually([&] { return outcome->hub->board(Rank(1)).begun() == 1; }));
+  EXPECT_FALSE(outcome->hub->latch(Rank(0)).tripped());
+  const auto killed = std::chrono::steady_clock::now();
+  kill(child, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return outcome->hub->latch(Rank(0)).tripped(); }));
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(1));
+  const Status status = outcome->hub->latch(Rank(0)).status();
+  EXPECT_EQ(status.code(), Code::RemoteError);
+  for (const std::string& part : {std::string("rank 1"), "process " + std::to_string(child), std::string("AllReduce #0 of 77 float")})
+    EXPECT_NE(status.text().find(part), std::string::npos) << part << " in: " << status.text();
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(outcome->hub->isAlive(Rank(1)));
+}
+
+TEST(Foundations, AnIdIsGoodOnceAndForeignBytesAreRefused) {
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  const auto a = join(*id, 1, 0);
+  ASSERT_TRUE(wait(*a));
+  const auto late = join(*id, 1, 0);
+  const auto refused = wait(*late);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::InvalidUsage);
+  UniqueIdBytes noise{};
+  noise.fill(7);
+  const auto foreign = join(noise, 2, 0);
+  const auto outcome = foreign->poll();
+  ASSERT_TRUE(outcome && !*outcome) << "at once";
+  EXPECT_EQ(outcome->error().code(), Code::InvalidArgument);
+}
+
+TEST(Foundations, EndTellsTheRanksOfOtherProcesses) {
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto encounter = join(*id, 3, 2);
+    const auto outcome = wait(*encounter);
+    _exit(!outcome && outcome.error().text().find("changed its mind") != std::string::npos ? 0 : 1);
+  }
+  const auto a = join(*id, 3, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  a->end(error(Code::SystemError, "changed its mind"));
+  EXPECT_TRUE(endedWell(child));
+}
+
+}  // namespace
+}  // namespace tutti::comm

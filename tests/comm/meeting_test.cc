@@ -1,0 +1,134 @@
+#include "comm/meeting.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace tutti::comm {
+namespace {
+
+using transport::local::Hub;
+
+std::shared_ptr<Hub> newParent(int32_t ranks) { return *Hub::make(ranks); }
+
+std::shared_ptr<Meeting> arrive(const std::shared_ptr<Hub>& parent, int32_t ranks, int32_t place, const Arrival& arrival,
+                                const ChildKey& key = {}) {
+  auto meeting = Meeting::arrive(parent, key, ranks, Rank(place), arrival);
+  EXPECT_TRUE(meeting) << (meeting ? "" : meeting.error().text());
+  return meeting ? *meeting : nullptr;
+}
+
+TEST(Meeting, EveryColourGetsAHub) {
+  const auto parent = newParent(5);
+  const Arrival arrivals[] = {{5, 1}, {-9, 0}, {5, -3}, {kNoColor, 0}, {-9, 0}};
+  std::vector<std::shared_ptr<Meeting>> meetings;
+  for (int32_t r = 0; r < 5; ++r) {
+    for (const auto& waiting : meetings) EXPECT_FALSE(waiting->poll());
+    meetings.push_back(arrive(parent, 5, r, arrivals[r]));
+  }
+  std::vector<Outcome> outcomes;
+  for (const auto& meeting : meetings) {
+    const auto outcome = meeting->poll();
+    ASSERT_TRUE(outcome && *outcome);
+    outcomes.push_back(**outcome);
+  }
+  EXPECT_EQ(outcomes[3].hub, nullptr);
+  EXPECT_EQ(outcomes[0].hub, outcomes[2].hub);
+  EXPECT_EQ(outcomes[1].hub, outcomes[4].hub);
+  EXPECT_NE(outcomes[0].hub, outcomes[1].hub);
+  EXPECT_EQ(outcomes[0].hub->ranks(), 2);
+  EXPECT_EQ(outcomes[2].place.rank, Rank(0)) << "by key";
+  EXPECT_EQ((*meetings[0]->poll())->hub, outcomes[0].hub) << "asking again changes nothing";
+}
+
+TEST(Meeting, EndTellsThoseWhoWaitAndThoseWhoComeLater) {
+  const auto parent = newParent(3);
+  const auto first = arrive(parent, 3, 0, {}), second = arrive(parent, 3, 1, {});
+  first->end(error(Code::SystemError, "no memory"));
+  first->end(error(Code::RemoteError, "later"));
+  for (const auto& meeting : {second, arrive(parent, 3, 2, {})}) {
+    const auto outcome = meeting->poll();
+    ASSERT_TRUE(outcome && !*outcome);
+    EXPECT_EQ(outcome->error().text(), "no memory") << "the first reason counts";
+  }
+}
+
+TEST(Meeting, EndAfterAllHaveComeFailsTheCallsOfTheColour) {
+  const auto parent = newParent(3);
+  std::vector<std::shared_ptr<Meeting>> meetings;
+  for (int32_t r = 0; r < 3; ++r) meetings.push_back(arrive(parent, 3, r, {r == 2 ? 1 : 0, r}));
+  meetings[1]->end(error(Code::SystemError, "rank 1 found no memory"));
+  EXPECT_EQ((*meetings[0]->poll())->hub->latch(Rank(0)).status().text(), "rank 1 found no memory");
+  EXPECT_FALSE((*meetings[2]->poll())->hub->latch(Rank(0)).tripped()) << "another colour";
+}
+
+TEST(Meeting, NamesWhoIsMissing) {
+  EXPECT_EQ(arrive(newParent(30), 30, 1, {})->describeMissing({}),
+            "ranks 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 13 more of 30");
+  const std::vector<int32_t> names = {4, 7};
+  EXPECT_EQ(arrive(newParent(2), 2, 0, {})->describeMissing(names), "rank 7 of 2");
+}
+
+TEST(Meeting, APlaceIsTakenOnce) {
+  const auto parent = newParent(3);
+  (void)arrive(parent, 3, 1, {});
+  const auto again = Meeting::arrive(parent, {}, 3, Rank(1), {});
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code(), Code::InvalidUsage);
+}
+
+TEST(Meeting, EveryPartOfTheKeyTellsThemApart) {
+  const auto parent = newParent(2);
+  const ChildKey keys[] = {{false, {}, 0}, {true, {}, 0}, {false, {}, 1}, {false, {0, 1}, 0}, {false, {1, 0}, 0}};
+  std::vector<std::shared_ptr<Meeting>> meetings;
+  for (const ChildKey& key : keys) {
+    meetings.push_back(arrive(parent, 2, 0, {}, key));
+    EXPECT_FALSE(meetings.back()->has(Rank(1)));
+  }
+  for (size_t i = 0; i < meetings.size(); ++i)
+    for (size_t k = 0; k < meetings.size(); ++k) EXPECT_EQ(meetings[i]->isSame(*meetings[k]), i == k);
+}
+
+TEST(Meeting, ListsTheShrinksThatAreNotOver) {
+  const auto parent = newParent(4);
+  (void)arrive(parent, 4, 0, {});
+  const auto open = arrive(parent, 2, 0, {}, {false, {0, 3}, 0});
+  const auto over = arrive(parent, 1, 0, {}, {false, {2}, 0});
+  const auto seen = Meeting::open(parent);
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_TRUE(seen[0]->isSame(*open));
+  EXPECT_EQ(seen[0]->members(), (std::vector<int32_t>{0, 3}));
+  EXPECT_TRUE(seen[0]->has(Rank(0)));
+  EXPECT_FALSE(seen[0]->has(Rank(1)));
+  seen[0]->end(error(Code::InvalidUsage, "other lists"));
+  EXPECT_TRUE(open->poll());
+  EXPECT_TRUE(Meeting::open(parent).empty());
+}
+
+/// A thousand splits leave nothing mapped but what their hubs take, and that goes with them.
+TEST(Meeting, ThreadsMeetAgainAndAgain) {
+  constexpr int32_t kRanks = 4;
+  const auto parent = newParent(kRanks);
+  for (uint64_t round = 0; round < 100; ++round) {
+    std::vector<std::thread> threads;
+    std::vector<std::shared_ptr<Hub>> hubs(kRanks);
+    for (int32_t r = 0; r < kRanks; ++r)
+      threads.emplace_back([&, r] {
+        const auto meeting = arrive(parent, kRanks, r, {0, r}, {false, {}, round});
+        for (;;) {
+          if (const auto outcome = meeting->poll()) {
+            ASSERT_TRUE(*outcome);
+            hubs[static_cast<size_t>(r)] = (*outcome)->hub;
+            return;
+          }
+          std::this_thread::yield();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& hub : hubs) EXPECT_EQ(hub, hubs[0]);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::comm

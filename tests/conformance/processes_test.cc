@@ -1,0 +1,49 @@
+// A sample of the matrix with ranks as processes: the same references, bit for bit, as for ranks that are threads.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "conformance/run_case.h"
+#include "faults/process_ranks.h"
+
+namespace tutti::conformance {
+namespace {
+
+constexpr uint64_t kSeed = 20261121;
+using faults::ProcessRanks;
+
+int sampleSize() {
+  const char* text = std::getenv("TUTTI_TEST_SAMPLE");
+  return text == nullptr ? 6 : std::atoi(text);
+}
+
+/// All columns, one communicator each. Buffers come from ncclMemAlloc in every second case, in turns on even and on odd ranks.
+void runMatrix(ProcessRanks::Self& self) {
+  const int ranks = self.count();
+  int64_t cases = 0;
+  for (const Column& column : columns()) {
+    const ScopedEnv algorithm("TUTTI_ALGO", std::string(column.force));
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&comm, ranks, self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+    for (const Case& c : sampleCases(column, ranks, sampleSize(), kSeed)) {
+      const std::string problem = runCaseAlone(c, self.index(), comm, (cases++ + self.index()) % 2 == 0);
+      ASSERT_EQ(problem, "") << "rank " << self.index() << " in: " << describe(c);
+    }
+    ASSERT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  }
+  self.note(0, cases);
+}
+
+class Processes : public testing::TestWithParam<int> {};
+
+TEST_P(Processes, EveryResultIsRightBitForBit) {
+  ProcessRanks children(GetParam(), runMatrix);
+  children.expectAllWell({}, 120);
+  EXPECT_EQ(children.number(0, 0), static_cast<int64_t>(columns().size()) * sampleSize());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Processes, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace tutti::conformance

@@ -1,0 +1,130 @@
+// Ranks in several processes whose calls do not match: every rank gets ncclInvalidUsage and both calls in words, without any deadline.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "faults/process_ranks.h"
+
+namespace tutti::faults {
+namespace {
+
+constexpr ncclResult_t ok = ncclSuccess;
+constexpr int kRanks = 3;
+using Self = ProcessRanks::Self;
+using Call = std::function<ncclResult_t(ncclComm_t comm, int* data)>;
+
+ncclResult_t allReduce(ncclComm_t comm, int* data, size_t count = 1000, ncclDataType_t type = ncclInt, ncclRedOp_t op = ncclSum) {
+  return ncclAllReduce(data, data, count, type, op, comm, nullptr);
+}
+ncclResult_t broadcast(ncclComm_t comm, int* data, size_t count = 1000, int root = 0) {
+  return ncclBroadcast(data, data, count, ncclInt, root, comm, nullptr);
+}
+
+/// Rank 1 calls `odd`, the others `usual`, all until an error. The texts name both.
+struct Mismatch {
+  const char* name;
+  Call usual;
+  Call odd;
+  std::vector<std::string> words;
+};
+
+const std::vector<Mismatch>& mismatches() {
+  static const std::vector<Mismatch> all = {
+      {"count", [](ncclComm_t c, int* d) { return allReduce(c, d, 1000); }, [](ncclComm_t c, int* d) { return allReduce(c, d, 1001); },
+       {"1000", "1001"}},
+      {"large count", [](ncclComm_t c, int* d) { return allReduce(c, d, 200000); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 100); }, {"200000", "100"}},
+      {"type", [](ncclComm_t c, int* d) { return allReduce(c, d); }, [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclFloat); },
+       {"int32", "float"}},
+      {"operator", [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclInt, ncclMax); }, {"sum", "max"}},
+      {"root", [](ncclComm_t c, int* d) { return broadcast(c, d); }, [](ncclComm_t c, int* d) { return broadcast(c, d, 1000, 2); },
+       {"root 0", "root 2"}},
+      {"swapped calls",
+       [](ncclComm_t c, int* d) {
+         const ncclResult_t first = allReduce(c, d);
+         return first == ok ? broadcast(c, d) : first;
+       },
+       [](ncclComm_t c, int* d) {
+         const ncclResult_t first = broadcast(c, d);
+         return first == ok ? allReduce(c, d) : first;
+       },
+       {"AllReduce", "Broadcast"}},
+      {"a call left out",
+       [](ncclComm_t c, int* d) {
+         const ncclResult_t first = allReduce(c, d);
+         return first == ok ? broadcast(c, d) : first;
+       },
+       [](ncclComm_t c, int* d) { return broadcast(c, d); }, {"AllReduce", "Broadcast"}},
+      {"a split", [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int*) {
+         ncclComm_t child = nullptr;
+         return ncclCommSplit(c, 0, 0, &child, nullptr);
+       },
+       {"AllReduce", "Split"}},
+      {"messages that nobody takes", [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 1, c, nullptr); },
+       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 0, c, nullptr); }, {"Send"}},
+  };
+  return all;
+}
+
+TEST(ProcessCalls, EveryRankHearsOfBothCalls) {
+  for (size_t m = 0; m < mismatches().size(); ++m) {
+    ProcessRanks children(kRanks, [m](Self& self) {
+      const Mismatch& mismatch = mismatches()[m];
+      ncclComm_t comm = joinAll(self);
+      std::vector<int> data(300000);
+      EXPECT_EQ(sumOnce(comm, kRanks), ok);
+      self.meet(1);
+      const Stopwatch watch;
+      const ncclResult_t first = self.index() == 1 ? mismatch.odd(comm, data.data()) : mismatch.usual(comm, data.data());
+      ncclResult_t result = first;
+      if (result == ok) result = allReduce(comm, data.data(), 1);  // a short call may be over before anybody compares
+      EXPECT_EQ(result, ncclInvalidUsage);
+      EXPECT_LT(watch.seconds(), 2 * kPromptSeconds);
+      const std::string text = ncclGetLastError(comm);
+      for (const std::string& word : mismatch.words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+      EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+      const std::string verdict = verdictOf(comm);
+      EXPECT_NE(verdict.find("\"kind\":\"mismatch\""), std::string::npos) << verdict;
+      abortPromptly(comm);
+    });
+    children.expectAllWell({}, 10);
+    if (testing::Test::HasFailure()) FAIL() << mismatches()[m].name;
+  }
+}
+
+/// A rank that ends instead of calling: no mismatch, but the others need not wait either.
+TEST(ProcessCalls, ARankThatLeavesInsteadOfCalling) {
+  ProcessRanks children(kRanks, [](Self& self) {
+    ncclComm_t comm = joinAll(self);
+    EXPECT_EQ(sumOnce(comm, kRanks), ok);
+    self.meet(1);  // an error of the next call may reach who is not yet through with this one
+    if (self.index() != 2) {
+      EXPECT_EQ(sumOnce(comm, kRanks), ncclRemoteError);
+      EXPECT_NE(std::string(ncclGetLastError(comm)).find("rank 2 has destroyed"), std::string::npos) << ncclGetLastError(comm);
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell({}, 10);
+}
+
+/// Two processes claim one rank; the others hear of it.
+TEST(ProcessCalls, ARankThatIsClaimedTwice) {
+  ProcessRanks children(3, [](Self& self) {
+    ncclComm_t comm = nullptr;
+    const ncclUniqueId id = self.id();
+    const int rank = self.index() == 2 ? 1 : self.index();
+    const ncclResult_t result = ncclCommInitRank(&comm, 3, id, rank);
+    EXPECT_EQ(result, ncclInvalidUsage) << ncclGetLastError(nullptr);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("rank 1"), std::string::npos) << ncclGetLastError(nullptr);
+    EXPECT_EQ(comm, nullptr);
+    self.meet(1);  // the process of the root, gone early, would be the news
+  });
+  children.expectAllWell({}, 10);
+}
+
+}  // namespace
+}  // namespace tutti::faults

@@ -1,0 +1,148 @@
+// Processes that lack something: descriptors, the right to look into each other, /dev/shm, large files. They work, or say what is wrong.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "faults/process_ranks.h"
+
+namespace tutti::faults {
+namespace {
+
+constexpr ncclResult_t ok = ncclSuccess;
+constexpr int kRanks = 3;
+using Self = ProcessRanks::Self;
+
+std::string lastError() { return ncclGetLastError(nullptr); }
+
+void limit(int resource, rlim_t value) {
+  rlimit now{};
+  getrlimit(static_cast<__rlimit_resource>(resource), &now);
+  now.rlim_cur = value;
+  EXPECT_EQ(setrlimit(static_cast<__rlimit_resource>(resource), &now), 0);
+}
+
+/// Calls of every size, from ordinary memory and from ncclMemAlloc, a split, and the end.
+void live(Self& self, ncclComm_t comm) {
+  for (const size_t count : {1ul, 3000ul, 1000000ul}) EXPECT_EQ(sumOnce(comm, kRanks, count), ok) << lastError();
+  constexpr size_t kCount = 500000;
+  void* memory = nullptr;
+  ASSERT_EQ(ncclMemAlloc(&memory, kCount * kRanks * sizeof(int)), ok) << lastError();
+  int* values = static_cast<int*>(memory);
+  for (int round = 0; round < 3; ++round) {
+    std::fill(values, values + kCount * kRanks, self.index() + round);
+    const int* own = values + kCount * static_cast<size_t>(self.index());
+    ASSERT_EQ(ncclAllGather(own, values, kCount, ncclInt, comm, nullptr), ok) << lastError();
+    for (int r = 0; r < kRanks; ++r) {
+      const int* part = values + kCount * static_cast<size_t>(r);
+      EXPECT_EQ(std::count(part, part + kCount, r + round), static_cast<ptrdiff_t>(kCount)) << "of rank " << r;
+    }
+  }
+  ncclComm_t child = nullptr;
+  ASSERT_EQ(ncclCommSplit(comm, 0, -self.index(), &child, nullptr), ok) << lastError();
+  EXPECT_EQ(sumOnce(child, kRanks, 100000), ok) << lastError();
+  EXPECT_EQ(ncclCommDestroy(child), ok);
+  EXPECT_EQ(ncclMemFree(memory), ok);
+  EXPECT_EQ(ncclCommDestroy(comm), ok);
+}
+
+void liveWith(const std::function<void(Self&)>& want) {
+  ProcessRanks children(kRanks, [&](Self& self) {
+    want(self);
+    live(self, joinAll(self));
+  });
+  children.expectAllWell();
+}
+
+TEST(ProcessLimits, NothingIsLacking) {
+  liveWith([](Self&) {});
+}
+TEST(ProcessLimits, CopiesBySystemCall) {
+  liveWith([](Self&) { setenv("TUTTI_CMA", "1", 1); });
+}
+
+/// Nobody may open what another has open, nor read its memory: as between users, or in a hardened container. Root may all the same,
+/// so that the ranks become nobody first.
+TEST(ProcessLimits, ProcessesThatMayNotLookIntoEachOther) {
+  for (const char* copies : {"0", "1"}) {
+    liveWith([copies](Self& self) {
+      setenv("TUTTI_CMA", copies, 1);
+      if (geteuid() == 0) {
+        EXPECT_EQ(setresgid(65534, 65534, 65534), 0);
+        EXPECT_EQ(setresuid(65534, 65534, 65534), 0);
+      }
+      if (self.index() != 1) prctl(PR_SET_DUMPABLE, 0);
+    });
+  }
+}
+
+/// The first process makes the file; the others' limits are about files that they make.
+TEST(ProcessLimits, SmallFilesOfAnyProcess) {
+  for (const int limited : {0, 1}) {
+    liveWith([limited](Self& self) {
+      if (self.index() == limited) limit(RLIMIT_FSIZE, rlim_t{1} << 30);
+    });
+  }
+}
+
+TEST(ProcessLimits, FilesTooSmallForAnything) {
+  ProcessRanks children(kRanks, [](Self& self) {
+    std::fflush(stdout);
+    signal(SIGXFSZ, SIG_IGN);  // for what this test prints; nothing else may grow a file that far
+    limit(RLIMIT_FSIZE, 64 << 10);
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, kRanks, self.id(), self.index()), ncclSystemError) << lastError();
+    EXPECT_NE(lastError().find("RLIMIT_FSIZE"), std::string::npos) << lastError();
+  });
+  children.expectAllWell({}, 10);
+}
+
+/// Too few descriptors: an error in words, never a wait without end; with enough it works. In between the bootstrap waits for a
+/// descriptor as long as its own limit for a set-up (30 s): with TUTTI_TEST_FULL=1 alone.
+TEST(ProcessLimits, FewDescriptors) {
+  const int last = std::getenv("TUTTI_TEST_FULL") != nullptr ? 20 : 7;
+  bool worked = false;
+  for (int most = 3; !worked; most = most < last ? most + 1 : 24) {
+    ProcessRanks children(kRanks, [most](Self& self) {
+      const ncclUniqueId id = self.id();
+      if (self.index() == 1) limit(RLIMIT_NOFILE, static_cast<rlim_t>(most));
+      ncclComm_t comm = nullptr;
+      const ncclResult_t result = ncclCommInitRank(&comm, kRanks, id, self.index());
+      if (result == ok) {
+        EXPECT_EQ(sumOnce(comm, kRanks, 100000), ok) << lastError();
+        EXPECT_EQ(ncclCommDestroy(comm), ok);
+        self.note(0, 1);
+        return;
+      }
+      EXPECT_TRUE(result == ncclSystemError || result == ncclRemoteError) << result << " " << lastError();
+      EXPECT_FALSE(lastError().empty());
+    });
+    const Ended& starved = children.end(1, most > 7 ? 40 : 10);
+    EXPECT_TRUE(starved.byItself && starved.code == 0) << most << " descriptors:\n" << starved.text;
+    worked = children.number(1, 0) == 1;
+    if (worked) children.expectAllWell();  // otherwise the others wait, as for a rank that is late, or have heard
+    EXPECT_TRUE(worked || most < 24) << "24 descriptors are enough";
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(ProcessLimits, NoRoomInTheSharedFolder) {
+  ProcessRanks warden(1, [](Self& self) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", MS_RDONLY, "size=4096") != 0)
+      return self.note(0, 1);
+    liveWith([](Self&) {});
+  });
+  warden.expectAllWell();
+  if (warden.number(0, 0) == 1) GTEST_SKIP() << "a mount namespace takes root";
+}
+
+}  // namespace
+}  // namespace tutti::faults

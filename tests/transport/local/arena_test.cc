@@ -1,0 +1,188 @@
+#include "transport/local/arena.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+#include "transport/local/hub.h"
+
+namespace tutti::transport::local {
+namespace {
+
+/// Runs `body` in a child process; its number.
+pid_t inChild(const std::function<bool()>& body) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(body() ? 0 : 1);
+  return pid;
+}
+
+bool endedWell(pid_t pid) {
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+UniqueFd newFile() {
+  auto file = Arena::createFile();
+  EXPECT_TRUE(file);
+  return file ? std::move(*file) : UniqueFd();
+}
+
+std::shared_ptr<Arena> attach(const UniqueFd& file, int32_t self, int32_t processes = 2) {
+  auto arena = Arena::attach(file.get(), nullptr, processes == 1 ? std::vector<int32_t>{0} : std::vector<int32_t>{0, 1}, self);
+  EXPECT_TRUE(arena) << (arena ? "" : arena.error().text());
+  return arena ? *arena : nullptr;
+}
+
+uint64_t pagesOf(int fd) {
+  struct stat info{};
+  fstat(fd, &info);
+  return static_cast<uint64_t>(info.st_blocks) / 8;
+}
+
+TEST(Arena, OfThreadsHandsOutZeroedBlocks) {
+  const auto arena = Arena::ofThreads();
+  const auto place = arena->reserve(Bytes(100));
+  ASSERT_TRUE(place);
+  const auto memory = arena->map(*place, Bytes(100));
+  ASSERT_TRUE(memory);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ((*memory)[i], std::byte{0});
+  arena->discard(*place, Bytes(100));
+  EXPECT_FALSE(arena->map(*place, Bytes(100))) << "it is gone";
+}
+
+TEST(Arena, WhatOneProcessWritesTheOtherReads) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0);
+  const auto place = arena->reserve(Bytes(8));
+  ASSERT_TRUE(place);
+  auto* word = reinterpret_cast<std::atomic<uint64_t>*>(*arena->map(*place, Bytes(8)));
+  const pid_t child = inChild([&] {
+    const auto theirs = attach(file, 1);
+    const auto memory = theirs->map(*place, Bytes(8));
+    reinterpret_cast<std::atomic<uint64_t>*>(*memory)->store(42);
+    return true;
+  });
+  ASSERT_TRUE(endedWell(child));
+  EXPECT_EQ(word->load(), 42U);
+}
+
+TEST(Arena, BlocksOfSeveralProcessesNeverOverlap) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0);
+  const auto before = arena->reserve(Bytes(5000));
+  ASSERT_TRUE(endedWell(inChild([&] {
+    const auto theirs = attach(file, 1);
+    return theirs->reserve(Bytes(5000)).value_or(0) >= *before + 5000;
+  })));
+  EXPECT_GE(*arena->reserve(Bytes(1)), *before + 10000);
+}
+
+TEST(Arena, KnowsWhoHasComeAndWhoHasDied) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0);
+  arena->announce(1, -1);
+  EXPECT_FALSE(arena->isComplete());
+  EXPECT_TRUE(arena->isAlive(1)) << "who has not come cannot have died";
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = inChild([&] {
+    const auto theirs = attach(file, 1);
+    theirs->announce(2, -1);
+    (void)!write(ready[1], "x", 1);
+    pause();
+    return false;
+  });
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_TRUE(arena->isComplete());
+  EXPECT_TRUE(arena->isAlive(1));
+  EXPECT_EQ(arena->entry(1)->pid.load(), child);
+  kill(child, SIGSTOP);
+  EXPECT_TRUE(arena->isAlive(1)) << "stopped is not dead";
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_FALSE(arena->isAlive(1));
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST(Arena, DiscardedPagesGoBackToTheSystem) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0, 1);
+  const uint64_t empty = pagesOf(file.get());
+  const auto place = arena->reserve(Bytes(1 << 20));
+  std::memset(arena->map(*place, Bytes(1 << 20)).value_or(nullptr), 1, 1 << 20);
+  EXPECT_GE(pagesOf(file.get()), empty + 256);
+  arena->discard(*place, Bytes(1 << 20));
+  EXPECT_LE(pagesOf(file.get()), empty + 1);
+}
+
+TEST(Arena, GivesBackTheMemoryOfAHubWithItsLastRank) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0, 1);
+  const uint64_t empty = pagesOf(file.get());
+  const int32_t processOf[] = {0, 0};
+  const auto place = Hub::format(*arena, 7, processOf);
+  ASSERT_TRUE(place);
+  auto first = *Hub::attach(arena, *place, 2);
+  auto second = *Hub::attach(arena, *place, 2);
+  EXPECT_EQ(first, second);
+  const auto pipe = first->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 4, 65536);
+  ASSERT_TRUE(pipe);
+  std::memset(pipe->memory, 1, 4 * 65536);
+  EXPECT_GE(pagesOf(file.get()), empty + 64);
+  first.reset();
+  second.reset();
+  EXPECT_LE(pagesOf(file.get()), empty + 1);
+}
+
+TEST(Arena, ForeignMemoryIsRefused) {
+  const UniqueFd empty(memfd_create("other", 0));
+  const auto none = Arena::attach(empty.get(), nullptr, {0, 1}, 0);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code(), Code::SystemError);
+  ASSERT_EQ(ftruncate(empty.get(), 1 << 24), 0);
+  EXPECT_FALSE(Arena::attach(empty.get(), nullptr, {0, 1}, 0)) << "no arena in it";
+}
+
+TEST(Arena, StaysWithinTheFileSizeLimit) {
+  ASSERT_TRUE(endedWell(inChild([] {
+    const rlimit limit{8 << 20, 8 << 20};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
+    auto file = Arena::createFile();
+    if (!file) return false;
+    const auto arena = Arena::attach(file->get(), nullptr, {0}, 0);
+    if (!arena || !(*arena)->reserve(Bytes(1 << 20))) return false;
+    const auto much = (*arena)->reserve(Bytes(64 << 20));
+    return !much && much.error().code() == Code::SystemError && (*arena)->reserve(Bytes(4096)).has_value();
+  })));
+}
+
+/// A rank that dies while it holds the hub's lock leaves a hub that works.
+TEST(Arena, ADeadHolderOfTheLockDoesNotStopTheOthers) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0);
+  const int32_t processOf[] = {0, 1};
+  const auto place = Hub::format(*arena, 7, processOf);
+  const auto hub = *Hub::attach(arena, *place, 2);
+  ASSERT_TRUE(endedWell(inChild([&] {
+    const auto theirs = *Hub::attach(attach(file, 1), *place, 2);
+    theirs->mutex().lock();
+    _exit(0);
+    return true;
+  })));
+  EXPECT_TRUE(hub->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 2, 64));
+  EXPECT_TRUE(hub->isHere(Rank(0)));
+  EXPECT_FALSE(hub->isHere(Rank(1)));
+}
+
+}  // namespace
+}  // namespace tutti::transport::local

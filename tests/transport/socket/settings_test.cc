@@ -1,0 +1,59 @@
+#include "transport/socket/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "config/params.h"
+
+namespace tutti::transport::socket {
+namespace {
+
+TEST(Streams, AreNoneUnlessAskedForOrKnownToHelp) {
+  const Settings automatic;
+  EXPECT_EQ(chooseStreams(automatic, 0).data(), 0);
+  EXPECT_EQ(chooseStreams(automatic, 0x8086).data(), 0);
+  EXPECT_EQ(chooseStreams(automatic, 0x1d0f).threads, 2);
+  EXPECT_EQ(chooseStreams(automatic, 0x1d0f).socketsPerThread, 8);
+  EXPECT_EQ(chooseStreams(automatic, 0x1ae0).threads, 4);
+  EXPECT_EQ(chooseStreams(automatic, 0x1ae0).socketsPerThread, 1);
+}
+
+TEST(Streams, AreBoundedInThreadsAndInAll) {
+  EXPECT_EQ(chooseStreams({.threads = 3, .socketsPerThread = 5}, 0).data(), 15);
+  EXPECT_EQ(chooseStreams({.threads = 100, .socketsPerThread = 1}, 0).threads, 16);
+  EXPECT_EQ(chooseStreams({.threads = 16, .socketsPerThread = 16}, 0).data(), 64);
+  EXPECT_EQ(chooseStreams({.threads = 16, .socketsPerThread = 2'000'000'000}, 0).data(), 64);
+  EXPECT_EQ(chooseStreams({.threads = 0, .socketsPerThread = 4}, 0).data(), 0);
+  EXPECT_EQ(chooseStreams({.threads = -1, .socketsPerThread = 4}, 0).data(), 4) << "sockets want a thread";
+  EXPECT_EQ(chooseStreams({.threads = 2, .socketsPerThread = -1}, 0).data(), 2);
+}
+
+TEST(Settings, AreReadFromTheEnvironment) {
+  setenv("NCCL_SOCKET_NTHREADS", "3", 1);
+  setenv("NCCL_NSOCKS_PERTHREAD", "2", 1);
+  setenv("NCCL_SOCKET_MIN_TASKSIZE", "1000", 1);
+  setenv("NCCL_SOCKET_INLINE", "64", 1);
+  setenv("NCCL_SOCKET_RCVBUF", "4096", 1);
+  setenv("NCCL_SOCKET_RETRY_CNT", "5", 1);
+  setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "7", 1);
+  config::resetForTest();
+  const Settings settings = readSettings();
+  EXPECT_EQ(settings.threads, 3);
+  EXPECT_EQ(settings.socketsPerThread, 2);
+  EXPECT_EQ(settings.minTaskBytes, 1000U);
+  EXPECT_EQ(settings.inlineBytes, 64U);
+  EXPECT_EQ(settings.receiveBuffer, 4096);
+  EXPECT_EQ(settings.sendBuffer, -1);
+  EXPECT_EQ(settings.retryCount, 5);
+  EXPECT_EQ(settings.retrySleepMs, 7);
+}
+
+TEST(Vendor, OfWhatIsNoInterfaceIsUnknown) {
+  EXPECT_EQ(readVendor("lo"), 0U);
+  EXPECT_EQ(readVendor("../../etc"), 0U);
+  EXPECT_EQ(readVendor(""), 0U);
+}
+
+}  // namespace
+}  // namespace tutti::transport::socket

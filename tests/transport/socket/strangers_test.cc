@@ -1,0 +1,198 @@
+// What listeners do about those who do not know the key: nothing that anybody else would notice.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <random>
+
+#include "joined.h"
+#include "transport/socket/handshake.h"
+#include "transport/socket/stream.h"
+
+namespace tutti::transport::socket {
+namespace {
+
+class Strangers : public testing::Test {
+ protected:
+  Strangers() : network_(makeNetwork({"127.0.0.1"}, {.handshakeTimeoutMs = 150})) {
+    auto listener = network_->listen(0);
+    listener_ = std::move(*listener);
+    invitation_ = *decode(listener_->handle());
+  }
+
+  /// A blocking connection to the listener.
+  UniqueFd knock() const {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const Address& address = invitation_.addresses[0];
+    EXPECT_EQ(::connect(fd.get(), address.raw(), address.length()), 0);
+    const timeval limit{5, 0};
+    (void)setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    return fd;
+  }
+  void poll() {
+    auto got = listener_->accept();
+    ASSERT_TRUE(got) << got.error().text();
+    EXPECT_EQ(*got, nullptr) << "a stranger was let in";
+  }
+  void pollFor(int ms) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    while (std::chrono::steady_clock::now() < end) poll();
+  }
+  /// Whether the other side has closed.
+  bool closed(const UniqueFd& fd) {
+    for (int i = 0; i < 1000; ++i) {
+      poll();
+      char byte = 0;
+      const ssize_t got = recv(fd.get(), &byte, 1, MSG_DONTWAIT);
+      if (got == 0 || (got < 0 && errno != EAGAIN)) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+  void expectFriendsComeIn() {
+    auto connecting = network_->connect(0, listener_->handle());
+    ASSERT_TRUE(connecting);
+    std::unique_ptr<net::RecvComm> got;
+    std::unique_ptr<net::SendComm> sent;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while ((!got || !sent) && std::chrono::steady_clock::now() < end) {
+      if (!sent) sent = std::move(*(*connecting)->poll());
+      if (!got) got = std::move(*listener_->accept());
+    }
+    EXPECT_TRUE(got && sent);
+  }
+  /// Says `hello` and reads the answer; the proof comes after it.
+  std::optional<Challenge> greet(const UniqueFd& fd, const Hello& hello) {
+    EXPECT_EQ(send(fd.get(), &hello, sizeof hello, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof hello));
+    Challenge challenge;
+    size_t size = 0;
+    for (int i = 0; i < 2000 && size < sizeof challenge; ++i) {
+      poll();
+      const ssize_t got = recv(fd.get(), reinterpret_cast<char*>(&challenge) + size, sizeof challenge - size, MSG_DONTWAIT);
+      if (got == 0) return std::nullopt;
+      if (got > 0) size += static_cast<size_t>(got);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return size == sizeof challenge ? std::optional(challenge) : std::nullopt;
+  }
+  Hello rightHello() const {
+    Hello hello;
+    hello.listenId = invitation_.listenId;
+    hello.streams = 1;
+    fillRandom(hello.nonce);
+    return hello;
+  }
+
+  std::unique_ptr<SocketNetwork> network_;
+  std::unique_ptr<net::Listener> listener_;
+  Invitation invitation_;
+};
+
+TEST_F(Strangers, WhoSendGarbageAreDropped) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 30; ++i) {
+    const UniqueFd fd = knock();
+    std::vector<char> garbage(sizeof(Hello) + random() % 4000);
+    for (char& byte : garbage) byte = static_cast<char>(random());
+    (void)send(fd.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    EXPECT_TRUE(closed(fd)) << i;
+  }
+  expectFriendsComeIn();
+}
+
+TEST_F(Strangers, WhoSendTooLittleAreDroppedInTime) {
+  const Hello hello = rightHello();
+  std::vector<UniqueFd> fds;
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8}, sizeof hello - 1}) {
+    fds.push_back(knock());
+    if (bytes > 0) (void)send(fds.back().get(), &hello, bytes, MSG_NOSIGNAL);
+  }
+  for (int i = 0; i < 1000 && network_->pendingForTest() < fds.size(); ++i) poll();
+  EXPECT_EQ(network_->pendingForTest(), fds.size());
+  expectFriendsComeIn();
+  pollFor(300);
+  EXPECT_EQ(network_->pendingForTest(), 0U);
+  for (const UniqueFd& fd : fds) EXPECT_TRUE(closed(fd));
+}
+
+TEST_F(Strangers, WhoDoNotKnowTheListenerAreDropped) {
+  const UniqueFd fd = knock();
+  Hello hello = rightHello();
+  hello.listenId ^= 1;
+  EXPECT_FALSE(greet(fd, hello));
+  expectFriendsComeIn();
+}
+
+TEST_F(Strangers, WhoDoNotKnowTheKeyAreDropped) {
+  const UniqueFd fd = knock();
+  const Hello hello = rightHello();
+  const auto challenge = greet(fd, hello);
+  ASSERT_TRUE(challenge);
+  EXPECT_TRUE(equal(challenge->proof, proveListener(invitation_.key, hello, challenge->nonce))) << "the listener proves itself first";
+  Key wrong = invitation_.key;
+  wrong[0] ^= 1;
+  const Proof proof = proveConnector(wrong, hello, challenge->nonce);
+  (void)send(fd.get(), proof.data(), proof.size(), MSG_NOSIGNAL);
+  EXPECT_TRUE(closed(fd));
+  expectFriendsComeIn();
+}
+
+TEST_F(Strangers, WhoRepeatWhatTheyOverheardAreDropped) {
+  const Hello hello = rightHello();
+  const UniqueFd first = knock();
+  const auto challenge = greet(first, hello);
+  ASSERT_TRUE(challenge);
+  const Proof overheard = proveConnector(invitation_.key, hello, challenge->nonce);
+  const UniqueFd second = knock();
+  ASSERT_TRUE(greet(second, hello));
+  (void)send(second.get(), overheard.data(), overheard.size(), MSG_NOSIGNAL);
+  EXPECT_TRUE(closed(second)) << "another nonce, another proof";
+  const UniqueFd third = knock();
+  const auto again = greet(third, hello);
+  ASSERT_TRUE(again);
+  (void)send(third.get(), again->proof.data(), again->proof.size(), MSG_NOSIGNAL);
+  EXPECT_TRUE(closed(third)) << "the listener's own proof is not ours";
+  expectFriendsComeIn();
+}
+
+TEST_F(Strangers, WhoKnowTheKeyMayNotClaimOtherStreams) {
+  for (const auto& [stream, streams] : {std::pair<uint16_t, uint16_t>{1, 1}, {0, 2}, {7, 9}, {0, 0}}) {
+    const UniqueFd fd = knock();
+    Hello hello = rightHello();
+    hello.stream = stream;
+    hello.streams = streams;
+    const auto challenge = greet(fd, hello);
+    ASSERT_TRUE(challenge);
+    const Proof proof = proveConnector(invitation_.key, hello, challenge->nonce);
+    (void)send(fd.get(), proof.data(), proof.size(), MSG_NOSIGNAL);
+    EXPECT_TRUE(closed(fd));
+  }
+  expectFriendsComeIn();
+}
+
+TEST_F(Strangers, WhoCutTheHandshakeAnywhereDisturbNobody) {
+  for (size_t cut = 0; cut < sizeof(Proof); cut += 5) {
+    const UniqueFd fd = knock();
+    const Hello hello = rightHello();
+    const auto challenge = greet(fd, hello);
+    ASSERT_TRUE(challenge);
+    const Proof proof = proveConnector(invitation_.key, hello, challenge->nonce);
+    if (cut > 0) (void)send(fd.get(), proof.data(), cut, MSG_NOSIGNAL);
+  }
+  pollFor(20);
+  EXPECT_EQ(network_->pendingForTest(), 0U) << "closed ones are noticed at once";
+  expectFriendsComeIn();
+}
+
+TEST_F(Strangers, InAnyNumberAreBounded) {
+  std::vector<UniqueFd> fds;
+  for (size_t i = 0; i < Acceptor::kMostPending + 50; ++i) {
+    fds.push_back(knock());
+    poll();
+  }
+  EXPECT_LE(network_->pendingForTest(), Acceptor::kMostPending);
+  expectFriendsComeIn();
+}
+
+}  // namespace
+}  // namespace tutti::transport::socket

@@ -1,0 +1,45 @@
+// The exchange under `tutti run`: messages over a socket (SOCK_SEQPACKET) that each rank inherits from it.
+//
+// Rank 0 sends "P" and the 128 bytes of an id. Any other rank sends "G" and receives 128 bytes. So simple, because programs that are
+// not ours may speak it too (docs/launching.md).
+// 1. The latest id counts, and each rank gets it once: a rank that asks again waits for the next one. So programs that a rank runs one
+//    after another exchange an id each.
+// 2. Post belongs to the thread that supervises the ranks and never blocks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "launch/descriptor.h"
+#include "launch/exchange.h"
+
+namespace tutti::launch {
+
+/// The side of a rank.
+Result<ncclUniqueId> exchangeByParent(const Standing& standing, const MakeId& makeId, Deadline deadline);
+
+/// The side of `tutti run`: one socket for each rank.
+class Post {
+ public:
+  explicit Post(size_t ranks) : sockets_(ranks), taken_(ranks, 0), asks_(ranks, 0) {}
+
+  /// The rank's end of a new socket; it is closed on exec.
+  Result<Descriptor> open(size_t rank);
+  void close(size_t rank) { sockets_[rank].reset(); }
+  /// To be polled for reading; -1 when closed.
+  int descriptor(size_t rank) const { return sockets_[rank].get(); }
+  /// Reads what the rank sent, and answers all who can be answered.
+  void serve(size_t rank);
+
+ private:
+  void answer(size_t rank);
+
+  std::vector<Descriptor> sockets_;
+  std::vector<uint64_t> taken_;  ///< the number of the latest id that the rank got
+  std::vector<char> asks_;       ///< whether the rank waits for one
+  ncclUniqueId id_{};
+  uint64_t ids_ = 0;  ///< how many rank 0 has given
+};
+
+}  // namespace tutti::launch
