@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "api/guard.h"
+#include "comm/process.h"
 #include "config/params.h"
 
 namespace tutti::api {
@@ -53,10 +54,11 @@ Status checkRange(const char* field, int value, int least, int most) {
   return error(Code::InvalidArgument, "config field {} is {}: {} to {} is allowed", field, value, least, most);
 }
 
-/// Ranks of one process use no network; names that every installation knows are accepted, in any case.
+/// Names that every installation knows are accepted where no network is needed; others must be those of plugins.
 Status checkNetwork(const char* name) {
   if (name == nullptr || strcasecmp(name, "Socket") == 0 || strcasecmp(name, "IB") == 0) return {};
-  return error(Code::InvalidUsage, "config field netName is '{}': there is no network of that name; leave it NULL", name);
+  const auto engine = comm::process().networks.engine(name);
+  return engine ? Status() : Status(engine.error()).at("config field netName");
 }
 
 Status checkFields(const ncclConfig_t& c) {
@@ -107,6 +109,7 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   result.splitShare = own.splitShare == 1;
   result.shrinkShare = own.shrinkShare == 1;
   if (own.commName != nullptr) result.name = own.commName;
+  if (own.netName != nullptr) result.network = own.netName;
   return result;
 }
 

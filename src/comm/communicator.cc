@@ -15,6 +15,17 @@ namespace tutti::comm {
 
 using exec::host::Work;
 
+namespace {
+
+connect::Layout makeLayout(const transport::local::Hub& hub, int32_t nodeRanks) {
+  if (!hub.spansHosts() || nodeRanks > 0) return connect::Layout::natural(hub.ranks(), nodeRanks);
+  std::vector<int32_t> hosts;
+  for (int32_t r = 0; r < hub.ranks(); ++r) hosts.push_back(hub.remote()->hostOf(Rank(r)));
+  return connect::Layout::byHost(hosts);
+}
+
+}  // namespace
+
 Communicator::Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared)
     : rank_(rank),
       ranks_(ranks),
@@ -41,9 +52,9 @@ Status Communicator::open(const Outcome& outcome) {
   settings_ = std::move(*settings);
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
-  settings_.spansHosts = outcome.hub->spansHosts();
+  settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins(ranks());
-  layout_ = connect::Layout::natural(ranks_, settings_.nodeRanks);
+  layout_ = makeLayout(*outcome.hub, settings_.nodeRanks);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);

@@ -10,6 +10,7 @@ struct Config {
   int32_t minCtas = 1;
   int32_t maxCtas = 64;
   std::string name;
+  std::string network;  ///< the one to use between hosts, by name; empty: any
   bool blocking = true;
   bool splitShare = false;   ///< children of a split share this communicator's resources
   bool shrinkShare = false;  ///< the same for children of a shrink

@@ -19,6 +19,7 @@ namespace {
 struct PipeEnd {
   std::array<int32_t, 4> key;
   transport::net::Handle handle;
+  std::array<char, 32> network;  ///< its name, as far as it goes
 };
 struct Departure {
   int32_t rank;
@@ -35,6 +36,12 @@ struct Standing {
   bool wantsAnswer;
 };
 static_assert(std::is_trivially_copyable_v<Call>);
+
+std::array<char, 32> nameOf(const transport::net::Network& network) {
+  std::array<char, 32> name{};
+  network.name().copy(name.data(), name.size() - 1);
+  return name;
+}
 
 std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankWait* wait, uint64_t episode, bool wantsAnswer) {
   std::vector<Call> calls;
@@ -78,6 +85,8 @@ progress::Peer Distant::peerOf(Rank rank) const {
   return {rank, courier_->roster().host(process.host).name};
 }
 
+int32_t Distant::hostOf(Rank rank) const { return courier_->roster().process(shared_.processOf(rank)).host; }
+
 Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Half>& half = halves_[keyOf(key)];
@@ -102,7 +111,7 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   if (!pipe) return tl::unexpected(std::move(pipe).error());
   auto made = std::make_unique<Half>();
   made->pipe = std::move(*pipe);
-  PipeEnd end{keyOf(key), {}};
+  PipeEnd end{keyOf(key), {}, nameOf(courier_->engine().network())};
   progress::RecvSpec spec;
   spec.pipe = made->pipe.view();
   spec.peer = peerOf(key.from);
@@ -233,6 +242,11 @@ void Distant::hear(News news, std::span<const std::byte> body) {
 void Distant::hearPipeEnd(std::span<const std::byte> body) {
   PipeEnd end{};
   if (!read(body, end)) return;
+  if (const auto own = nameOf(courier_->engine().network()); end.network != own) {
+    end.network.back() = 0;
+    return shared_.failAll(error(Code::InvalidUsage, "rank {} uses network {}, rank {} network {}: NCCL_NET, NCCL_NET_PLUGIN and netName "
+                                 "must lead to the same one on all hosts", end.key[3], end.network.data(), end.key[2], own.data()));
+  }
   {
     const std::lock_guard lock(mutex_);
     const auto found = halves_.find(end.key);

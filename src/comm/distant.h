@@ -21,6 +21,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<transport::local::Hub>& hub);
   ~Distant() override;
 
+  int32_t hostOf(Rank rank) const override;
   Result<transport::local::PipeView> sendHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
   Result<transport::local::PipeView> receiveHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
   bool progress() override;

@@ -75,7 +75,7 @@ struct Foundations::Foundation {
 };
 
 /// Attaches the memory of the host, if several processes of it take part, and listens to the others.
-Status Foundations::share(Foundation& foundation) const {
+Status Foundations::share(Foundation& foundation, const std::string& network) const {
   const Roster& roster = *foundation.roster;
   const auto& here = roster.host(roster.ownHost).processes;
   if (here.size() > 1) {
@@ -89,7 +89,7 @@ Status Foundations::share(Foundation& foundation) const {
     foundation.ownHub = *place;
   }
   if (roster.hosts.size() > 1) {
-    const auto engine = engine_();
+    const auto engine = engine_(network);
     if (!engine) return engine.error();
     foundation.courier = std::make_shared<Courier>(roster, **engine);
   }
@@ -105,7 +105,7 @@ Status Foundations::share(Foundation& foundation) const {
   return {};
 }
 
-Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shared_ptr<const Roster>& roster) {
+Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shared_ptr<const Roster>& roster, const std::string& network) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[roster.get()];
   if (entry.foundation != nullptr) return entry.foundation;
@@ -116,7 +116,7 @@ Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shar
   for (const Note& note : roster->notes) arrivals.push_back(arrivalOf(note));
   made->grouping = formGroups(arrivals);
   if (roster->processes.size() > 1) {
-    if (Status status = share(*made); !status.ok()) return tl::unexpected(std::move(status));
+    if (Status status = share(*made, network); !status.ok()) return tl::unexpected(std::move(status));
   } else {
     auto hub = Hub::make(roster->ranks);
     if (!hub) return tl::unexpected(std::move(hub).error());
@@ -136,8 +136,8 @@ void Foundations::leave(const Roster* roster) {
 
 class Foundations::Join final : public Encounter {
  public:
-  Join(Foundations& all, std::shared_ptr<bootstrap::Participant> participant, Rank rank)
-      : all_(all), participant_(std::move(participant)), rank_(rank) {}
+  Join(Foundations& all, std::shared_ptr<bootstrap::Participant> participant, Rank rank, std::string network)
+      : all_(all), participant_(std::move(participant)), rank_(rank), network_(std::move(network)) {}
   ~Join() override {
     if (!left_ && roster_ != nullptr) all_.leave(roster_.get());
   }
@@ -152,7 +152,7 @@ class Foundations::Join final : public Encounter {
       if (!*met) return outcome_.emplace(tl::unexpected(std::move(*met).error()));
       roster_ = std::move(**met);
     }
-    const auto foundation = all_.of(roster_);
+    const auto foundation = all_.of(roster_, network_);
     if (!foundation) return outcome_.emplace(tl::unexpected(foundation.error()));
     outcome_ = (*foundation)->outcome(rank_);
     if (outcome_) {
@@ -175,14 +175,15 @@ class Foundations::Join final : public Encounter {
   Foundations& all_;
   const std::shared_ptr<bootstrap::Participant> participant_;
   const Rank rank_;
+  const std::string network_;
   std::shared_ptr<const Roster> roster_;
   std::optional<Result<Outcome>> outcome_;
   bool left_ = false;
 };
 
 std::shared_ptr<Encounter> Foundations::join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
-                                             const Arrival& arrival) {
-  return std::make_shared<Join>(*this, service.join(ids, ranks, rank, noteOf(arrival), makeShared), rank);
+                                             const Arrival& arrival, const std::string& network) {
+  return std::make_shared<Join>(*this, service.join(ids, ranks, rank, noteOf(arrival), makeShared), rank, network);
 }
 
 }  // namespace tutti::comm

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "bootstrap/service.h"
 #include "comm/encounter.h"
@@ -22,27 +23,28 @@ using bootstrap::UniqueIdBytes;
 class Foundations {
  public:
   /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
-  /// `engine`: moves what goes to other hosts; asked once there are some.
-  Foundations(std::function<int()> exportsFd, std::function<Result<progress::Engine*>()> engine)
+  /// `engine`: moves what goes to other hosts over the network of a name, or any; asked once there are some.
+  using Engines = std::function<Result<progress::Engine*>(const std::string& network)>;
+  Foundations(std::function<int()> exportsFd, Engines engine)
       : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)) {}
 
-  /// Announces a rank by `ids`. Errors come out of the encounter.
+  /// Announces a rank by `ids`. `network`: the name of the one to use, or empty. Errors come out of the encounter.
   std::shared_ptr<Encounter> join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
-                                  const Arrival& arrival);
+                                  const Arrival& arrival, const std::string& network = "");
 
  private:
   class Join;
   struct Foundation;
-  Result<std::shared_ptr<Foundation>> of(const std::shared_ptr<const bootstrap::Roster>& roster);
+  Result<std::shared_ptr<Foundation>> of(const std::shared_ptr<const bootstrap::Roster>& roster, const std::string& network);
   void leave(const bootstrap::Roster* roster);
-  Status share(Foundation& foundation) const;
+  Status share(Foundation& foundation, const std::string& network) const;
 
   struct Entry {
     std::shared_ptr<Foundation> foundation;
     size_t awaited = 0;  // ranks of this process that have not taken it
   };
   const std::function<int()> exportsFd_;
-  const std::function<Result<progress::Engine*>()> engine_;
+  const Engines engine_;
   std::mutex mutex_;
   std::map<const bootstrap::Roster*, Entry> entries_;
 };

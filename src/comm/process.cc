@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "bootstrap/interfaces.h"
 #include "config/params.h"
-#include "transport/socket/network.h"
 
 namespace tutti::comm {
 
@@ -31,29 +29,6 @@ std::shared_ptr<exec::host::Stream> StreamTable::remove(void* handle) {
   std::shared_ptr<exec::host::Stream> stream = std::move(it->second);
   live_.erase(it);
   return stream;
-}
-
-Result<progress::Engine*> NetworkEngine::engine() {
-  namespace socket = transport::socket;
-  const std::lock_guard lock(mutex_);
-  if (engine_ != nullptr) return engine_.get();
-  const auto all = bootstrap::listInterfaces();
-  if (!all) return tl::unexpected(all.error());
-  const auto choice = bootstrap::chooseInterfaces(*all, config::get<config::Param::SocketIfname>(),
-                                                  bootstrap::parseFamily(config::get<config::Param::SocketFamily>()));
-  if (!choice) return tl::unexpected(choice.error());
-  std::vector<socket::LocalAddress> addresses;
-  for (const bootstrap::Interface& interface : choice->chosen) {
-    const bootstrap::SocketAddress raw = bootstrap::toSocketAddress(interface.address);
-    auto address = socket::Address::of(reinterpret_cast<const sockaddr*>(&raw.storage), raw.size);
-    if (address) addresses.push_back({interface.name, *address, 0});
-  }
-  auto network = socket::SocketNetwork::create(addresses, socket::readSettings());
-  if (!network) return tl::unexpected(std::move(network).error());
-  auto engine = progress::Engine::create(std::move(*network));
-  if (!engine) return tl::unexpected(std::move(engine).error());
-  engine_ = std::move(*engine);
-  return engine_.get();
 }
 
 Process& process() {

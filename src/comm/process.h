@@ -8,10 +8,11 @@
 #include <memory>
 #include <mutex>
 
-#include "comm/group.h"
-#include "comm/handle.h"
 #include "bootstrap/service.h"
 #include "comm/founding.h"
+#include "comm/group.h"
+#include "comm/handle.h"
+#include "comm/networks.h"
 #include "comm/shared.h"
 #include "exec/host/stream.h"
 #include "memory/host_allocator.h"
@@ -32,22 +33,11 @@ class StreamTable {
   std::map<void*, std::shared_ptr<exec::host::Stream>> live_;
 };
 
-/// The engine that moves what goes to other hosts, made when there are some.
-class NetworkEngine {
- public:
-  /// Lives as long as this. InvalidUsage or SystemError where there is no interface to use.
-  Result<progress::Engine*> engine();
-
- private:
-  std::mutex mutex_;
-  std::unique_ptr<progress::Engine> engine_;
-};
-
 struct Process {
   HandleTable handles;
   bootstrap::Service bootstrap;
-  Foundations foundations{[this] { return memory.shareTable(); }, [this] { return network.engine(); }};
-  NetworkEngine network;
+  Foundations foundations{[this] { return memory.shareTable(); }, [this](const std::string& name) { return networks.engine(name); }};
+  Networks networks;
   StreamTable streams;
   std::mutex launchOrder;  ///< held while a launch is queued on its streams
   RetiredWorkers retiredWorkers;

@@ -90,7 +90,7 @@ class Join final : public Setup {
     log("START");
     const Config& config = comm_.config();
     encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place,
-                                           {0, place.value, config.minCtas, config.maxCtas, availableCores()});
+                                           {0, place.value, config.minCtas, config.maxCtas, availableCores()}, config.network);
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
     return refused && !*refused ? refused->error() : Status();
   }

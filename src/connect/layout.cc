@@ -1,6 +1,7 @@
 #include "connect/layout.h"
 
 #include <bit>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -63,6 +64,25 @@ Layout Layout::natural(int32_t ranks, int32_t localRanks) {
   std::vector<int32_t> order(static_cast<size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);
   return Layout(std::move(order), localRanks);
+}
+
+Layout Layout::byHost(const std::vector<int32_t>& hostOf) {
+  std::map<int32_t, std::vector<int32_t>> ranksOf;
+  std::vector<int32_t> hosts;  // in the order of their first ranks
+  for (size_t r = 0; r < hostOf.size(); ++r) {
+    auto& ranks = ranksOf[hostOf[r]];
+    if (ranks.empty()) hosts.push_back(hostOf[r]);
+    ranks.push_back(static_cast<int32_t>(r));
+  }
+  const size_t locals = hosts.empty() ? 0 : ranksOf[hosts.front()].size();
+  bool isEven = true;
+  std::vector<int32_t> order;
+  for (const int32_t host : hosts) {
+    const auto& ranks = ranksOf[host];
+    isEven = isEven && ranks.size() == locals;
+    order.insert(order.end(), ranks.begin(), ranks.end());
+  }
+  return Layout(std::move(order), isEven ? static_cast<int32_t>(locals) : 0);
 }
 
 algo::LayoutView Layout::view(Rank rank, Rank root) const {

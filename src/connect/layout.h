@@ -18,6 +18,9 @@ class Layout {
   explicit Layout(std::vector<int32_t> order, int32_t localRanks = 0);
   /// Ranks in their natural order.
   static Layout natural(int32_t ranks, int32_t localRanks = 0);
+  /// Those of a host beside each other, hosts in the order of their first ranks; `hostOf[r]` is the host of rank r. Hosts with the same
+  /// number of ranks are nodes.
+  static Layout byHost(const std::vector<int32_t>& hostOf);
 
   int32_t ranks() const { return static_cast<int32_t>(order_.size()); }
   int32_t nodes() const { return ranks() / localRanks_; }

@@ -11,7 +11,8 @@ using exec::record::Profile;
 
 Profile Model::record(const Algorithm& algorithm, int32_t ranks, bool lends) const {
   // The natural order, with nodes of the real size where they fit; a root in the middle, so that it does not matter which is the real one.
-  const int32_t locals = layout_.ranks() / layout_.nodes();
+  // Where hosts differ in size, each rank counts as one.
+  const int32_t locals = machine_.spansHosts && layout_.nodes() == 1 ? 1 : layout_.ranks() / layout_.nodes();
   const connect::Layout sample = connect::Layout::natural(ranks, locals);
   std::vector<algo::LayoutView> views;
   for (int32_t r = 0; r < ranks; ++r) views.push_back(sample.view(Rank(r), Rank(ranks / 2)));
@@ -35,8 +36,8 @@ const Profile& Model::profile(const Algorithm& algorithm, bool lends) {
   };
   const double growth = std::log2(std::max(known.traffic / half.traffic, 1.0));
   const double busiest = std::log2(std::max(known.busiest / half.busiest, 1.0));
-  known = {extend(half.hops, known.hops), extend(half.messages, known.messages), known.traffic * std::pow(ratio, growth),
-           known.busiest * std::pow(ratio, busiest)};
+  known = {extend(half.farHops, known.farHops), extend(half.hops, known.hops), extend(half.messages, known.messages),
+           known.traffic * std::pow(ratio, growth), known.busiest * std::pow(ratio, busiest), known.leaving};
   return known;
 }
 
@@ -52,7 +53,12 @@ double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geome
   // The cores share the work, but no rank's part of it.
   const double share = std::max(p.traffic / std::min(ranks, machine_.cores), p.busiest);
   const double traffic = share * static_cast<double>(bytes) / machine_.bytesPerNs;
-  return (p.hops * hopNs + p.messages * machine_.messageNs * crowding + further + traffic) / 1000;
+  if (machine_.spansHosts) {
+    const double far = p.farHops * machine_.farHopNs + (slices - 1) * machine_.farHopNs / 8;
+    const double leaving = p.leaving * static_cast<double>(bytes) / machine_.farBytesPerNs;
+    return (far + p.hops * hopNs + p.messages * machine_.messageNs * crowding + std::max(traffic, leaving)) / 1000;
+  }
+  return ((p.farHops + p.hops) * hopNs + p.messages * machine_.messageNs * crowding + further + traffic) / 1000;
 }
 
 }  // namespace tutti::tune

@@ -20,6 +20,9 @@ struct Machine {
   double messageNs = 20;   ///< to send or to receive
   double bytesPerNs = 20;  ///< of memory traffic, by one core
   int32_t cores = 1;
+  bool spansHosts = false;      ///< nodes are connected by a network
+  double farHopNs = 25'000;     ///< from a send until a rank on another host has seen it: sockets
+  double farBytesPerNs = 2.5;   ///< between two hosts
 };
 
 class Model {

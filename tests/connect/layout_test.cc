@@ -129,5 +129,20 @@ TEST(Layout, WhatDoesNotDivideIsOneNode) {
   }
 }
 
+TEST(Layout, HostsStandBesideEachOther) {
+  const std::vector<int32_t> hostOf = {7, 3, 7, 3, 3, 7};
+  const Layout layout = Layout::byHost(hostOf);
+  EXPECT_EQ(layout.nodes(), 2);
+  int32_t crossings = 0;
+  for (int32_t r = 0; r < 6; ++r) {
+    const algo::LayoutView view = layout.view(Rank(r));
+    crossings += hostOf[static_cast<size_t>(view.ring.next().value)] != hostOf[static_cast<size_t>(r)] ? 1 : 0;
+    EXPECT_EQ(view.grid.node, hostOf[static_cast<size_t>(r)] == 7 ? 0 : 1) << "rank " << r;
+  }
+  EXPECT_EQ(crossings, 2);
+  EXPECT_EQ(Layout::byHost({0, 1, 0}).nodes(), 1) << "hosts that differ in size are no nodes";
+  EXPECT_EQ(Layout::byHost({0, 1, 0}).view(Rank(0)).ring.next(), Rank(2));
+}
+
 }  // namespace
 }  // namespace tutti::connect

@@ -10,8 +10,9 @@
 namespace tutti::exec::record {
 namespace {
 
-/// When a point of the programs is reached: hops first, then messages.
+/// When a point of the programs is reached: the slowest steps first.
 struct Time {
+  int32_t farHops = 0;
   int32_t hops = 0;
   int32_t messages = 0;
   auto operator<=>(const Time&) const = default;
@@ -22,7 +23,7 @@ using Edge = std::tuple<int32_t, int32_t, int32_t>;
 
 class Clockwork {
  public:
-  explicit Clockwork(const std::vector<Program>& programs) {
+  Clockwork(const std::vector<Program>& programs, std::span<const algo::LayoutView> views) : views_(views) {
     for (size_t r = 0; r < programs.size(); ++r)
       for (size_t l = 0; l < programs[r].lanes.size(); ++l)
         lanes_.push_back({static_cast<int32_t>(r), static_cast<int32_t>(l), &programs[r].lanes[l], 0, {}});
@@ -57,8 +58,9 @@ class Clockwork {
 
   bool take(Lane& lane, const Step& step) {
     const auto edge = [&](int32_t from, int32_t to) -> Queue& { return queues_[{from, to, step.port}]; };
-    if (step.kind == Kind::Take) return receive(lane, queues_[{laneKey(lane.rank, step.lane), lane.number, kHandOver}], 0);
-    if (step.kind == Kind::Await) return receive(lane, queues_[{step.from.at(0).value, lane.rank, kArrival}], 1);
+    if (step.kind == Kind::Take) return receive(lane, queues_[{laneKey(lane.rank, step.lane), lane.number, kHandOver}], {});
+    if (step.kind == Kind::Await)
+      return receive(lane, queues_[{step.from.at(0).value, lane.rank, kArrival}], way(step.from.at(0).value, lane.rank));
     if (step.kind == Kind::Give) queues_[{laneKey(lane.rank, lane.number), step.lane, kHandOver}].sent.push_back(lane.now);
     if (step.kind == Kind::Arrive) {
       ++lane.now.messages;
@@ -70,7 +72,7 @@ class Clockwork {
       if (queue.taken == queue.sent.size()) return false;
     }
     for (int32_t i = 0; i < step.from.count; ++i)
-      receive(lane, edge(step.from.at(i).value, lane.rank), step.from.at(i).value == lane.rank ? 0 : 1);
+      receive(lane, edge(step.from.at(i).value, lane.rank), way(step.from.at(i).value, lane.rank));
     for (int32_t i = 0; i < step.to.count; ++i) {
       ++lane.now.messages;
       edge(lane.rank, step.to.at(i).value).sent.push_back(lane.now);
@@ -78,19 +80,41 @@ class Clockwork {
     return true;
   }
 
-  static bool receive(Lane& lane, Queue& queue, int32_t hops) {
+  Time way(int32_t from, int32_t to) const {
+    if (from == to) return {};
+    const bool isFar = views_[static_cast<size_t>(from)].grid.node != views_[static_cast<size_t>(to)].grid.node;
+    return isFar ? Time{1, 0, 0} : Time{0, 1, 0};
+  }
+  static bool receive(Lane& lane, Queue& queue, Time way) {
     if (queue.taken == queue.sent.size()) return false;
     Time then = queue.sent[queue.taken++];
-    then.hops += hops;
+    then.farHops += way.farHops;
+    then.hops += way.hops;
     lane.now = std::max(lane.now, then);
     ++lane.now.messages;
     return true;
   }
   static int32_t laneKey(int32_t rank, int32_t lane) { return rank << 12 | lane; }
 
+  const std::span<const algo::LayoutView> views_;
   std::vector<Lane> lanes_;
   std::map<Edge, Queue> queues_;
 };
+
+/// Bytes that a rank sends to other nodes in the only slice.
+uint64_t bytesLeaving(const Program& program, const algo::Geometry& geometry, int32_t rank, std::span<const algo::LayoutView> views) {
+  const auto nodeOf = [views](int32_t r) { return views[static_cast<size_t>(r)].grid.node; };
+  uint64_t sum = 0;
+  for (const auto& lane : program.lanes) {
+    for (const Step& step : lane) {
+      if (step.kind != Kind::Pipe && step.kind != Kind::Store) continue;
+      const algo::ChunkRef ref = step.dst.buffer != algo::Buffer::None ? step.dst : step.src;
+      for (int32_t i = 0; i < step.to.count; ++i)
+        if (nodeOf(step.to.at(i).value) != nodeOf(rank)) sum += geometry.range(ref.chunk, 0, 0).elems;
+    }
+  }
+  return sum;
+}
 
 }  // namespace
 
@@ -104,14 +128,19 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
 
   Profile profile;
   std::vector<Program> programs;
+  std::map<int32_t, uint64_t> leaving;  // by node
   for (const algo::LayoutView& view : views) {
     programs.push_back(algorithm.record(view));
+    leaving[view.grid.node] += bytesLeaving(programs.back(), geometry, view.rank.value, views);
     const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, true, lends);
     const double share = static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
     profile.traffic += share;
     profile.busiest = std::max(profile.busiest, share);
   }
-  const Time end = Clockwork(programs).run();
+  const Time end = Clockwork(programs, views).run();
+  profile.farHops = end.farHops;
+  for (const auto& [node, bytes] : leaving)
+    profile.leaving = std::max(profile.leaving, static_cast<double>(bytes) / static_cast<double>(geometry.totalElems));
   profile.hops = end.hops;
   profile.messages = end.messages;
   return profile;

@@ -10,10 +10,12 @@
 namespace tutti::exec::record {
 
 struct Profile {
-  int32_t hops = 0;      ///< on the longest way of one slice through all ranks: waits for another rank, one after the other
+  int32_t farHops = 0;   ///< on the longest way of one slice through all ranks: waits for a rank of another node, one after the other
+  int32_t hops = 0;      ///< on that way: waits for other ranks of the node
   int32_t messages = 0;  ///< sent and received on that way
   double traffic = 0;    ///< bytes read and written in memory by all ranks together, for each byte of a rank's larger buffer
   double busiest = 0;    ///< the same of the rank that has the most of it
+  double leaving = 0;    ///< bytes that go from one node to others, of the node that sends the most; for each byte of the same
 };
 
 /// `views[r]`: what rank r sees. `lends`: what is stored for peers is read where it lies.

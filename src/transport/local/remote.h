@@ -38,6 +38,9 @@ class Remote {
   Remote& operator=(const Remote&) = delete;
   virtual ~Remote() = default;
 
+  /// Which host a rank lives on: numbers that all ranks agree about.
+  virtual int32_t hostOf(Rank rank) const = 0;
+
   /// This process's half of a pipe to, or from, a rank on another host. Both sides ask with the same sizes.
   virtual Result<PipeView> sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;
   virtual Result<PipeView> receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;

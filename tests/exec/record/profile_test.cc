@@ -37,7 +37,19 @@ TEST(Profile, HopsAreThoseOfTheLiterature) {
 TEST(Profile, AHierarchyHopsLessThanOneRingRoundAll) {
   const Profile ring = profileFor(Collective::AllReduce, "ring", 32);
   const Profile nodes = profileFor(Collective::AllReduce, "hierarchical", 32, 8);
-  EXPECT_LT(nodes.hops, ring.hops);
+  EXPECT_LT(nodes.farHops + nodes.hops, ring.hops);
+}
+
+TEST(Profile, WhatGoesFromNodeToNodeIsCountedApart) {
+  const Profile ring = profileFor(Collective::AllReduce, "ring", 8, 4);
+  EXPECT_EQ(ring.farHops, 4) << "the longest way crosses between two nodes twice a round";
+  EXPECT_EQ(ring.farHops + ring.hops, 2 * 7);
+  EXPECT_DOUBLE_EQ(ring.leaving, 2 * 7.0 / 8) << "one rank of a node sends to the other: as much as any rank sends";
+  const Profile nodes = profileFor(Collective::AllReduce, "hierarchical", 8, 4);
+  EXPECT_EQ(nodes.farHops, 2);
+  EXPECT_DOUBLE_EQ(nodes.leaving, 1);
+  EXPECT_EQ(profileFor(Collective::AllReduce, "ring", 8).farHops, 0);
+  EXPECT_EQ(profileFor(Collective::AllReduce, "ring", 8).leaving, 0);
 }
 
 TEST(Profile, TrafficCountsWhatMemorySees) {

@@ -1,0 +1,72 @@
+#include "comm/networks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/interfaces.h"
+#include "config/params.h"
+#include "observe/log.h"
+#include "transport/plugin/network.h"
+#include "transport/socket/network.h"
+
+namespace tutti::comm {
+
+using config::Param;
+using transport::net::Network;
+
+namespace {
+
+constexpr std::string_view kSocket = "socket";
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// On the interfaces that the variables of sockets leave.
+Result<std::shared_ptr<Network>> openSockets() {
+  namespace socket = transport::socket;
+  const auto all = bootstrap::listInterfaces();
+  if (!all) return tl::unexpected(all.error());
+  const auto choice = bootstrap::chooseInterfaces(*all, config::get<Param::SocketIfname>(),
+                                                  bootstrap::parseFamily(config::get<Param::SocketFamily>()));
+  if (!choice) return tl::unexpected(choice.error());
+  std::vector<socket::LocalAddress> addresses;
+  for (const bootstrap::Interface& interface : choice->chosen) {
+    const bootstrap::SocketAddress raw = bootstrap::toSocketAddress(interface.address);
+    auto address = socket::Address::of(reinterpret_cast<const sockaddr*>(&raw.storage), raw.size);
+    if (address) addresses.push_back({interface.name, *address, 0});
+  }
+  auto network = socket::SocketNetwork::create(addresses, socket::readSettings());
+  if (!network) return tl::unexpected(std::move(network).error());
+  return std::shared_ptr<Network>(std::move(*network));
+}
+
+Result<std::shared_ptr<Network>> open(const std::string& wanted) {
+  if (wanted == kSocket) return openSockets();
+  const std::string plugins = config::get<Param::NetPlugin>();
+  if (auto external = transport::plugin::openExternal(plugins, wanted, 0)) return std::shared_ptr<Network>(std::move(external));
+  if (wanted.empty()) return openSockets();
+  return fail(Code::InvalidUsage, "there is no network '{}': known are Socket and what NCCL_NET_PLUGIN ('{}') loads", wanted, plugins);
+}
+
+}  // namespace
+
+Result<progress::Engine*> Networks::engine(const std::string& wanted) {
+  const std::string environment = config::get<Param::Net>();
+  const std::string name = lower(environment.empty() ? wanted : environment);
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<progress::Engine>& engine = engines_[name];
+  if (engine != nullptr) return engine.get();
+  auto network = open(name);
+  if (!network) return tl::unexpected(std::move(network).error());
+  observe::info(observe::Subsys::Init | observe::Subsys::Net, "Using network {}", (*network)->name());
+  auto made = progress::Engine::create(std::move(*network));
+  if (!made) return tl::unexpected(std::move(made).error());
+  engine = std::move(*made);
+  return engine.get();
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,28 @@
+// The networks that ranks on several hosts may use, each with the engine that drives it.
+//
+// Owner: the process. Any thread. An engine lives as long as this.
+// 1. NCCL_NET wins over what a configuration names. Where nothing is named: the first external network of NCCL_NET_PLUGIN that has devices,
+//    else sockets. All ranks must come to the same one; pipes between different ones are refused (comm/distant.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "progress/engine.h"
+
+namespace tutti::comm {
+
+class Networks {
+ public:
+  /// `wanted`: the name that a configuration gives, in any case; empty: none. InvalidUsage when there is no network of that name, or no
+  /// interface to use.
+  Result<progress::Engine*> engine(const std::string& wanted);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<progress::Engine>> engines_;  // by what was wanted, in lower case
+};
+
+}  // namespace tutti::comm
