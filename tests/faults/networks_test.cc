@@ -1,4 +1,4 @@
-// Which network ranks on several hosts use, and what becomes of them when they do not agree about it. Each process claims a host of its own.
+// Which network ranks on several hosts use, and what becomes of them when they do not agree. Each process claims a host of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
