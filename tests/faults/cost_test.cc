@@ -1,0 +1,95 @@
+// What communicators cost that do nothing yet: their set-up, and their idling.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "faults/process_ranks.h"
+
+namespace tutti::faults {
+namespace {
+
+constexpr ncclResult_t ok = ncclSuccess;
+using Self = ProcessRanks::Self;
+
+double processorSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// A communicator that has worked and is left alone.
+void expectIdle(ncclComm_t comm, int ranks) {
+  for (const size_t count : {size_t{1}, size_t{300'000}}) EXPECT_EQ(sumOnce(comm, ranks, count), ok) << ncclGetLastError(comm);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  constexpr double kSeconds = 2;
+  const double before = processorSeconds();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
+  EXPECT_LT((processorSeconds() - before) / kSeconds, 0.005 * kSlow) << "of a core";
+}
+
+void expectIdleProcesses(bool onHostsOfTheirOwn) {
+  ProcessRanks children(2, [=](Self& self) {
+    if (onHostsOfTheirOwn) setenv("NCCL_HOSTID", std::to_string(self.index()).c_str(), 1);
+    ncclComm_t comm = joinAll(self);
+    expectIdle(comm, 2);
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell();
+}
+
+TEST(Cost, InitOfTwoProcesses) {
+  ProcessRanks children(2, [](Self& self) {
+    constexpr int kRounds = 11;
+    std::vector<double> seconds;
+    for (int round = 0; round < kRounds; ++round) {
+      const ncclUniqueId id = self.freshId();
+      self.meet(100 + round);
+      const Stopwatch watch;
+      ncclComm_t comm = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&comm, 2, id, self.index()), ok) << ncclGetLastError(nullptr);
+      seconds.push_back(watch.seconds());
+      EXPECT_EQ(ncclCommDestroy(comm), ok);
+    }
+    std::sort(seconds.begin(), seconds.end());
+    std::printf("rank %d: %.1f to %.1f ms\n", self.index(), 1e3 * seconds.front(), 1e3 * seconds.back());
+    EXPECT_LT(seconds[kRounds / 2], 0.03 * kSlow);
+  });
+  children.expectAllWell();
+}
+
+TEST(Cost, IdleProcesses) { expectIdleProcesses(false); }
+TEST(Cost, IdleHosts) { expectIdleProcesses(true); }
+
+// Behind those that fork.
+TEST(Cost, IdleThreads) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok);
+  std::thread other([&] {
+    for (const size_t count : {size_t{1}, size_t{300'000}}) EXPECT_EQ(sumOnce(comms[1], 2, count), ok);
+  });
+  expectIdle(comms[0], 2);
+  other.join();
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ok);
+}
+
+TEST(Cost, InitOf512Threads) {
+  constexpr int kRanks = 512;
+  ncclUniqueId id;
+  const Stopwatch watch;
+  ASSERT_EQ(ncclGetUniqueId(&id), ok);
+  std::vector<ncclComm_t> comms(kRanks);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r)
+    threads.emplace_back([&, r] { EXPECT_EQ(ncclCommInitRank(&comms[static_cast<size_t>(r)], kRanks, id, r), ok); });
+  for (auto& thread : threads) thread.join();
+  EXPECT_LT(watch.seconds(), 3 * kSlow);
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ok);
+}
+
+}  // namespace
+}  // namespace tutti::faults
