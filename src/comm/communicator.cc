@@ -98,7 +98,19 @@ bool Communicator::isExported(const CallRequest& request) const {
   return isShared(request.in, bytes.in) && isShared(request.out, bytes.out);
 }
 
+/// A call like the one before needs no more than its buffers looked at.
 Result<PendingCall> Communicator::prepare(const CallRequest& request) {
+  if (!latest_.isLike(request) || latestCall_.comm == nullptr) return prepareNew(request);
+  if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = checkBuffers(request, rank()); !status.ok()) return tl::unexpected(std::move(status));
+  PendingCall pending = latestCall_;
+  pending.planned.in = request.in;
+  pending.planned.out = request.out;
+  pending.planned.isExported = settings_.spansProcesses && isExported(request);
+  return pending;
+}
+
+Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   ResolvedOp op;
   const auto shape = shapeOf(request, op);
   if (!shape) return tl::unexpected(shape.error());
@@ -129,6 +141,11 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   event.op = op.op;
   event.count = request.count;
   event.peer = hasRootOrPeer(request.collective) ? request.root : -1;
+  // An operator of the user's own may be another one the next time.
+  if (hasPlan && !isMessage && (!reduces(request.collective) || RedOps::isBuiltIn(request.op))) {
+    latest_ = request;
+    latestCall_ = pending;
+  }
   return pending;
 }
 
@@ -173,7 +190,6 @@ void Communicator::assign(PendingCall& pending) {
     const exec::host::HostPlan& plan = *pending.planned.plan;
     nextEpoch_ += static_cast<uint64_t>(plan.geometry.slices) * static_cast<uint64_t>(plan.rounds);
   }
-  turn_->record(pending.planned.event, observe::FlightKind::Enqueued);
 }
 
 namespace {
@@ -216,6 +232,7 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   bool inCollectives = false;
   for (PendingCall& c : calls) {
     assign(c);
+    turn_->record(c.planned.event, observe::FlightKind::Enqueued);
     if (c.call.collective == Collective::SendRecv) {
       messages[{c.peer.value, c.receives}].push_back(&c);
       continue;

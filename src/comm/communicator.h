@@ -47,6 +47,12 @@ struct CallRequest {
   int32_t op = 0;
   int32_t root = 0;      ///< or the peer of a message
   bool receives = false;  ///< a message: this rank is the receiver
+
+  /// Whether it differs from another one in its buffers at most.
+  bool isLike(const CallRequest& other) const {
+    return collective == other.collective && count == other.count && type == other.type && op == other.op && root == other.root &&
+           receives == other.receives;
+  }
 };
 
 /// A checked and planned call on its way into a launch.
@@ -170,6 +176,7 @@ class Communicator {
   bool isWorking() const;
   bool isExported(const CallRequest& request) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
+  Result<PendingCall> prepareNew(const CallRequest& request);
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
   uint64_t takeTicket() {
@@ -194,6 +201,8 @@ class Communicator {
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};
+  CallRequest latest_;               // what latestCall_ was made of; its function is null while there is none
+  PendingCall latestCall_;
   int32_t spins_ = 0;
 
   std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them

@@ -33,6 +33,8 @@ class RedOps {
   Status destroy(int32_t handle);
   /// What `handle`, an ncclRedOp_t, does with `type` among `ranks`. InvalidArgument with the reason when it cannot be used.
   Result<ResolvedOp> resolve(int32_t handle, DataType type, int32_t ranks) const;
+  /// Whether it means the same for ever.
+  static bool isBuiltIn(int32_t handle) { return handle >= 0 && handle < 5; }
 
  private:
   struct PreMulSum {

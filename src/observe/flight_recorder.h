@@ -24,6 +24,7 @@
 
 namespace tutti::observe {
 
+/// A call that runs as soon as it is made has no Enqueued.
 enum class FlightKind : uint8_t { Enqueued, Started, Finished, Failed };
 std::string_view name(FlightKind kind);
 

@@ -28,8 +28,18 @@ constexpr int32_t kSlicesAtOnce = 16;
 }  // namespace
 
 void Operation::start(const PlannedCall& call) {
-  const HostPlan& plan = *call.plan;
-  plan_ = &plan;
+  if (plan_ != call.plan) {
+    plan_ = call.plan;
+    layOutLanes();
+  }
+  const HostPlan& plan = *plan_;
+  unfinished_ = 0;
+  for (Lane& lane : lanes_) {
+    lane.slice = lane.given = 0;
+    lane.next = 0;
+    lane.finished = lane.steps->steps.empty();
+    unfinished_ += lane.finished ? 0 : 1;
+  }
   in_ = static_cast<const std::byte*>(call.in);
   out_ = static_cast<std::byte*>(call.out);
   signature_ = call.signature;
@@ -41,21 +51,23 @@ void Operation::start(const PlannedCall& call) {
   moved_ = false;
   status_ = Status();
   foreign_.reset();
+  std::fill(lent_.begin(), lent_.end(), 0);
+}
+
+void Operation::layOutLanes() {
   lanes_.clear();
-  for (size_t c = 0; c < plan.channels.size(); ++c) {
+  for (size_t c = 0; c < plan_->channels.size(); ++c) {
     const auto first = static_cast<uint32_t>(lanes_.size());
-    for (const BoundLane& bound : plan.channels[c]) {
+    for (const BoundLane& bound : plan_->channels[c]) {
       Lane lane;
       lane.steps = &bound;
       lane.channel = static_cast<int32_t>(c);
       lane.firstOfChannel = first;
-      lane.finished = bound.steps.empty();
       lanes_.push_back(lane);
     }
   }
-  unfinished_ = static_cast<uint32_t>(std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.finished; }));
-  if (plan.usesWindow) cells_.resize(static_cast<size_t>(plan.ranks));
-  lent_.assign(plan.windows.size(), 0);
+  if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
+  lent_.resize(plan_->windows.size());
 }
 
 Poll Operation::advance() {

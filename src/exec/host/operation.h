@@ -68,6 +68,7 @@ class Operation {
   template <class Note>
   void forEachUnmet(const Lane& lane, Note&& note) const;
   transport::local::LaneWait waitOf(const Lane& lane) const;
+  void layOutLanes();
   bool advanceLane(Lane& lane);
   bool run(const Lane& lane, const BoundStep& step);
   bool runPipe(const Lane& lane, const BoundStep& step);
@@ -102,7 +103,7 @@ class Operation {
     return windowEpoch_ + static_cast<uint64_t>(lane.slice) * static_cast<uint64_t>(plan_->rounds) + step.round;
   }
 
-  const HostPlan* plan_ = nullptr;
+  std::shared_ptr<const HostPlan> plan_;  // of the latest call: its lanes are kept for the next one like it
   const std::byte* in_ = nullptr;
   std::byte* out_ = nullptr;
   uint64_t signature_ = 0;
