@@ -69,7 +69,8 @@ class Gloo final : public Library {
 std::string shareFolder(Tutti& tutti) {
   std::array<float, 256> words{};
   if (tutti.rank() == 0) {
-    std::string path = (std::filesystem::temp_directory_path() / "bench_gloo.XXXXXX").string();
+    const std::string pattern = "bench_gloo." + std::string(6, 'X');  // what mkdtemp replaces
+    std::string path = (std::filesystem::temp_directory_path() / pattern).string();
     if (path.size() >= sizeof words || mkdtemp(path.data()) == nullptr) stop("cannot make a temporary folder");
     std::memcpy(words.data(), path.data(), path.size());
   }

@@ -2,6 +2,7 @@
 //
 //   mpirun -n 2 build/release/bin/bench_mpi
 //   build/release/bin/tutti run -n 2 --no-prefix -- build/release/bin/bench_gloo
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "bench/json.h"
 #include "bench/output.h"
 #include "bench/plot.h"
+#include "core/format.h"
 #include "peers/compare.h"
 #include "peers/options.h"
 #include "peers/report.h"

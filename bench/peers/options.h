@@ -13,7 +13,7 @@ struct PeerOptions {
   std::vector<const Operation*> operations;
   /// Of these, used here: sizes, buffers, and the paths of plot and rows.
   Options common;
-  int rounds = 21;
+  int rounds = 31;
 };
 
 /// Ends the process where there is nothing to run: --help, or a mistake.
