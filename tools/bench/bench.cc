@@ -1,15 +1,13 @@
 #include "bench/bench.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "bench/json.h"
 #include "bench/measure.h"
 #include "bench/memcpy.h"
+#include "bench/output.h"
 #include "bench/plot.h"
 #include "bench/row.h"
 #include "bench/table.h"
@@ -22,24 +20,6 @@ namespace {
 
 constexpr int kExitWrong = 1;
 constexpr int kExitError = 3;
-
-using File = std::unique_ptr<FILE, int (*)(FILE*)>;
-
-/// A file opened before the run, so that a bad path is known before the time is spent. Null path: no file, and no error.
-Result<File> openOutput(const std::string& path) {
-  File file(nullptr, std::fclose);
-  if (path.empty()) return file;
-  file.reset(std::fopen(path.c_str(), "we"));
-  if (!file) return fail(Code::SystemError, "cannot write {}: {}", path, std::strerror(errno));
-  return file;
-}
-
-Status writeOutput(File file, const std::string& path, const std::string& text) {
-  if (!file) return {};
-  const bool isWritten = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-  if (std::fclose(file.release()) == 0 && isWritten) return {};
-  return error(Code::SystemError, "cannot write {}: {}", path, std::strerror(errno));
-}
 
 class Run {
  public:

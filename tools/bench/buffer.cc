@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -42,7 +43,10 @@ Result<Buffer> Buffer::make(BufferKind kind, uint64_t capacity) {
   buffer.kind_ = kind;
   buffer.mapped_ = (capacity + 3 * kPage) / kPage * kPage;
   void* base = nullptr;
-  if (const ncclResult_t result = ncclMemAlloc(&base, buffer.mapped_); result != ncclSuccess) {
+  if (kind == BufferKind::PlainMalloc) {
+    base = std::aligned_alloc(kPage, buffer.mapped_);
+    if (!base) return fail(Code::SystemError, "no memory for a buffer of {} bytes", capacity);
+  } else if (const ncclResult_t result = ncclMemAlloc(&base, buffer.mapped_); result != ncclSuccess) {
     return fail(static_cast<Code>(result), "ncclMemAlloc of {} bytes: {}: {}", buffer.mapped_, ncclGetErrorString(result),
                 ncclGetLastError(nullptr));
   }
@@ -63,10 +67,10 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() {
   if (!base_) return;
-  if (kind_ == BufferKind::Malloc) {
-    munmap(base_, mapped_);
-  } else {
-    (void)ncclMemFree(base_);
+  switch (kind_) {
+    case BufferKind::Malloc: munmap(base_, mapped_); break;
+    case BufferKind::PlainMalloc: std::free(base_); break;
+    case BufferKind::NcclMem: (void)ncclMemFree(base_); break;
   }
 }
 

@@ -16,7 +16,7 @@ class Buffer {
  public:
   /// Maps `capacity` bytes, zero until touched. SystemError when there is no memory.
   static Result<Buffer> map(uint64_t capacity);
-  /// The same, or memory of ncclMemAlloc, with the library's error code.
+  /// The same, or memory of malloc (not zero) or ncclMemAlloc, with the library's error code.
   static Result<Buffer> make(BufferKind kind, uint64_t capacity);
 
   Buffer() = default;

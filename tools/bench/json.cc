@@ -8,6 +8,7 @@ std::string toJson(const std::vector<Row>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
+    if (!row.library.empty()) object["library"] = row.library;
     object["op"] = row.op;
     object["type"] = row.type;
     object["redop"] = row.redOp;

@@ -20,8 +20,8 @@ inline constexpr int kNumRedOps = 6;
 
 std::string_view name(RedOp op);
 
-/// Where a rank's buffers come from: the system, or ncclMemAlloc.
-enum class BufferKind : uint8_t { Malloc, NcclMem };
+/// Where a rank's buffers come from: the system, with large pages where it has them; malloc, as it is; or ncclMemAlloc.
+enum class BufferKind : uint8_t { Malloc, PlainMalloc, NcclMem };
 
 /// This process among those of the job.
 struct Process {

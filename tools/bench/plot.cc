@@ -74,7 +74,7 @@ std::string line(double x1, double y1, double x2, double y2, std::string_view co
 
 /// What all rows have in common goes into the title, the rest tells the lines apart.
 std::string seriesLabel(const Row& row) {
-  std::string label = row.type;
+  std::string label = row.library.empty() ? row.type : row.library + ", " + row.type;
   if (row.redOp != "none") label += " " + row.redOp;
   if (row.root >= 0) label += format(" root {}", row.root);
   return label;

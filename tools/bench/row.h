@@ -26,6 +26,7 @@ struct Row {
   double algbwGBps = 0;  ///< decimal gigabytes
   double busbwGBps = 0;
   std::optional<uint64_t> wrong;  ///< empty when nothing was checked
+  std::string library;  ///< whose collective it is, where several are compared
 };
 
 Row makeRow(const Call& call, const Measurement& measurement, bool isChecked);

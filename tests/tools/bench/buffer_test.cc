@@ -24,10 +24,21 @@ TEST(Buffer, MovesLeaveOneOwner) {
   EXPECT_NE(second.data(), nullptr);
 }
 
+TEST(Buffer, EveryKindIsAlignedToPages) {
+  for (const BufferKind kind : {BufferKind::Malloc, BufferKind::PlainMalloc, BufferKind::NcclMem}) {
+    Buffer buffer = *Buffer::make(kind, 5000);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 4096, 0u);
+    buffer.writeGuards(5000);
+    EXPECT_EQ(buffer.countBrokenGuards(5000), 0u);
+  }
+}
+
 TEST(Buffer, TooMuchMemoryIsAnError) {
-  const Result<Buffer> buffer = Buffer::map(uint64_t{1} << 60);
-  ASSERT_FALSE(buffer);
-  EXPECT_EQ(buffer.error().code(), Code::SystemError);
+  for (const BufferKind kind : {BufferKind::Malloc, BufferKind::PlainMalloc}) {
+    const Result<Buffer> buffer = Buffer::make(kind, uint64_t{1} << 60);
+    ASSERT_FALSE(buffer);
+    EXPECT_EQ(buffer.error().code(), Code::SystemError);
+  }
 }
 
 TEST(Buffer, MemoryOfTheMachineIsKnown) { EXPECT_GT(availableMemory(), uint64_t{1} << 20); }

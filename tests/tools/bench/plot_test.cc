@@ -32,6 +32,15 @@ TEST(Plot, OneLineASeriesInBothPanels) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 
+TEST(Plot, ComparedLibrariesAreTwoLines) {
+  std::vector<Row> rows = {row(8, 1, false), row(8, 2, false)};
+  rows[0].library = "tutti";
+  rows[1].library = "MPI";
+  const std::string svg = drawSvg(rows);
+  EXPECT_EQ(count(svg, "<polyline"), 4u);
+  EXPECT_EQ(count(svg, ">MPI, float sum, out of place</text>"), 1u);
+}
+
 TEST(Plot, WhatALogarithmCannotShowIsLeftOut) {
   Row empty = row(0, 1, false);
   empty.busbwGBps = 0;
