@@ -227,6 +227,7 @@ Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
 
 std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   auto work = std::make_unique<Work>(turn_);
+  turn_->isShared.store(true, std::memory_order_relaxed);  // before the work is queued, which orders it for the stream's thread
   work->reset(takeTicket());
   std::map<std::pair<int32_t, bool>, std::vector<PendingCall*>> messages;  // by peer and direction
   bool inCollectives = false;

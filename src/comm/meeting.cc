@@ -16,7 +16,7 @@ namespace tutti::comm {
 using transport::local::Hub;
 
 /// What the ranks share; zeroed memory is a meeting that nobody has come to. Under the parent's lock, but for `error`.
-struct Meeting::Table {
+struct alignas(8) Meeting::Table {
   int32_t ranks;    ///< 0: nobody has come
   int32_t taken;    ///< ranks that have their outcome
   int32_t members;  ///< of the key: so many numbers lie behind the seats
@@ -25,7 +25,7 @@ struct Meeting::Table {
   ErrorLatch error;
 };
 
-struct Meeting::Seat {
+struct alignas(8) Meeting::Seat {
   bool isTaken;
   Arrival arrival;
   Place place;

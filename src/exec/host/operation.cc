@@ -5,6 +5,7 @@
 
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "exec/host/wait.h"
 
 namespace tutti::exec::host {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 using algo::Buffer;
 using algo::Kind;
 using transport::local::CellHead;
+using transport::local::kCellInlineBytes;
 using transport::local::kInlineBytes;
 using transport::local::SendEnd;
 using transport::local::SlotHead;
@@ -21,6 +23,16 @@ using transport::local::SlotHead;
 constexpr uint64_t kEagerBytes = 4096;
 /// Below, a system call takes longer than the copies that it saves.
 constexpr uint64_t kCopyCallBytes = 65536;
+
+/// What a rank waits for is often a few dozen nanoseconds away: this many looks are sooner than one way round the driver's loop.
+constexpr int kLooks = 40;
+
+template <class Condition>
+bool soon(Condition&& condition) {
+  for (int look = 0; look < kLooks; ++look)
+    if (condition()) return true;
+  return false;
+}
 
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
@@ -82,7 +94,31 @@ Poll Operation::advance() {
     if (!status_.ok()) [[unlikely]]
       return Poll::Failed;
   }
-  return unfinished_ == 0 ? Poll::Ready : Poll::Pending;
+  if (unfinished_ > 0) return Poll::Pending;
+  if (plan_->usesWindow && plan_->geometry.slices == 1) prepareCells();
+  return Poll::Ready;
+}
+
+/// The cells that a call like this one writes next are in their readers' caches, and to fetch them takes longer than to write them. So it
+/// is begun here, where nobody waits: they lie in the other bank, and by arriving in this one their readers have said that they are done.
+void Operation::prepareCells() const {
+  constexpr uint64_t kLine = transport::local::kCacheLine;
+  constexpr uint64_t kMostLines = 256;
+  uint64_t lines = 0;
+  for (const Lane& lane : lanes_) {
+    for (const BoundStep& step : lane.steps->steps) {
+      if (step.kind != Kind::Store || step.peer == plan_->rank) continue;
+      const algo::Range range = plan_->geometry.range(step.src.chunk, lane.channel, 0);
+      const uint64_t bytes = range.elems * plan_->elementBytes;
+      const uint64_t epoch = windowEpoch_ + static_cast<uint64_t>(plan_->rounds) + step.round;
+      const bool hasPayload = bytes > kCellInlineBytes && bytes <= step.window->cellBytes;
+      lines += 1 + (hasPayload ? (bytes + kLine - 1) / kLine : 0);
+      if (lines > kMostLines) return;
+      prefetchForWrite(&step.window->head(epoch, plan_->rank));
+      const std::byte* payload = step.window->payload(epoch, plan_->rank, bytes);
+      for (uint64_t at = 0; hasPayload && at < bytes; at += kLine) prefetchForWrite(payload + at);
+    }
+  }
 }
 
 /// True when the lane has run its whole program and nobody reads its input by reference any more.
@@ -129,7 +165,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   const Source* const from = lane.steps->sources.data() + step.firstFrom;
   SendEnd* const* const to = lane.steps->targets.data() + step.firstTo;
   for (int i = 0; i < step.numFrom; ++i)
-    if (!from[i].end->ready()) return false;
+    if (!soon([end = from[i].end] { return end->ready(); })) return false;
   for (int i = 0; i < step.numTo; ++i)
     if (!to[i]->ready()) return false;
 
@@ -253,7 +289,9 @@ void Operation::arrive(CellHead& head, uint64_t epoch) const {
 
 bool Operation::runAwait(const Lane& lane, const BoundStep& step) {
   const CellHead& head = step.window->head(epochOf(lane, step), step.peer);
-  if (head.epoch.load(std::memory_order_acquire) != epochOf(lane, step)) return false;  // pairs with the release of Arrive
+  const uint64_t epoch = epochOf(lane, step);
+  // acquire: pairs with the release of Arrive
+  if (!soon([&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
   return acceptCall(head.signature, step.peer);
 }
 

@@ -70,6 +70,7 @@ class Operation {
   transport::local::LaneWait waitOf(const Lane& lane) const;
   void layOutLanes();
   bool advanceLane(Lane& lane);
+  void prepareCells() const;
   bool run(const Lane& lane, const BoundStep& step);
   bool runPipe(const Lane& lane, const BoundStep& step);
   bool runStore(const Lane& lane, const BoundStep& step);

@@ -18,6 +18,15 @@ inline void cpuPause() {
 #endif
 }
 
+/// Brings a cache line here for writing, while the thread goes on.
+inline void prefetchForWrite(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 class Waiter {
  public:
   /// `spins`: tries before the core is given away. Few where threads outnumber cores: a spinning thread then keeps the one it

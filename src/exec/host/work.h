@@ -28,8 +28,9 @@ struct Turn {
   Rank rank;
   bool checks = true;  ///< false: calls are not compared, waits never give up; to measure what that costs. Set before the first work
   Nanoseconds silence = std::chrono::seconds(10);  ///< a wait this long is explained in the log, once. Set before the first work
-  observe::FlightRecorder recorder;  ///< written under `recording`: the calling thread and a stream's thread may both have news
+  observe::FlightRecorder recorder;  ///< written under `recording` once streams' threads may have news beside the calling thread
   std::atomic_flag recording;
+  std::atomic<bool> isShared = false;  ///< they may. Set by the calling thread before the first work is queued
   /// Longest wait in nanoseconds; 0: no limit. Any thread writes, the driving thread reads: the value is all that matters.
   std::atomic<int64_t> timeoutNs{0};
   /// The ticket whose turn it is. Written by the driving thread (release); pairs with the acquire of the next work and of finalize.
@@ -50,6 +51,7 @@ struct Turn {
   void record(observe::FlightEvent event, observe::FlightKind kind) {
     if (!recorder.isOn()) return;
     event.kind = kind;
+    if (!isShared.load(std::memory_order_relaxed)) return recorder.record(event);  // only its own thread has news, or it has set it
     while (recording.test_and_set(std::memory_order_acquire)) cpuPause();  // pairs with clear()
     recorder.record(event);
     recording.clear(std::memory_order_release);
