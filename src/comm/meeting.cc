@@ -18,7 +18,7 @@ using transport::local::Hub;
 /// What the ranks share; zeroed memory is a meeting that nobody has come to. Under the parent's lock, but for `error`.
 struct Meeting::Table {
   int32_t ranks;    ///< 0: nobody has come
-  int32_t taken;    ///< ranks that have their outcome
+  int32_t taken;    ///< ranks of this host that have their outcome
   int32_t members;  ///< of the key: so many numbers lie behind the seats
   bool isShrink;
   bool isComplete;  ///< the hubs are there
@@ -177,6 +177,20 @@ void Meeting::completeIfAllThere() {
   }
 }
 
+/// Of the communicator of a colour: the same on all hosts.
+uint64_t Meeting::hubId(uint64_t group) const {
+  uint64_t id = mix(parent_->id(), group);
+  for (const int32_t part : name_) id = mix(id, static_cast<uint32_t>(part));
+  return id;
+}
+
+/// Whether all ranks of this host have their outcome: those of other hosts have a table of their own. Under the lock.
+bool Meeting::isTakenByAllHere() const {
+  int32_t here = 0;
+  for (int32_t r = 0; r < parent_->ranks(); ++r) here += parent_->isOnHost(Rank(r)) ? 1 : 0;
+  return table_->taken == here;
+}
+
 /// Everybody is there: ranks of one colour, in the order of key and rank, become a communicator. Under the lock.
 Status Meeting::makeHubs() {
   std::vector<Arrival> arrivals;
@@ -187,8 +201,7 @@ Status Meeting::makeHubs() {
     std::vector<int32_t> processOf;
     for (const int32_t p : members)
       processOf.push_back(parent_->processOf(members_.empty() ? Rank(p) : Rank(members_[static_cast<size_t>(p)])));
-    uint64_t id = mix(parent_->id(), hubs.size());
-    for (const int32_t part : name_) id = mix(id, static_cast<uint32_t>(part));
+    const uint64_t id = hubId(hubs.size());
     const bool isHere = std::any_of(processOf.begin(), processOf.end(), [this](int32_t p) { return parent_->arena()->isOnHost(p); });
     const auto hub = isHere ? Hub::format(*parent_->arena(), id, processOf) : Result<uint64_t>(0);
     if (!hub) return hub.error();
@@ -208,7 +221,8 @@ std::optional<Result<Outcome>> Meeting::poll() {
   if (table_->error.tripped()) return tl::unexpected(table_->error.status());
   if (!table_->isComplete) return std::nullopt;
   const Seat seat = seatOf(place_.value);
-  const bool isLast = ++table_->taken == table_->ranks && !table_->isShrink;  // those of shrinks are looked at by others: open()
+  ++table_->taken;
+  const bool isLast = !table_->isShrink && isTakenByAllHere();  // those of shrinks are looked at by others: open()
   table_ = nullptr;
   lock.unlock();
   if (isLast) parent_->forget(name_);
