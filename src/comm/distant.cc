@@ -50,6 +50,26 @@ std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankW
   return body;
 }
 
+/// Why a communicator has failed; behind it the words, and the verdict if there is one.
+struct Failure {
+  Code code;
+  uint32_t textBytes;
+};
+
+/// The verdict for another host, without where the ranks stand if that is much; empty when there is none.
+std::string verdictFor(Hub& hub) {
+  constexpr size_t kMostBytes = 64 << 10;
+  return hub.waits().look([](const transport::local::Waits::State& state) -> std::string {
+    if (!state.verdict) return {};
+    std::string bytes = transport::local::encodeVerdict(*state.verdict);
+    if (bytes.size() <= kMostBytes) return bytes;
+    transport::local::Verdict brief = *state.verdict;
+    for (auto& report : brief.ranks) report.wait.chains.clear();
+    bytes = transport::local::encodeVerdict(brief);
+    return bytes.size() <= kMostBytes ? bytes : std::string();
+  });
+}
+
 template <class T>
 std::span<const std::byte> bytesOfValue(const T& value) {
   return std::as_bytes(std::span(&value, 1));
@@ -64,7 +84,7 @@ bool read(std::span<const std::byte> body, T& value) {
 }  // namespace
 
 Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
-    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), jobs_(courier_->engine(), &latch_) {}
+    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
 
 Distant::~Distant() {
   courier_->dismiss(id_);
@@ -107,6 +127,7 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   spec.pipe = made->pipe.view();
   spec.peer = peerOf(key.from);
   spec.mostBytes = slotBytes;
+  spec.heard = &heard_[static_cast<size_t>(key.from.value)];
   const auto job = jobs_.addReceive(spec, &end.handle);
   if (!job) return tl::unexpected(job.error());
   if (Status status = courier_->send(shared_.processOf(key.from), id_, News::PipeEnd, bytesOfValue(end)); !status.ok())
@@ -193,14 +214,18 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
 
 void Distant::failed(const Status& cause) {
   const std::string text = cause.text();
-  std::vector<std::byte> body(sizeof(Code) + text.size());
-  const Code code = cause.code();
-  std::memcpy(body.data(), &code, sizeof code);
-  std::memcpy(body.data() + sizeof code, text.data(), text.size());
+  const std::string verdict = verdictFor(shared_);
+  const Failure failure{cause.code(), static_cast<uint32_t>(text.size())};
+  std::vector<std::byte> body(sizeof failure + text.size() + verdict.size());
+  std::memcpy(body.data(), &failure, sizeof failure);
+  if (!text.empty()) std::memcpy(body.data() + sizeof failure, text.data(), text.size());
+  if (!verdict.empty()) std::memcpy(body.data() + sizeof failure + text.size(), verdict.data(), verdict.size());
   courier_->sendToHosts(shared_, News::Failed, body);
 }
 
+/// A rank that ends because the communicator has failed may be heard of before whoever noticed the failure: it says why it goes.
 void Distant::departed(Rank rank, uint64_t calls) {
+  if (shared_.latch(rank).tripped()) failed(shared_.latch(rank).status());
   courier_->sendToHosts(shared_, News::Departed, bytesOfValue(Departure{rank.value, calls}));
 }
 
@@ -247,12 +272,21 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
 }
 
 void Distant::hearFailure(std::span<const std::byte> body) {
-  Code code = Code::RemoteError;
-  if (body.size() < sizeof code) return;
-  std::memcpy(&code, body.data(), sizeof code);
-  const auto text = body.subspan(sizeof code);
-  if (code == Code::Ok) return;
-  shared_.failAll(Status(code, std::string(reinterpret_cast<const char*>(text.data()), text.size())), false);
+  Failure failure{};
+  if (body.size() < sizeof failure) return;
+  std::memcpy(&failure, body.data(), sizeof failure);
+  body = body.subspan(sizeof failure);
+  if (failure.code == Code::Ok || failure.textBytes > body.size()) return;
+  const char* const words = reinterpret_cast<const char*>(body.data());
+  auto verdict = transport::local::decodeVerdict({words + failure.textBytes, body.size() - failure.textBytes});
+  const auto isOfHub = [this](Rank rank) { return rank.value >= 0 && rank.value < shared_.ranks(); };
+  if (verdict && isOfHub(verdict->rank) && verdict->ranks.size() == static_cast<size_t>(shared_.ranks())) {
+    shared_.waits().conclude([&](transport::local::Waits::State& state) {  // before the ranks here add where they stood
+      if (!state.verdict) state.verdict = std::move(*verdict);
+      return 0;
+    });
+  }
+  shared_.failAll(Status(failure.code, std::string(words, failure.textBytes)), false);
 }
 
 }  // namespace tutti::comm

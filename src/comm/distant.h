@@ -5,10 +5,12 @@
 // 2. What fails here fails the communicator, on all hosts.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "comm/courier.h"
 #include "progress/group.h"
@@ -27,6 +29,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void wait(std::chrono::nanoseconds most) override;
   void leave() override;
   void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
+  uint64_t lastHeard(Rank rank) const override { return heard_[static_cast<size_t>(rank.value)].load(std::memory_order_relaxed); }
   void failed(const Status& cause) override;
   void departed(Rank rank, uint64_t calls) override;
   void tell(std::span<const std::byte> message) override;
@@ -64,6 +67,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.
   std::map<int32_t, uint64_t> episodes_;
   std::chrono::steady_clock::time_point lastAnswer_{};
+  std::vector<std::atomic<uint64_t>> heard_;  // by rank: the latest signature that came from it, by the jobs
   progress::JobGroup jobs_;  // last: gone before what they work on
 };
 

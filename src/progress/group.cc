@@ -27,7 +27,7 @@ Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle)
   if (!listener) return tl::unexpected(std::move(listener).error());
   *handle = (*listener)->handle();
   auto job = std::make_unique<RecvJob>(engine_.network(), spec.device, std::move(*listener), spec.pipe, spec.offers, spec.mostBytes,
-                                       spec.peer, latch_);
+                                       spec.heard, spec.peer, latch_);
   RecvJob* const added = job.get();
   {
     const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 // 4. Jobs live as long as the group, whatever their state. A pipe, and what its messages refer to, outlives its job or an abort().
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,7 @@ struct RecvSpec {
   int32_t device = 0;
   OfferView offers;                          ///< may be empty
   uint64_t mostBytes = uint64_t{1} << 32;    ///< a longer message is an error of the peer
+  std::atomic<uint64_t>* heard = nullptr;    ///< when given: gets the signature of each message that has come; outlives the group
 };
 
 class JobGroup {
