@@ -20,6 +20,10 @@ struct PipeEnd {
   std::array<int32_t, 4> key;
   transport::net::Handle handle;
 };
+struct PipeCount {
+  std::array<int32_t, 4> key;
+  uint64_t messages;
+};
 struct Departure {
   int32_t rank;
   uint64_t calls;
@@ -70,6 +74,21 @@ std::string verdictFor(Hub& hub) {
   });
 }
 
+/// Messages that a pipe has been given so far.
+uint64_t countMessages(const PipeView& pipe) {
+  uint64_t most = 0;
+  for (uint32_t s = 0; s < pipe.slots; ++s) most = std::max(most, pipe.heads[s].filled.load(std::memory_order_acquire));  // as RecvEnd
+  return most;
+}
+
+bool isAmong(const std::vector<int32_t>& all, int32_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
+
+int32_t countHere(const Hub& hub) {
+  int32_t here = 0;
+  for (int32_t r = 0; r < hub.ranks(); ++r) here += hub.isHere(Rank(r)) ? 1 : 0;
+  return here;
+}
+
 template <class T>
 std::span<const std::byte> bytesOfValue(const T& value) {
   return std::as_bytes(std::span(&value, 1));
@@ -84,10 +103,10 @@ bool read(std::span<const std::byte> body, T& value) {
 }  // namespace
 
 Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
-    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
+    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), ranksHere_(countHere(*hub)), heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
 
 Distant::~Distant() {
-  courier_->dismiss(id_);
+  courier_->dismiss(id_, {});  // unless it took its leave
   // What was sent and not yet taken by the network must still go: its receivers count on it.
   constexpr std::chrono::seconds kPatience(2);
   if (!isOver_.exchange(true)) (void)jobs_.close(kPatience);
@@ -158,11 +177,11 @@ void Distant::leave() {
   if (!isDelivered()) courier_->engine().kick();
 }
 
-/// Whether the network has taken all that was sent.
+/// Whether the network has taken all that was sent to ranks that are there.
 bool Distant::isDelivered() const {
   const std::lock_guard lock(mutex_);
-  return std::all_of(halves_.begin(), halves_.end(), [](const auto& entry) {
-    if (entry.second == nullptr || entry.second->sender == nullptr) return true;
+  return std::all_of(halves_.begin(), halves_.end(), [this](const auto& entry) {
+    if (entry.second == nullptr || entry.second->sender == nullptr || shared_.departed(Rank(entry.first[3]))) return true;
     const PipeView& pipe = entry.second->pipe.view();
     const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
     return pipe.heads[freed % pipe.slots].filled.load(std::memory_order_acquire) != freed + 1;
@@ -225,8 +244,84 @@ void Distant::failed(const Status& cause) {
 
 /// A rank that ends because the communicator has failed may be heard of before whoever noticed the failure: it says why it goes.
 void Distant::departed(Rank rank, uint64_t calls) {
-  if (shared_.latch(rank).tripped()) failed(shared_.latch(rank).status());
+  if (shared_.latch(rank).tripped()) {
+    failed(shared_.latch(rank).status());
+  } else {
+    tellCounts(rank);
+  }
   courier_->sendToHosts(shared_, News::Departed, bytesOfValue(Departure{rank.value, calls}));
+  if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
+}
+
+void Distant::tellCount(const Key& key, uint64_t messages) const {
+  (void)courier_->send(shared_.processOf(Rank(key[3])), id_, News::PipeCount, bytesOfValue(PipeCount{key, messages}));
+}
+
+/// To the receivers of a rank that departs; those that ask for a pipe later hear it then.
+void Distant::tellCounts(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  departedHere_.insert(rank.value);
+  for (const auto& [key, half] : halves_)
+    if (key[2] == rank.value && half != nullptr && half->sender != nullptr) tellCount(key, countMessages(half->pipe.view()));
+  for (const auto& [key, handle] : handles_)
+    if (key[2] == rank.value) tellCount(key, 0);
+}
+
+void Distant::hearPipeCount(std::span<const std::byte> body) {
+  PipeCount count{};
+  if (!read(body, count)) return;
+  const std::lock_guard lock(mutex_);
+  counts_[count.key] = count.messages;
+}
+
+std::vector<std::byte> Distant::answerForNobody(std::span<const std::byte> pipeEnd) {
+  PipeEnd end{};
+  if (!read(pipeEnd, end)) return {};
+  const PipeCount none{end.key, 0};
+  const auto bytes = bytesOfValue(none);
+  return {bytes.begin(), bytes.end()};
+}
+
+bool Distant::owes(Rank rank) {
+  constexpr std::chrono::seconds kForAnAnswer(2);  // the process may have ended before it was asked
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, half] : halves_) {
+    if (key[2] != rank.value || half == nullptr || half->sender != nullptr) continue;
+    if (const auto count = counts_.find(key); count != counts_.end()) {
+      if (countMessages(half->pipe.view()) < count->second) return true;
+      continue;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now < owedUntil_.try_emplace(rank.value, now + kForAnAnswer).first->second) return true;
+  }
+  return false;
+}
+
+/// Waits until the network has all that was sent to ranks that may still want it.
+void Distant::deliver() {
+  constexpr std::chrono::minutes kPatience(1);
+  constexpr std::chrono::milliseconds kLook(1);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto isOver = [&] { return isOver_.load(std::memory_order_relaxed) || latch_.tripped() || shared_.latch(Rank(0)).tripped(); };
+  while (!isDelivered() && !isOver() && std::chrono::steady_clock::now() < end) (void)courier_->engine().progressOrWait(kLook);
+  if (!isDelivered()) quiet();  // nobody wants it
+}
+
+/// The last rank of this process has departed. Afterwards no handler holds the hub, so that whoever lets go of it ends it, and not the
+/// bootstrap's thread, behind the back of a process that then exits.
+void Distant::takeLeave() {
+  deliver();
+  // Those behind this one in the order in which others look for somebody who can be reached: so nothing goes round and round.
+  std::vector<int32_t> successors;
+  bool isBehind = false;
+  for (int32_t r = 0; r < shared_.ranks(); ++r) {
+    const int32_t process = shared_.processOf(Rank(r));
+    if (isBehind && shared_.isOnHost(Rank(r)) && !shared_.isHere(Rank(r)) && !isAmong(successors, process)) successors.push_back(process);
+    isBehind = isBehind || shared_.isHere(Rank(r));
+  }
+  courier_->dismiss(id_, std::move(successors));
+  const std::lock_guard lock(hearing_);
+  isDeaf_ = true;
 }
 
 void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(shared_, News::Meeting, message); }
@@ -238,21 +333,24 @@ void Distant::quiet() {
   jobs_.abort();
 }
 
-void Distant::hear(News news, std::span<const std::byte> body) {
-  const auto hub = hub_.lock();
-  if (hub == nullptr) return;
+bool Distant::hear(News news, std::span<const std::byte> body) {
+  const std::lock_guard lock(hearing_);
+  const auto hub = isDeaf_ ? nullptr : hub_.lock();
+  if (hub == nullptr) return false;
   switch (news) {
-    case News::PipeEnd: return hearPipeEnd(body);
-    case News::Failed: return hearFailure(body);
+    case News::PipeEnd: hearPipeEnd(body); break;
+    case News::PipeCount: hearPipeCount(body); break;
+    case News::Failed: hearFailure(body); break;
     case News::Departed: {
       Departure departure{};
       if (read(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
         hub->depart(Rank(departure.rank), departure.calls, false);
-      return;
+      break;
     }
-    case News::Meeting: return Meeting::hear(hub, body);
-    case News::Standing: return hearStanding(*hub, body);
+    case News::Meeting: Meeting::hear(hub, body); break;
+    case News::Standing: hearStanding(*hub, body); break;
   }
+  return true;
 }
 
 void Distant::hearPipeEnd(std::span<const std::byte> body) {
@@ -261,7 +359,9 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = halves_.find(end.key);
-    if (found == halves_.end() || found->second == nullptr) {
+    const bool isThere = found != halves_.end() && found->second != nullptr;
+    if (departedHere_.count(end.key[2]) != 0) tellCount(end.key, isThere ? countMessages(found->second->pipe.view()) : 0);
+    if (!isThere) {
       handles_[end.key] = end.handle;
       return;
     }

@@ -73,6 +73,7 @@ bool Work::lookForDeparted(Chain& chain) {
     const auto calls = turn_->hub->departed(Rank(r));
     if (!calls || (call.isMessage() ? call.root != r : call.sequence < *calls)) continue;
     if (member_->latch.tripped()) return false;  // it aborted before it departed, and the next try says so
+    if (call.isMessage() && remote() != nullptr && remote()->owes(Rank(r))) continue;
     if (!call.isMessage() || chain.peerGone) {
       outcome_ = {Ending::Departed,
                   error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,

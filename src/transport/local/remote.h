@@ -55,6 +55,9 @@ class Remote {
   /// The signature of the latest message that has come from the rank over one of its pipes; 0: none has.
   virtual uint64_t lastHeard(Rank rank) const = 0;
 
+  /// Whether something may still come that a rank has sent which has departed since: news of it may be faster than its last messages.
+  virtual bool owes(Rank rank) = 0;
+
   /// For the other hosts: the communicator has failed; a rank has departed; something for comm/meeting.h.
   virtual void failed(const Status& cause) = 0;
   virtual void departed(Rank rank, uint64_t calls) = 0;
