@@ -77,7 +77,8 @@ std::string verdictFor(Hub& hub) {
 /// Messages that a pipe has been given so far.
 uint64_t countMessages(const PipeView& pipe) {
   uint64_t most = 0;
-  for (uint32_t s = 0; s < pipe.slots; ++s) most = std::max(most, pipe.heads[s].filled.load(std::memory_order_acquire));  // as RecvEnd
+  for (uint32_t s = 0; s < pipe.slots; ++s)
+    most = std::max(most, pipe.heads[s].filled.load(std::memory_order_acquire));  // pairs with SendEnd::push, or the job's release
   return most;
 }
 
