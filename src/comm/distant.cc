@@ -104,7 +104,8 @@ bool read(std::span<const std::byte> body, T& value) {
 }  // namespace
 
 Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
-    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), ranksHere_(countHere(*hub)), heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
+    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), ranksHere_(countHere(*hub)),
+      heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
 
 Distant::~Distant() {
   courier_->dismiss(id_, {});  // unless it took its leave
@@ -178,11 +179,12 @@ void Distant::leave() {
   if (!isDelivered()) courier_->engine().kick();
 }
 
-/// Whether the network has taken all that was sent to ranks that are there.
-bool Distant::isDelivered() const {
+/// Whether the network has taken all that was sent; what ranks did not want that have departed since counts only if `toAll`.
+bool Distant::isDelivered(bool toAll) const {
   const std::lock_guard lock(mutex_);
-  return std::all_of(halves_.begin(), halves_.end(), [this](const auto& entry) {
-    if (entry.second == nullptr || entry.second->sender == nullptr || shared_.departed(Rank(entry.first[3]))) return true;
+  return std::all_of(halves_.begin(), halves_.end(), [&](const auto& entry) {
+    if (entry.second == nullptr || entry.second->sender == nullptr) return true;
+    if (!toAll && shared_.departed(Rank(entry.first[3]))) return true;
     const PipeView& pipe = entry.second->pipe.view();
     const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
     return pipe.heads[freed % pipe.slots].filled.load(std::memory_order_acquire) != freed + 1;
@@ -298,13 +300,23 @@ bool Distant::owes(Rank rank) {
   return false;
 }
 
+bool Distant::isSending(Rank rank) {
+  std::vector<const progress::SendJob*> senders;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, half] : halves_)
+      if (key[2] == rank.value && half != nullptr && half->sender != nullptr) senders.push_back(half->sender);
+  }
+  return jobs_.isUnderWay(senders);
+}
+
 /// Waits until the network has all that was sent to ranks that may still want it.
 void Distant::deliver() {
   constexpr std::chrono::minutes kPatience(1);
   constexpr std::chrono::milliseconds kLook(1);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   const auto isOver = [&] { return isOver_.load(std::memory_order_relaxed) || latch_.tripped() || shared_.latch(Rank(0)).tripped(); };
-  while (!isDelivered() && !isOver() && std::chrono::steady_clock::now() < end) (void)courier_->engine().progressOrWait(kLook);
+  while (!isDelivered(false) && !isOver() && std::chrono::steady_clock::now() < end) (void)courier_->engine().progressOrWait(kLook);
   if (!isDelivered()) quiet();  // nobody wants it
 }
 

@@ -34,6 +34,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
   uint64_t lastHeard(Rank rank) const override { return heard_[static_cast<size_t>(rank.value)].load(std::memory_order_relaxed); }
   bool owes(Rank rank) override;
+  bool isSending(Rank rank) override;
   void failed(const Status& cause) override;
   void departed(Rank rank, uint64_t calls) override;
   void tell(std::span<const std::byte> message) override;
@@ -53,7 +54,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
     progress::SendJob* sender = nullptr;
   };
   progress::Peer peerOf(Rank rank) const;
-  bool isDelivered() const;
+  bool isDelivered(bool toAll = true) const;
   void deliver();
   void tellCount(const Key& key, uint64_t messages) const;
   void tellCounts(Rank rank);

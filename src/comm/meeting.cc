@@ -122,13 +122,25 @@ void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte
   if (!std::all_of(key.members.begin(), key.members.end(), isOfParent)) return;
   const auto meeting = at(parent, key, word.ranks, Rank(word.place));
   if (!meeting) return parent->failAll(meeting.error());
-  const std::lock_guard lock(parent->mutex());
   if (word.ended == Code::Ok) {
+    const std::lock_guard lock(parent->mutex());
     (void)(*meeting)->seat(key, word.ranks, Rank(word.place), word.arrival);
-  } else {
-    const auto text = message.subspan(memberBytes);
-    (void)(*meeting)->table_->error.trip(Status(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size())));
+    return;
   }
+  const auto text = message.subspan(memberBytes);
+  const Status cause(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+  {
+    const std::lock_guard lock(parent->mutex());
+    (void)(*meeting)->table_->error.trip(cause);
+  }
+  (*meeting)->failChildren(word.ranks, cause);
+}
+
+/// A rank elsewhere gave up before it knew that all had come: who has its communicator already waits for it in vain.
+void Meeting::failChildren(int32_t ranks, const Status& cause) const {
+  for (const auto& hub : parent_->arena()->hubs())
+    for (int32_t group = 0; group < ranks; ++group)
+      if (hub->id() == hubId(static_cast<uint64_t>(group))) hub->failAll(cause);
 }
 
 Meeting::~Meeting() {
@@ -221,20 +233,35 @@ std::optional<Result<Outcome>> Meeting::poll() {
   if (table_->error.tripped()) return tl::unexpected(table_->error.status());
   if (!table_->isComplete) return std::nullopt;
   const Seat seat = seatOf(place_.value);
+  lock.unlock();
+  Outcome outcome{nullptr, seat.place};
+  Status trouble;
+  if (seat.place.group >= 0) {
+    auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
+    if (hub) {
+      outcome.hub = std::move(*hub);
+      if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
+      failIfLost(*outcome.hub);
+    } else {
+      trouble = std::move(hub).error();
+    }
+  }
+  const Status since = leaveTable();
+  if (!trouble.ok()) return outcome_ = tl::unexpected(std::move(trouble));
+  if (!since.ok() && outcome.hub != nullptr) outcome.hub->failAll(since);  // failChildren() may not have seen it yet
+  return outcome_ = std::move(outcome);
+}
+
+/// This rank has its outcome; the last of this host clears up. What has failed the meeting meanwhile, if anything.
+Status Meeting::leaveTable() {
+  std::unique_lock lock(parent_->mutex());
+  const Status since = table_->error.status();
   ++table_->taken;
   const bool isLast = !table_->isShrink && isTakenByAllHere();  // those of shrinks are looked at by others: open()
   table_ = nullptr;
   lock.unlock();
   if (isLast) parent_->forget(name_);
-  Outcome outcome{nullptr, seat.place};
-  if (seat.place.group >= 0) {
-    auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
-    if (!hub) return outcome_ = tl::unexpected(std::move(hub).error());
-    outcome.hub = std::move(*hub);
-    if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
-    failIfLost(*outcome.hub);
-  }
-  return outcome_ = std::move(outcome);
+  return since;
 }
 
 void Meeting::end(const Status& cause) {

@@ -62,6 +62,8 @@ class Meeting final : public Encounter {
   void completeIfAllThere();
   uint64_t hubId(uint64_t group) const;
   bool isTakenByAllHere() const;
+  Status leaveTable();
+  void failChildren(int32_t ranks, const Status& cause) const;
   Status makeHubs();
   Result<Outcome> take();
 

@@ -1,5 +1,6 @@
 #include "progress/group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -35,6 +36,11 @@ Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle)
   }
   engine_.add(added);
   return added;
+}
+
+bool JobGroup::isUnderWay(std::span<const SendJob* const> jobs) {
+  const Engine::Exclusive lock(engine_);
+  return std::any_of(jobs.begin(), jobs.end(), [](const SendJob* job) { return job->isUnderWay(); });
 }
 
 bool JobGroup::settled() const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "core/clock.h"
@@ -58,6 +59,8 @@ class JobGroup {
   Status close(Nanoseconds timeout);
   /// Ends all jobs at once.
   void abort();
+  /// Whether any of these jobs of the group has a message under way.
+  bool isUnderWay(std::span<const SendJob* const> jobs);
   /// The first failure of a job.
   Status status() const;
 

@@ -341,6 +341,36 @@ TEST(HostsLeft, ARankThatLeavesInsteadOfCalling) {
   children.expectAllWell({}, 10);
 }
 
+/// The first process of a host has left a communicator that the second still waits in: it hears what happens there all the same.
+TEST(HostsLeft, NewsReachTheSecondProcessOfAHostWhenTheFirstHasLeft) {
+  ProcessRanks children(3, [](Self& self) {
+    playHost(self.index() / 2);
+    ncclComm_t comm = joinAll(self);
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, self.index(), &child, nullptr), ok) << lastError();
+    EXPECT_EQ(sumOnce(child, 3), ok);
+    self.meet(1);
+    if (self.index() == 0) {
+      EXPECT_EQ(ncclCommDestroy(child), ok);
+    }
+    self.meet(2);
+    if (self.index() == 1) {
+      int value = 0;
+      const Stopwatch watch;
+      EXPECT_EQ(ncclRecv(&value, 1, ncclInt, 2, child, nullptr), ncclRemoteError);
+      EXPECT_TRUE(mentions(lastError(), {"rank 2 aborted"}));
+      EXPECT_LT(watch.seconds(), 0.1 + kPromptSeconds);
+      abortPromptly(child);
+    } else if (self.index() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      abortPromptly(child);
+    }
+    EXPECT_EQ(sumOnce(comm, 3), ok) << lastError();
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell({}, 10);
+}
+
 /// One aborts, with no deadline anywhere: the others' calls end.
 TEST(HostsLeft, AnAbortEndsTheCallsOfAll) {
   ProcessRanks children(4, [](Self& self) {
