@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/distant_wire.h"
 #include "comm/meeting.h"
 #include "transport/local/waits_wire.h"
 
@@ -16,14 +17,6 @@ using transport::local::PipeView;
 
 namespace {
 
-struct PipeEnd {
-  std::array<int32_t, 4> key;
-  transport::net::Handle handle;
-};
-struct PipeCount {
-  std::array<int32_t, 4> key;
-  uint64_t messages;
-};
 struct Departure {
   int32_t rank;
   uint64_t calls;
@@ -74,31 +67,10 @@ std::string verdictFor(Hub& hub) {
   });
 }
 
-/// Messages that a pipe has been given so far.
-uint64_t countMessages(const PipeView& pipe) {
-  uint64_t most = 0;
-  for (uint32_t s = 0; s < pipe.slots; ++s)
-    most = std::max(most, pipe.heads[s].filled.load(std::memory_order_acquire));  // pairs with SendEnd::push, or the job's release
-  return most;
-}
-
-bool isAmong(const std::vector<int32_t>& all, int32_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
-
 int32_t countHere(const Hub& hub) {
   int32_t here = 0;
   for (int32_t r = 0; r < hub.ranks(); ++r) here += hub.isHere(Rank(r)) ? 1 : 0;
   return here;
-}
-
-template <class T>
-std::span<const std::byte> bytesOfValue(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-template <class T>
-bool read(std::span<const std::byte> body, T& value) {
-  if (body.size() != sizeof value) return false;
-  std::memcpy(&value, body.data(), sizeof value);
-  return true;
 }
 
 }  // namespace
@@ -179,18 +151,6 @@ void Distant::leave() {
   if (!isDelivered()) courier_->engine().kick();
 }
 
-/// Whether the network has taken all that was sent; what ranks did not want that have departed since counts only if `toAll`.
-bool Distant::isDelivered(bool toAll) const {
-  const std::lock_guard lock(mutex_);
-  return std::all_of(halves_.begin(), halves_.end(), [&](const auto& entry) {
-    if (entry.second == nullptr || entry.second->sender == nullptr) return true;
-    if (!toAll && shared_.departed(Rank(entry.first[3]))) return true;
-    const PipeView& pipe = entry.second->pipe.view();
-    const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
-    return pipe.heads[freed % pipe.slots].filled.load(std::memory_order_acquire) != freed + 1;
-  });
-}
-
 void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) {
   courier_->sendToHosts(shared_, News::Standing, encode(shared_, rank, wait, episode, wait != nullptr));
 }
@@ -256,87 +216,6 @@ void Distant::departed(Rank rank, uint64_t calls) {
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
-void Distant::tellCount(const Key& key, uint64_t messages) const {
-  (void)courier_->send(shared_.processOf(Rank(key[3])), id_, News::PipeCount, bytesOfValue(PipeCount{key, messages}));
-}
-
-/// To the receivers of a rank that departs; those that ask for a pipe later hear it then.
-void Distant::tellCounts(Rank rank) {
-  const std::lock_guard lock(mutex_);
-  departedHere_.insert(rank.value);
-  for (const auto& [key, half] : halves_)
-    if (key[2] == rank.value && half != nullptr && half->sender != nullptr) tellCount(key, countMessages(half->pipe.view()));
-  for (const auto& [key, handle] : handles_)
-    if (key[2] == rank.value) tellCount(key, 0);
-}
-
-void Distant::hearPipeCount(std::span<const std::byte> body) {
-  PipeCount count{};
-  if (!read(body, count)) return;
-  const std::lock_guard lock(mutex_);
-  counts_[count.key] = count.messages;
-}
-
-std::vector<std::byte> Distant::answerForNobody(std::span<const std::byte> pipeEnd) {
-  PipeEnd end{};
-  if (!read(pipeEnd, end)) return {};
-  const PipeCount none{end.key, 0};
-  const auto bytes = bytesOfValue(none);
-  return {bytes.begin(), bytes.end()};
-}
-
-bool Distant::owes(Rank rank) {
-  constexpr std::chrono::seconds kForAnAnswer(2);  // the process may have ended before it was asked
-  const std::lock_guard lock(mutex_);
-  for (const auto& [key, half] : halves_) {
-    if (key[2] != rank.value || half == nullptr || half->sender != nullptr) continue;
-    if (const auto count = counts_.find(key); count != counts_.end()) {
-      if (countMessages(half->pipe.view()) < count->second) return true;
-      continue;
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (now < owedUntil_.try_emplace(rank.value, now + kForAnAnswer).first->second) return true;
-  }
-  return false;
-}
-
-bool Distant::isSending(Rank rank) {
-  std::vector<const progress::SendJob*> senders;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [key, half] : halves_)
-      if (key[2] == rank.value && half != nullptr && half->sender != nullptr) senders.push_back(half->sender);
-  }
-  return jobs_.isUnderWay(senders);
-}
-
-/// Waits until the network has all that was sent to ranks that may still want it.
-void Distant::deliver() {
-  constexpr std::chrono::minutes kPatience(1);
-  constexpr std::chrono::milliseconds kLook(1);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  const auto isOver = [&] { return isOver_.load(std::memory_order_relaxed) || latch_.tripped() || shared_.latch(Rank(0)).tripped(); };
-  while (!isDelivered(false) && !isOver() && std::chrono::steady_clock::now() < end) (void)courier_->engine().progressOrWait(kLook);
-  if (!isDelivered()) quiet();  // nobody wants it
-}
-
-/// The last rank of this process has departed. Afterwards no handler holds the hub, so that whoever lets go of it ends it, and not the
-/// bootstrap's thread, behind the back of a process that then exits.
-void Distant::takeLeave() {
-  deliver();
-  // Those behind this one in the order in which others look for somebody who can be reached: so nothing goes round and round.
-  std::vector<int32_t> successors;
-  bool isBehind = false;
-  for (int32_t r = 0; r < shared_.ranks(); ++r) {
-    const int32_t process = shared_.processOf(Rank(r));
-    if (isBehind && shared_.isOnHost(Rank(r)) && !shared_.isHere(Rank(r)) && !isAmong(successors, process)) successors.push_back(process);
-    isBehind = isBehind || shared_.isHere(Rank(r));
-  }
-  courier_->dismiss(id_, std::move(successors));
-  const std::lock_guard lock(hearing_);
-  isDeaf_ = true;
-}
-
 void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(shared_, News::Meeting, message); }
 
 void Distant::adopt(const std::shared_ptr<Hub>& child) { courier_->introduce(child); }
@@ -356,7 +235,7 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
     case News::Failed: hearFailure(body); break;
     case News::Departed: {
       Departure departure{};
-      if (read(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
+      if (readValue(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
         hub->depart(Rank(departure.rank), departure.calls, false);
       break;
     }
@@ -368,7 +247,7 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
 
 void Distant::hearPipeEnd(std::span<const std::byte> body) {
   PipeEnd end{};
-  if (!read(body, end)) return;
+  if (!readValue(body, end)) return;
   {
     const std::lock_guard lock(mutex_);
     const auto found = halves_.find(end.key);
