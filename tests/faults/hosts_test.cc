@@ -334,7 +334,7 @@ void expectNoGrowth(Self& self, int lives, const std::function<void()>& live) {
   EXPECT_LE(after.mappings - before.mappings, 16);
 #if !defined(TUTTI_SANITIZED)  // what a sanitizer keeps back is no leak
   EXPECT_LE(after.residentKiB - before.residentKiB, 2048);
-  EXPECT_LE(after.virtualKiB - before.virtualKiB, 16384);
+  EXPECT_LE(after.virtualKiB - before.virtualKiB, 16384 + 65536) << "malloc may reserve room of 64 MiB for one more thread";
 #endif
   EXPECT_LE(after.sharedKiB - before.sharedKiB, 512);
 }
