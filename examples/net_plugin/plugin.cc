@@ -127,10 +127,8 @@ int iflush(void* /*comm*/, int /*n*/, void** /*data*/, int* /*sizes*/, void** /*
 int test(void* request, int* done, int* size) {
   auto* const r = static_cast<Request*>(request);
   *done = 0;
-  if (!r->done) {
-    if (const int code = r->link->progress(); code != kSuccess) return code;
-  }
-  if (!r->done) return kSuccess;
+  const int code = r->done ? kSuccess : r->link->progress();
+  if (!r->done) return code;  // one behind it may have failed
   *done = 1;
   if (size != nullptr) *size = static_cast<int>(r->frame.bytes);
   r->link->forget(r);

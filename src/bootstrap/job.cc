@@ -98,10 +98,10 @@ void Job::onTrouble(const Status& cause) {
 
 void Job::onGo() {
   if (isOver() || !roster_) return;
-  const std::shared_ptr<Roster> roster = std::exchange(roster_, nullptr);
+  std::shared_ptr<Roster> roster = std::exchange(roster_, nullptr);
   roster->shared = std::move(shared_);
   if (mesh_) roster->mesh = MeshCore::makeHandle(mesh_);
-  conclude(std::shared_ptr<const Roster>(roster));
+  conclude(std::shared_ptr<const Roster>(std::move(roster)));  // none stays here: the last one that goes says goodbye
 }
 
 void Job::acceptTable(const Table& table, const std::shared_ptr<Link>& fromParent) {

@@ -45,10 +45,27 @@ void Courier::introduce(const std::shared_ptr<Hub>& hub) {
   for (const Waiting& late : waiting) hear(late.from, late.message);
 }
 
-void Courier::dismiss(uint64_t hub) {
+void Courier::dismiss(uint64_t hub, std::vector<int32_t> successors) {
   const std::lock_guard lock(mutex_);
   hubs_.erase(hub);
-  gone_.insert(hub);
+  gone_.try_emplace(hub, std::move(successors));
+}
+
+/// A message for a hub that this process has left. Who asks for a pipe hears that nothing will come.
+void Courier::hearForGone(int32_t from, uint64_t hub, News news, std::span<const std::byte> message) {
+  if (news == News::PipeEnd) {
+    if (const auto answer = Distant::answerForNobody(message.subspan(sizeof(Envelope))); !answer.empty())
+      (void)send(from, hub, News::PipeCount, answer);
+    return;
+  }
+  if (news == News::PipeCount) return;
+  std::vector<int32_t> successors;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = gone_.find(hub); found != gone_.end()) successors = found->second;
+  }
+  for (const int32_t process : successors)
+    if (roster_.mesh->send(process, message).ok()) return;
 }
 
 Status Courier::send(int32_t process, uint64_t hub, News news, std::span<const std::byte> body) {
@@ -73,8 +90,9 @@ void Courier::hear(int32_t from, std::span<const std::byte> message) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = hubs_.find(envelope.hub);
-    if (found == hubs_.end()) {
-      if (gone_.count(envelope.hub) != 0) return;
+    if (found != hubs_.end()) {
+      distant = found->second.lock();
+    } else if (gone_.count(envelope.hub) == 0) {
       if (waitingBytes_ + message.size() > kMostWaiting) {
         observe::warn("{} send more to communicators that are not there than can be kept: messages are lost",
                       bootstrap::describeProcess(roster_, from));
@@ -84,9 +102,9 @@ void Courier::hear(int32_t from, std::span<const std::byte> message) {
       waiting_[envelope.hub].push_back({from, {message.begin(), message.end()}});
       return;
     }
-    distant = found->second.lock();
   }
-  if (distant != nullptr) distant->hear(envelope.news, message.subspan(sizeof envelope));
+  if (distant == nullptr || !distant->hear(envelope.news, message.subspan(sizeof envelope)))
+    hearForGone(from, envelope.hub, envelope.news, message);
 }
 
 }  // namespace tutti::comm

@@ -4,7 +4,8 @@
 // Owner: shared by the mesh's handlers and the Distant of each hub. Any thread; messages are handled on the bootstrap's thread.
 // 1. A message for a hub that this process does not have yet waits for it, as a process may be a step behind; up to kMostWaiting bytes of
 //    them for all hubs together. One for a hub that is gone is dropped.
-// 2. What concerns a whole host goes to one of its processes: the first that can be reached.
+// 2. What concerns a whole host goes to one of its processes: the first that can be reached. One whose ranks have all left the hub passes
+//    it on to the next. What concerns one pipe goes to the process at its other end.
 #pragma once
 
 #include <deque>
@@ -23,7 +24,7 @@
 
 namespace tutti::comm {
 
-enum class News : uint8_t { PipeEnd, Failed, Departed, Meeting, Standing };
+enum class News : uint8_t { PipeEnd, PipeCount, Failed, Departed, Meeting, Standing };
 
 class Distant;
 
@@ -37,7 +38,8 @@ class Courier : public std::enable_shared_from_this<Courier> {
 
   /// The hub can be spoken to from now on: it gets its Remote, unless it has one.
   void introduce(const std::shared_ptr<transport::local::Hub>& hub);
-  void dismiss(uint64_t hub);
+  /// It takes no messages any more. `successors`: processes of this host that may still have ranks of it.
+  void dismiss(uint64_t hub, std::vector<int32_t> successors);
 
   Status send(int32_t process, uint64_t hub, News news, std::span<const std::byte> body);
   /// To every other host that ranks of the hub live on.
@@ -52,12 +54,13 @@ class Courier : public std::enable_shared_from_this<Courier> {
     std::vector<std::byte> message;
   };
   static constexpr size_t kMostWaiting = size_t{64} << 20;
+  void hearForGone(int32_t from, uint64_t hub, News news, std::span<const std::byte> message);
 
   const bootstrap::Roster& roster_;
   progress::Engine& engine_;
   std::mutex mutex_;
   std::map<uint64_t, std::weak_ptr<Distant>> hubs_;
-  std::set<uint64_t> gone_;
+  std::map<uint64_t, std::vector<int32_t>> gone_;  // with their successors
   std::map<uint64_t, std::deque<Waiting>> waiting_;
   size_t waitingBytes_ = 0;
 };

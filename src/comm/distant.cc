@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/distant_wire.h"
 #include "comm/meeting.h"
 #include "transport/local/waits_wire.h"
 
@@ -16,11 +17,6 @@ using transport::local::PipeView;
 
 namespace {
 
-struct PipeEnd {
-  std::array<int32_t, 4> key;
-  transport::net::Handle handle;
-  std::array<char, 32> network;  ///< its name, as far as it goes
-};
 struct Departure {
   int32_t rank;
   uint64_t calls;
@@ -57,24 +53,40 @@ std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankW
   return body;
 }
 
-template <class T>
-std::span<const std::byte> bytesOfValue(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
+/// Why a communicator has failed; behind it the words, and the verdict if there is one.
+struct Failure {
+  Code code;
+  uint32_t textBytes;
+};
+
+/// The verdict for another host, without where the ranks stand if that is much; empty when there is none.
+std::string verdictFor(Hub& hub) {
+  constexpr size_t kMostBytes = 64 << 10;
+  return hub.waits().look([](const transport::local::Waits::State& state) -> std::string {
+    if (!state.verdict) return {};
+    std::string bytes = transport::local::encodeVerdict(*state.verdict);
+    if (bytes.size() <= kMostBytes) return bytes;
+    transport::local::Verdict brief = *state.verdict;
+    for (auto& report : brief.ranks) report.wait.chains.clear();
+    bytes = transport::local::encodeVerdict(brief);
+    return bytes.size() <= kMostBytes ? bytes : std::string();
+  });
 }
-template <class T>
-bool read(std::span<const std::byte> body, T& value) {
-  if (body.size() != sizeof value) return false;
-  std::memcpy(&value, body.data(), sizeof value);
-  return true;
+
+int32_t countHere(const Hub& hub) {
+  int32_t here = 0;
+  for (int32_t r = 0; r < hub.ranks(); ++r) here += hub.isHere(Rank(r)) ? 1 : 0;
+  return here;
 }
 
 }  // namespace
 
 Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
-    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), jobs_(courier_->engine(), &latch_) {}
+    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), ranksHere_(countHere(*hub)),
+      heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
 
 Distant::~Distant() {
-  courier_->dismiss(id_);
+  courier_->dismiss(id_, {});  // unless it took its leave
   // What was sent and not yet taken by the network must still go: its receivers count on it.
   constexpr std::chrono::seconds kPatience(2);
   if (!isOver_.exchange(true)) (void)jobs_.close(kPatience);
@@ -116,10 +128,14 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   spec.pipe = made->pipe.view();
   spec.peer = peerOf(key.from);
   spec.mostBytes = slotBytes;
+  spec.heard = &heard_[static_cast<size_t>(key.from.value)];
   const auto job = jobs_.addReceive(spec, &end.handle);
   if (!job) return tl::unexpected(job.error());
-  if (Status status = courier_->send(shared_.processOf(key.from), id_, News::PipeEnd, bytesOfValue(end)); !status.ok())
-    return tl::unexpected(std::move(status));
+  if (Status status = courier_->send(shared_.processOf(key.from), id_, News::PipeEnd, bytesOfValue(end)); !status.ok()) {
+    // Its last word before it left says more than that it has left.
+    const ErrorLatch& known = shared_.latch(key.to);
+    return tl::unexpected(known.tripped() ? known.status() : std::move(status));
+  }
   half = std::move(made);
   return half->pipe.view();
 }
@@ -130,7 +146,11 @@ void Distant::lookAtBreak() {
   const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   int64_t since = 0;
   if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
-  if (now - since > std::chrono::nanoseconds(kForTheReason).count()) shared_.failAll(latch_.status());
+  if (now - since <= std::chrono::nanoseconds(kForTheReason).count()) return;
+  // Networks of plugins cannot tell a peer that has left from one that broke.
+  for (const auto& [peer, status] : jobs_.failures())
+    if (!shared_.departed(peer) || owes(peer)) return shared_.failAll(status);
+  brokenSince_.store(now, std::memory_order_relaxed);
 }
 
 bool Distant::progress() {
@@ -144,17 +164,6 @@ void Distant::wait(std::chrono::nanoseconds most) { (void)courier_->engine().pro
 void Distant::leave() {
   (void)courier_->engine().progress();
   if (!isDelivered()) courier_->engine().kick();
-}
-
-/// Whether the network has taken all that was sent.
-bool Distant::isDelivered() const {
-  const std::lock_guard lock(mutex_);
-  return std::all_of(halves_.begin(), halves_.end(), [](const auto& entry) {
-    if (entry.second == nullptr || entry.second->sender == nullptr) return true;
-    const PipeView& pipe = entry.second->pipe.view();
-    const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
-    return pipe.heads[freed % pipe.slots].filled.load(std::memory_order_acquire) != freed + 1;
-  });
 }
 
 void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) {
@@ -202,15 +211,24 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
 
 void Distant::failed(const Status& cause) {
   const std::string text = cause.text();
-  std::vector<std::byte> body(sizeof(Code) + text.size());
-  const Code code = cause.code();
-  std::memcpy(body.data(), &code, sizeof code);
-  std::memcpy(body.data() + sizeof code, text.data(), text.size());
+  const std::string verdict = verdictFor(shared_);
+  const Failure failure{cause.code(), static_cast<uint32_t>(text.size())};
+  std::vector<std::byte> body(sizeof failure + text.size() + verdict.size());
+  std::memcpy(body.data(), &failure, sizeof failure);
+  if (!text.empty()) std::memcpy(body.data() + sizeof failure, text.data(), text.size());
+  if (!verdict.empty()) std::memcpy(body.data() + sizeof failure + text.size(), verdict.data(), verdict.size());
   courier_->sendToHosts(shared_, News::Failed, body);
 }
 
+/// A rank that ends because the communicator has failed may be heard of before whoever noticed the failure: it says why it goes.
 void Distant::departed(Rank rank, uint64_t calls) {
+  if (shared_.latch(rank).tripped()) {
+    failed(shared_.latch(rank).status());
+  } else {
+    tellCounts(rank);
+  }
   courier_->sendToHosts(shared_, News::Departed, bytesOfValue(Departure{rank.value, calls}));
+  if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
 void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(shared_, News::Meeting, message); }
@@ -222,26 +240,29 @@ void Distant::quiet() {
   jobs_.abort();
 }
 
-void Distant::hear(News news, std::span<const std::byte> body) {
-  const auto hub = hub_.lock();
-  if (hub == nullptr) return;
+bool Distant::hear(News news, std::span<const std::byte> body) {
+  const std::lock_guard lock(hearing_);
+  const auto hub = isDeaf_ ? nullptr : hub_.lock();
+  if (hub == nullptr) return false;
   switch (news) {
-    case News::PipeEnd: return hearPipeEnd(body);
-    case News::Failed: return hearFailure(body);
+    case News::PipeEnd: hearPipeEnd(body); break;
+    case News::PipeCount: hearPipeCount(body); break;
+    case News::Failed: hearFailure(body); break;
     case News::Departed: {
       Departure departure{};
-      if (read(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
+      if (readValue(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
         hub->depart(Rank(departure.rank), departure.calls, false);
-      return;
+      break;
     }
-    case News::Meeting: return Meeting::hear(hub, body);
-    case News::Standing: return hearStanding(*hub, body);
+    case News::Meeting: Meeting::hear(hub, body); break;
+    case News::Standing: hearStanding(*hub, body); break;
   }
+  return true;
 }
 
 void Distant::hearPipeEnd(std::span<const std::byte> body) {
   PipeEnd end{};
-  if (!read(body, end)) return;
+  if (!readValue(body, end)) return;
   if (const auto own = nameOf(courier_->engine().network()); end.network != own) {
     end.network.back() = 0;
     return shared_.failAll(error(Code::InvalidUsage, "rank {} uses network {}, rank {} network {}: NCCL_NET, NCCL_NET_PLUGIN and netName "
@@ -250,7 +271,9 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = halves_.find(end.key);
-    if (found == halves_.end() || found->second == nullptr) {
+    const bool isThere = found != halves_.end() && found->second != nullptr;
+    if (departedHere_.count(end.key[2]) != 0) tellCount(end.key, isThere ? countMessages(found->second->pipe.view()) : 0);
+    if (!isThere) {
       handles_[end.key] = end.handle;
       return;
     }
@@ -261,12 +284,21 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
 }
 
 void Distant::hearFailure(std::span<const std::byte> body) {
-  Code code = Code::RemoteError;
-  if (body.size() < sizeof code) return;
-  std::memcpy(&code, body.data(), sizeof code);
-  const auto text = body.subspan(sizeof code);
-  if (code == Code::Ok) return;
-  shared_.failAll(Status(code, std::string(reinterpret_cast<const char*>(text.data()), text.size())), false);
+  Failure failure{};
+  if (body.size() < sizeof failure) return;
+  std::memcpy(&failure, body.data(), sizeof failure);
+  body = body.subspan(sizeof failure);
+  if (failure.code == Code::Ok || failure.textBytes > body.size()) return;
+  const char* const words = reinterpret_cast<const char*>(body.data());
+  auto verdict = transport::local::decodeVerdict({words + failure.textBytes, body.size() - failure.textBytes});
+  const auto isOfHub = [this](Rank rank) { return rank.value >= 0 && rank.value < shared_.ranks(); };
+  if (verdict && isOfHub(verdict->rank) && verdict->ranks.size() == static_cast<size_t>(shared_.ranks())) {
+    shared_.waits().conclude([&](transport::local::Waits::State& state) {  // before the ranks here add where they stood
+      if (!state.verdict) state.verdict = std::move(*verdict);
+      return 0;
+    });
+  }
+  shared_.failAll(Status(failure.code, std::string(words, failure.textBytes)), false);
 }
 
 }  // namespace tutti::comm

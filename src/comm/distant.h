@@ -3,12 +3,17 @@
 // Owner: the Hub. Any thread.
 // 1. The receiving side of a pipe listens, and its address travels to the sender over the mesh; whoever asks first waits for the other.
 // 2. What fails here fails the communicator, on all hosts.
+// 3. When the last rank of this process departs, what they sent is delivered first: as long as its receivers are there, and the
+//    communicator has not failed. Each of these hears how many messages there are, so that it knows when all have come.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
+#include <vector>
 
 #include "comm/courier.h"
 #include "progress/group.h"
@@ -28,14 +33,19 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void wait(std::chrono::nanoseconds most) override;
   void leave() override;
   void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
+  uint64_t lastHeard(Rank rank) const override { return heard_[static_cast<size_t>(rank.value)].load(std::memory_order_relaxed); }
+  bool owes(Rank rank) override;
+  bool isSending(Rank rank) override;
   void failed(const Status& cause) override;
   void departed(Rank rank, uint64_t calls) override;
   void tell(std::span<const std::byte> message) override;
   void adopt(const std::shared_ptr<transport::local::Hub>& child) override;
   void quiet() override;
 
-  /// On the bootstrap's thread.
-  void hear(News news, std::span<const std::byte> body);
+  /// On the bootstrap's thread. False: the ranks of this process have all departed, and it has not been heard.
+  bool hear(News news, std::span<const std::byte> body);
+  /// For one who asks for a pipe of a rank that is long gone; empty: it does not ask for one.
+  static std::vector<std::byte> answerForNobody(std::span<const std::byte> pipeEnd);
 
  private:
   using Key = std::array<int32_t, 4>;  // channel, port, from, to
@@ -45,8 +55,13 @@ class Distant final : public transport::local::Remote, public std::enable_shared
     progress::SendJob* sender = nullptr;
   };
   progress::Peer peerOf(Rank rank) const;
-  bool isDelivered() const;
+  bool isDelivered(bool toAll = true) const;
+  void deliver();
+  void tellCount(const Key& key, uint64_t messages) const;
+  void tellCounts(Rank rank);
+  void hearPipeCount(std::span<const std::byte> body);
   void lookAtBreak();
+  void takeLeave();
   void hearPipeEnd(std::span<const std::byte> body);
   void hearFailure(std::span<const std::byte> body);
   void hearStanding(transport::local::Hub& hub, std::span<const std::byte> body);
@@ -59,12 +74,19 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   ErrorLatch latch_;  // of the jobs
   std::atomic<int64_t> brokenSince_{0};  // steady clock; by whoever sees it first
   std::atomic<bool> isOver_{false};  // nothing moves any more; exchanged by whoever ends it
+  std::atomic<int32_t> ranksHere_;   // that have not departed
+  std::mutex hearing_;               // while a message is handled
+  bool isDeaf_ = false;              // under it
   mutable std::mutex mutex_;
   std::map<Key, std::unique_ptr<Half>> halves_;
   std::map<Key, transport::net::Handle> handles_;  // of receivers whose senders have not asked yet
+  std::set<int32_t> departedHere_;      // ranks of this process
+  std::map<Key, uint64_t> counts_;  // of receiving halves whose senders have departed: how many messages there are in all
+  std::map<int32_t, std::chrono::steady_clock::time_point> owedUntil_;  // senders that have not said it yet are believed to owe
   // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.
   std::map<int32_t, uint64_t> episodes_;
   std::chrono::steady_clock::time_point lastAnswer_{};
+  std::vector<std::atomic<uint64_t>> heard_;  // by rank: the latest signature that came from it, by the jobs
   progress::JobGroup jobs_;  // last: gone before what they work on
 };
 

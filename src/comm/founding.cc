@@ -53,6 +53,8 @@ struct Foundations::Foundation {
   uint64_t ownHub = 0;               // its place, where this process is alone on its host
   std::shared_ptr<Courier> courier;  // null: one host
   std::shared_ptr<Hub> hub;          // of one process in all
+  mutable std::mutex mutex;
+  mutable std::shared_ptr<Hub> kept;  // until all ranks of this process have it: what one sends and leaves goes through it
   Grouping grouping;
 
   /// Nothing while other processes of the host are still on their way. One that died on it will never come.
@@ -68,6 +70,10 @@ struct Foundations::Foundation {
     auto attached = Hub::attach(arena, place, roster->ranks);
     if (!attached) return tl::unexpected(std::move(attached).error());
     outcome.hub = std::move(*attached);
+    {
+      const std::lock_guard lock(mutex);
+      kept = outcome.hub;
+    }
     if (courier != nullptr) courier->introduce(outcome.hub);
     failIfLost(*outcome.hub);
     return outcome;

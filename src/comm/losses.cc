@@ -15,14 +15,20 @@ using transport::local::Hub;
 
 namespace {
 
+/// What a rank that is gone did last, as far as this host knows: its board lies here, or something came from it.
+std::string describeLast(Hub& hub, Rank rank) {
+  const uint64_t begun = hub.board(rank).begun();
+  const auto last = begun > 0 ? hub.board(rank).find(begun - 1) : std::nullopt;
+  const uint64_t heard = hub.isOnHost(rank) || hub.remote() == nullptr ? 0 : hub.remote()->lastHeard(rank);
+  if (heard != 0) return format("the last that came from rank {} was of {}", rank.value, exec::host::describeSignature(heard));
+  if (last) return format("the last call of rank {} was {}", rank.value, exec::host::describeCall(*last));
+  return format("the last call of rank {} {}", rank.value, hub.isOnHost(rank) ? "was none" : "is not known on this host");
+}
+
 /// The process, its ranks in this communicator and what they did last.
 std::string describeLoss(Hub& hub, const std::vector<int32_t>& ranks, const Status& cause) {
   std::string text = format("{}: {}", bootstrap::describeRanks(ranks), cause.text());
-  for (const int32_t rank : ranks) {
-    const uint64_t begun = hub.board(Rank(rank)).begun();
-    const auto last = begun > 0 ? hub.board(Rank(rank)).find(begun - 1) : std::nullopt;
-    text += format("; the last call of rank {} was {}", rank, last ? exec::host::describeCall(*last) : "none");
-  }
+  for (const int32_t rank : ranks) text += "; " + describeLast(hub, Rank(rank));
   return text;
 }
 

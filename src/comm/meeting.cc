@@ -18,7 +18,7 @@ using transport::local::Hub;
 /// What the ranks share; zeroed memory is a meeting that nobody has come to. Under the parent's lock, but for `error`.
 struct alignas(8) Meeting::Table {
   int32_t ranks;    ///< 0: nobody has come
-  int32_t taken;    ///< ranks that have their outcome
+  int32_t taken;    ///< ranks of this host that have their outcome
   int32_t members;  ///< of the key: so many numbers lie behind the seats
   bool isShrink;
   bool isComplete;  ///< the hubs are there
@@ -122,13 +122,25 @@ void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte
   if (!std::all_of(key.members.begin(), key.members.end(), isOfParent)) return;
   const auto meeting = at(parent, key, word.ranks, Rank(word.place));
   if (!meeting) return parent->failAll(meeting.error());
-  const std::lock_guard lock(parent->mutex());
   if (word.ended == Code::Ok) {
+    const std::lock_guard lock(parent->mutex());
     (void)(*meeting)->seat(key, word.ranks, Rank(word.place), word.arrival);
-  } else {
-    const auto text = message.subspan(memberBytes);
-    (void)(*meeting)->table_->error.trip(Status(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size())));
+    return;
   }
+  const auto text = message.subspan(memberBytes);
+  const Status cause(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+  {
+    const std::lock_guard lock(parent->mutex());
+    (void)(*meeting)->table_->error.trip(cause);
+  }
+  (*meeting)->failChildren(word.ranks, cause);
+}
+
+/// A rank elsewhere gave up before it knew that all had come: who has its communicator already waits for it in vain.
+void Meeting::failChildren(int32_t ranks, const Status& cause) const {
+  for (const auto& hub : parent_->arena()->hubs())
+    for (int32_t group = 0; group < ranks; ++group)
+      if (hub->id() == hubId(static_cast<uint64_t>(group))) hub->failAll(cause);
 }
 
 Meeting::~Meeting() {
@@ -177,6 +189,20 @@ void Meeting::completeIfAllThere() {
   }
 }
 
+/// Of the communicator of a colour: the same on all hosts.
+uint64_t Meeting::hubId(uint64_t group) const {
+  uint64_t id = mix(parent_->id(), group);
+  for (const int32_t part : name_) id = mix(id, static_cast<uint32_t>(part));
+  return id;
+}
+
+/// Whether all ranks of this host have their outcome: those of other hosts have a table of their own. Under the lock.
+bool Meeting::isTakenByAllHere() const {
+  int32_t here = 0;
+  for (int32_t r = 0; r < parent_->ranks(); ++r) here += parent_->isOnHost(Rank(r)) ? 1 : 0;
+  return table_->taken == here;
+}
+
 /// Everybody is there: ranks of one colour, in the order of key and rank, become a communicator. Under the lock.
 Status Meeting::makeHubs() {
   std::vector<Arrival> arrivals;
@@ -187,8 +213,7 @@ Status Meeting::makeHubs() {
     std::vector<int32_t> processOf;
     for (const int32_t p : members)
       processOf.push_back(parent_->processOf(members_.empty() ? Rank(p) : Rank(members_[static_cast<size_t>(p)])));
-    uint64_t id = mix(parent_->id(), hubs.size());
-    for (const int32_t part : name_) id = mix(id, static_cast<uint32_t>(part));
+    const uint64_t id = hubId(hubs.size());
     const bool isHere = std::any_of(processOf.begin(), processOf.end(), [this](int32_t p) { return parent_->arena()->isOnHost(p); });
     const auto hub = isHere ? Hub::format(*parent_->arena(), id, processOf) : Result<uint64_t>(0);
     if (!hub) return hub.error();
@@ -208,19 +233,35 @@ std::optional<Result<Outcome>> Meeting::poll() {
   if (table_->error.tripped()) return tl::unexpected(table_->error.status());
   if (!table_->isComplete) return std::nullopt;
   const Seat seat = seatOf(place_.value);
-  const bool isLast = ++table_->taken == table_->ranks && !table_->isShrink;  // those of shrinks are looked at by others: open()
+  lock.unlock();
+  Outcome outcome{nullptr, seat.place};
+  Status trouble;
+  if (seat.place.group >= 0) {
+    auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
+    if (hub) {
+      outcome.hub = std::move(*hub);
+      if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
+      failIfLost(*outcome.hub);
+    } else {
+      trouble = std::move(hub).error();
+    }
+  }
+  const Status since = leaveTable();
+  if (!trouble.ok()) return outcome_ = tl::unexpected(std::move(trouble));
+  if (!since.ok() && outcome.hub != nullptr) outcome.hub->failAll(since);  // failChildren() may not have seen it yet
+  return outcome_ = std::move(outcome);
+}
+
+/// This rank has its outcome; the last of this host clears up. What has failed the meeting meanwhile, if anything.
+Status Meeting::leaveTable() {
+  std::unique_lock lock(parent_->mutex());
+  const Status since = table_->error.status();
+  ++table_->taken;
+  const bool isLast = !table_->isShrink && isTakenByAllHere();  // those of shrinks are looked at by others: open()
   table_ = nullptr;
   lock.unlock();
   if (isLast) parent_->forget(name_);
-  Outcome outcome{nullptr, seat.place};
-  if (seat.place.group >= 0) {
-    auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
-    if (!hub) return outcome_ = tl::unexpected(std::move(hub).error());
-    outcome.hub = std::move(*hub);
-    if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
-    failIfLost(*outcome.hub);
-  }
-  return outcome_ = std::move(outcome);
+  return since;
 }
 
 void Meeting::end(const Status& cause) {

@@ -60,6 +60,10 @@ class Meeting final : public Encounter {
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
   void completeIfAllThere();
+  uint64_t hubId(uint64_t group) const;
+  bool isTakenByAllHere() const;
+  Status leaveTable();
+  void failChildren(int32_t ranks, const Status& cause) const;
   Status makeHubs();
   Result<Outcome> take();
 

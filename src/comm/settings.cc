@@ -99,7 +99,7 @@ int32_t availableCores() {
 int32_t readSpins(int32_t ranks) {
   if (const int64_t spins = config::get<Param::TuttiSpin>(); spins >= 0) return static_cast<int32_t>(std::min<int64_t>(spins, 1 << 20));
   // Where every rank has a core, answers come within microseconds; a peer that takes longer may be waiting for this very core.
-  return ranks > availableCores() ? 20 : 300;
+  return ranks > availableCores() ? 2 : 300;
 }
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }

@@ -1,5 +1,6 @@
 #include "progress/group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -27,7 +28,7 @@ Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle)
   if (!listener) return tl::unexpected(std::move(listener).error());
   *handle = (*listener)->handle();
   auto job = std::make_unique<RecvJob>(engine_.network(), spec.device, std::move(*listener), spec.pipe, spec.offers, spec.mostBytes,
-                                       spec.peer, latch_);
+                                       spec.heard, spec.peer, latch_);
   RecvJob* const added = job.get();
   {
     const std::lock_guard lock(mutex_);
@@ -35,6 +36,11 @@ Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle)
   }
   engine_.add(added);
   return added;
+}
+
+bool JobGroup::isUnderWay(std::span<const SendJob* const> jobs) {
+  const Engine::Exclusive lock(engine_);
+  return std::any_of(jobs.begin(), jobs.end(), [](const SendJob* job) { return job->isUnderWay(); });
 }
 
 bool JobGroup::settled() const {
@@ -49,6 +55,14 @@ Status JobGroup::status() const {
     if (first.ok() && job.state() == JobState::Failed) first = job.status();
   });
   return first;
+}
+
+std::vector<JobGroup::Failure> JobGroup::failures() const {
+  std::vector<Failure> all;
+  forEach([&](const Job& job) {
+    if (job.state() == JobState::Failed) all.push_back({job.peer().rank, job.status()});
+  });
+  return all;
 }
 
 Status JobGroup::close(Nanoseconds timeout) {

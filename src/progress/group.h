@@ -7,9 +7,11 @@
 // 4. Jobs live as long as the group, whatever their state. A pipe, and what its messages refer to, outlives its job or an abort().
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "core/clock.h"
@@ -34,6 +36,7 @@ struct RecvSpec {
   int32_t device = 0;
   OfferView offers;                          ///< may be empty
   uint64_t mostBytes = uint64_t{1} << 32;    ///< a longer message is an error of the peer
+  std::atomic<uint64_t>* heard = nullptr;    ///< when given: gets the signature of each message that has come; outlives the group
 };
 
 class JobGroup {
@@ -56,8 +59,16 @@ class JobGroup {
   Status close(Nanoseconds timeout);
   /// Ends all jobs at once.
   void abort();
+  /// Whether any of these jobs of the group has a message under way.
+  bool isUnderWay(std::span<const SendJob* const> jobs);
   /// The first failure of a job.
   Status status() const;
+  struct Failure {
+    Rank peer;
+    Status status;
+  };
+  /// All of them.
+  std::vector<Failure> failures() const;
 
  private:
   void stopAll();

@@ -10,14 +10,15 @@ namespace tutti::progress {
 using local::kInlineBytes;
 
 RecvJob::RecvJob(net::Network& network, int32_t device, std::unique_ptr<net::Listener> listener, const local::PipeView& pipe,
-                 const OfferView& offers, uint64_t mostBytes, Peer peer, ErrorLatch* latch)
+                 const OfferView& offers, uint64_t mostBytes, std::atomic<uint64_t>* heard, Peer peer, ErrorLatch* latch)
     : Job(std::move(peer), latch),
       network_(network),
       device_(device),
       listener_(std::move(listener)),
       pipe_(pipe),
       offers_(offers),
-      mostBytes_(mostBytes) {}
+      mostBytes_(mostBytes),
+      heard_(heard) {}
 
 Poll RecvJob::connect() {
   auto comm = listener_->accept();
@@ -174,6 +175,7 @@ void RecvJob::publish() {
   const Header& came = header(received_);
   local::SlotHead& slot = head();
   slot.signature = came.signature;
+  if (heard_ != nullptr) heard_->store(came.signature, std::memory_order_relaxed);
   const bool inSlot = target_ == nullptr || target_ == pipe_.memory + (received_ % pipe_.slots) * pipe_.slotBytes;
   slot.lent = inSlot ? 0 : reinterpret_cast<uint64_t>(target_);
   slot.bytes = came.bytes;

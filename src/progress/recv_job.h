@@ -24,7 +24,7 @@ namespace local = transport::local;
 class RecvJob final : public Job {
  public:
   RecvJob(net::Network& network, int32_t device, std::unique_ptr<net::Listener> listener, const local::PipeView& pipe,
-          const OfferView& offers, uint64_t mostBytes, Peer peer, ErrorLatch* latch);
+          const OfferView& offers, uint64_t mostBytes, std::atomic<uint64_t>* heard, Peer peer, ErrorLatch* latch);
   bool receives() const override { return true; }
   /// Payload bytes that were received straight to where the reader wanted them.
   uint64_t offeredBytesForTest() const { return offeredBytes_.load(std::memory_order_relaxed); }
@@ -71,6 +71,7 @@ class RecvJob final : public Job {
   const local::PipeView pipe_;
   const OfferView offers_;
   const uint64_t mostBytes_;  ///< a longer message is refused
+  std::atomic<uint64_t>* const heard_;  ///< gets the signature of each message; may be null
   uint64_t mostPieceBytes_ = 0;
   std::unique_ptr<net::RecvComm> comm_;
 

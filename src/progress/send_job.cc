@@ -123,6 +123,12 @@ bool SendJob::beginMessage(const SlotHead& head) {
   return true;
 }
 
+bool SendJob::isUnderWay() const {
+  if (final()) return false;
+  if (comm_ == nullptr) return hasHandle_.load(std::memory_order_acquire) && filled();  // pairs with setHandle()
+  return comm_->isUnderWay().value_or(landed_ != flown_);
+}
+
 /// Makes the next request. False: there is none to make now.
 bool SendJob::issue() {
   if (flown_ - landed_ == kFlights || !filled()) return false;

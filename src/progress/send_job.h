@@ -25,6 +25,8 @@ class SendJob final : public Job {
   /// Where the receiver listens. Once, by any thread; the engine goes on from there.
   void setHandle(const net::Handle& handle);
   bool receives() const override { return false; }
+  /// Under the engine's lock: whether a message is on its way to a receiver that has asked for the pipe.
+  bool isUnderWay() const;
 
  private:
   /// A request under way.

@@ -37,7 +37,8 @@ const Profile& Model::profile(const Algorithm& algorithm, bool lends) {
   const double growth = std::log2(std::max(known.traffic / half.traffic, 1.0));
   const double busiest = std::log2(std::max(known.busiest / half.busiest, 1.0));
   known = {extend(half.farHops, known.farHops), extend(half.hops, known.hops), extend(half.messages, known.messages),
-           known.traffic * std::pow(ratio, growth), known.busiest * std::pow(ratio, busiest), known.leaving};
+           known.traffic * std::pow(ratio, growth), known.busiest * std::pow(ratio, busiest), known.crossing,
+           known.leaving};
   return known;
 }
 
@@ -51,7 +52,10 @@ double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geome
   const bool window = algorithm.traits.needs == algo::Needs::PeerMemory;
   const double further = (slices - 1) * (window ? hopNs / 2 * algorithm.traits.rounds : hopNs / 8);
   // The cores share the work, but no rank's part of it.
-  const double share = std::max(p.traffic / std::min(ranks, machine_.cores), p.busiest);
+  const double worked = std::max(p.traffic / std::min(ranks, machine_.cores), p.busiest);
+  // What is small stays in the caches of its core but for what others get: written once, read once.
+  const bool isSmall = bytes <= kSmallBytes && crowding <= 1 && p.crossing > 0;
+  const double share = isSmall ? std::min(worked, 2 * p.crossing) : worked;
   const double traffic = share * static_cast<double>(bytes) / machine_.bytesPerNs;
   if (machine_.spansHosts) {
     const double far = p.farHops * machine_.farHopNs + (slices - 1) * machine_.farHopNs / 8;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
 namespace tutti::faults {
@@ -70,9 +71,13 @@ const std::vector<Mismatch>& mismatches() {
   return all;
 }
 
-TEST(ProcessCalls, EveryRankHearsOfBothCalls) {
+/// On one host, each on its own, and two of them together.
+class ProcessCalls : public testing::TestWithParam<Layout> {};
+
+TEST_P(ProcessCalls, EveryRankHearsOfBothCalls) {
   for (size_t m = 0; m < mismatches().size(); ++m) {
     ProcessRanks children(kRanks, [m](Self& self) {
+      if (!GetParam().hosts.empty()) playHost(GetParam().hosts[static_cast<size_t>(self.index())]);
       const Mismatch& mismatch = mismatches()[m];
       ncclComm_t comm = joinAll(self);
       std::vector<int> data(300000);
@@ -96,8 +101,13 @@ TEST(ProcessCalls, EveryRankHearsOfBothCalls) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Layouts, ProcessCalls,
+                         testing::Values(Layout{"OneHost", {}}, Layout{"ThreeHosts", {0, 1, 2}}, Layout{"OddOneAlone", {0, 1, 0}},
+                                         Layout{"OddOneInCompany", {0, 0, 1}}),
+                         [](const auto& layout) { return layout.param.name; });
+
 /// A rank that ends instead of calling: no mismatch, but the others need not wait either.
-TEST(ProcessCalls, ARankThatLeavesInsteadOfCalling) {
+TEST(ProcessLeaves, ARankThatLeavesInsteadOfCalling) {
   ProcessRanks children(kRanks, [](Self& self) {
     ncclComm_t comm = joinAll(self);
     EXPECT_EQ(sumOnce(comm, kRanks), ok);
@@ -112,7 +122,7 @@ TEST(ProcessCalls, ARankThatLeavesInsteadOfCalling) {
 }
 
 /// Two processes claim one rank; the others hear of it.
-TEST(ProcessCalls, ARankThatIsClaimedTwice) {
+TEST(ProcessLeaves, ARankThatIsClaimedTwice) {
   ProcessRanks children(3, [](Self& self) {
     ncclComm_t comm = nullptr;
     const ncclUniqueId id = self.id();

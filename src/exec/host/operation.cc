@@ -387,20 +387,4 @@ std::byte* Operation::placeOf(const BoundStep& step, const Lane& lane) const {
 
 std::byte* Operation::destination(const algo::Range& range) const { return out_ + range.begin * plan_->elementBytes; }
 
-std::string Operation::describeWait() const {
-  for (const Lane& lane : lanes_) {
-    if (lane.finished) continue;
-    if (lane.slice >= plan_->geometry.slices) return "waits until its last messages have been read";
-    const BoundStep& step = lane.steps->steps[lane.next];
-    if (step.kind == Kind::Await) return format("waits for the arrival of rank {}, slice {}", step.peer.value, lane.slice);
-    if (step.kind == Kind::Take) return format("waits for lane {} of its own, slice {}", static_cast<int>(step.lane), lane.slice);
-    for (uint32_t i = step.firstFrom; i < step.firstFrom + static_cast<uint32_t>(step.numFrom); ++i) {
-      const Source& source = lane.steps->sources[i];
-      if (!source.end->ready()) return format("waits for rank {}, slice {} step {}", source.rank.value, lane.slice, lane.next);
-    }
-    return format("waits for a free slot, slice {} step {}", lane.slice, lane.next);
-  }
-  return "is finished";
-}
-
 }  // namespace tutti::exec::host

@@ -1,6 +1,7 @@
 // What an operation waits for: the slow path of operation.cc, for those who look whether a wait can end.
 #include <algorithm>
 
+#include "core/format.h"
 #include "exec/host/operation.h"
 
 namespace tutti::exec::host {
@@ -87,6 +88,22 @@ uint64_t Operation::countUnmet() const {
   uint64_t unmet = 0;
   for (const Lane& lane : lanes_) forEachUnmet(lane, [&](Rank) { ++unmet; });
   return unmet;
+}
+
+std::string Operation::describeWait() const {
+  for (const Lane& lane : lanes_) {
+    if (lane.finished) continue;
+    if (lane.slice >= plan_->geometry.slices) return "waits until its last messages have been read";
+    const BoundStep& step = lane.steps->steps[lane.next];
+    if (step.kind == Kind::Await) return format("waits for the arrival of rank {}, slice {}", step.peer.value, lane.slice);
+    if (step.kind == Kind::Take) return format("waits for lane {} of its own, slice {}", static_cast<int>(step.lane), lane.slice);
+    for (uint32_t i = step.firstFrom; i < step.firstFrom + static_cast<uint32_t>(step.numFrom); ++i) {
+      const Source& source = lane.steps->sources[i];
+      if (!source.end->ready()) return format("waits for rank {}, slice {} step {}", source.rank.value, lane.slice, lane.next);
+    }
+    return format("waits for a free slot, slice {} step {}", lane.slice, lane.next);
+  }
+  return "is finished";
 }
 
 }  // namespace tutti::exec::host

@@ -106,6 +106,8 @@ class Work {
     uint64_t number = 0;  // of the wait, for other hosts: they have been told; 0: not yet
     Nanoseconds told{0};
     uint64_t unmet = 0;  // what was missing when it was published
+    bool isSending = false;  // something was on its way to another host
+    Nanoseconds looked{0};   // when that was found out
     Nanoseconds since{0};
     Nanoseconds latest{0};
   };

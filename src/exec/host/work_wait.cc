@@ -22,6 +22,8 @@ constexpr Nanoseconds kBeforePublishing = std::chrono::milliseconds(1);
 /// For other hosts, whom it costs messages.
 constexpr Nanoseconds kBeforeTelling = std::chrono::milliseconds(20);
 constexpr Nanoseconds kBetweenTelling = std::chrono::milliseconds(100);
+/// Asking what is on its way takes system calls.
+constexpr Nanoseconds kBetweenLooks = std::chrono::milliseconds(10);
 
 int64_t millisecondsOf(Nanoseconds time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
 
@@ -73,6 +75,7 @@ bool Work::lookForDeparted(Chain& chain) {
     const auto calls = turn_->hub->departed(Rank(r));
     if (!calls || (call.isMessage() ? call.root != r : call.sequence < *calls)) continue;
     if (member_->latch.tripped()) return false;  // it aborted before it departed, and the next try says so
+    if (call.isMessage() && remote() != nullptr && remote()->owes(Rank(r))) continue;
     if (!call.isMessage() || chain.peerGone) {
       outcome_ = {Ending::Departed,
                   error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,
@@ -89,7 +92,13 @@ bool Work::lookForDeparted(Chain& chain) {
 bool Work::lookForDeadlock(Nanoseconds now) {
   Waits& waits = turn_->hub->waits();
   // Part of what a lane lacks may come without its moving: it then waits for fewer ranks, which is another wait.
-  if (!episode_.published || countUnmet() != episode_.unmet) {
+  // On another host, what this rank has sent can be late: whoever waits for it is not blocked for good.
+  const bool wasSending = episode_.isSending;
+  if (remote() != nullptr && (!episode_.published || now - episode_.looked >= kBetweenLooks)) {
+    episode_.isSending = remote()->isSending(turn_->rank);
+    episode_.looked = now;
+  }
+  if (!episode_.published || countUnmet() != episode_.unmet || episode_.isSending != wasSending) {
     const RankWait wait = standing();
     episode_.unmet = 0;
     for (const ChainWait& chain : wait.chains)
@@ -164,6 +173,7 @@ RankWait Work::standing() const {
     stands.call = chain.current().call;
     stands.following = chain.calls.size() - chain.next - 1;
     if (chain.current().plan != nullptr) chain.operation.describe(stands);
+    for (auto& lane : stands.lanes) lane.mayMove = lane.mayMove || episode_.isSending;
   }
   if (wait.chains.empty()) return wait;  // not its turn: what the turn holds belongs to another work
   wait.begunCollectives = turn_->begunCollectives;

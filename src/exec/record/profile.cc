@@ -101,16 +101,25 @@ class Clockwork {
   std::map<Edge, Queue> queues_;
 };
 
-/// Bytes that a rank sends to other nodes in the only slice.
-uint64_t bytesLeaving(const Program& program, const algo::Geometry& geometry, int32_t rank, std::span<const algo::LayoutView> views) {
+struct Sent {
+  uint64_t toOthers = 0;
+  uint64_t toOtherNodes = 0;
+};
+
+/// Bytes that a rank sends in the only slice.
+Sent bytesSent(const Program& program, const algo::Geometry& geometry, int32_t rank, std::span<const algo::LayoutView> views) {
   const auto nodeOf = [views](int32_t r) { return views[static_cast<size_t>(r)].grid.node; };
-  uint64_t sum = 0;
+  Sent sum;
   for (const auto& lane : program.lanes) {
     for (const Step& step : lane) {
       if (step.kind != Kind::Pipe && step.kind != Kind::Store) continue;
       const algo::ChunkRef ref = step.dst.buffer != algo::Buffer::None ? step.dst : step.src;
-      for (int32_t i = 0; i < step.to.count; ++i)
-        if (nodeOf(step.to.at(i).value) != nodeOf(rank)) sum += geometry.range(ref.chunk, 0, 0).elems;
+      const uint64_t bytes = geometry.range(ref.chunk, 0, 0).elems;
+      for (int32_t i = 0; i < step.to.count; ++i) {
+        const int32_t to = step.to.at(i).value;
+        sum.toOthers += to != rank ? bytes : 0;
+        sum.toOtherNodes += nodeOf(to) != nodeOf(rank) ? bytes : 0;
+      }
     }
   }
   return sum;
@@ -131,7 +140,9 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
   std::map<int32_t, uint64_t> leaving;  // by node
   for (const algo::LayoutView& view : views) {
     programs.push_back(algorithm.record(view));
-    leaving[view.grid.node] += bytesLeaving(programs.back(), geometry, view.rank.value, views);
+    const Sent sent = bytesSent(programs.back(), geometry, view.rank.value, views);
+    leaving[view.grid.node] += sent.toOtherNodes;
+    profile.crossing = std::max(profile.crossing, static_cast<double>(sent.toOthers) / static_cast<double>(geometry.totalElems));
     const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, true, lends);
     const double share = static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
     profile.traffic += share;

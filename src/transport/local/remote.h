@@ -55,6 +55,15 @@ class Remote {
   /// For the other hosts: where a rank of this process stands, which they then have on its board and among its waits. Said now and then
   /// while a wait lasts (`wait`; the same `episode` as long as it is the same), and once when it is over (null).
   virtual void stands(Rank rank, const RankWait* wait, uint64_t episode) = 0;
+  /// The signature of the latest message that has come from the rank over one of its pipes; 0: none has.
+  virtual uint64_t lastHeard(Rank rank) const = 0;
+
+  /// Whether something that the rank of this process has sent is on its way, so that who waits for it does not wait in vain. What lies at
+  /// the other side, or is not wanted there, is not on its way.
+  virtual bool isSending(Rank rank) = 0;
+  /// Whether something may still come that a rank has sent which has departed since: news of it may be faster than its last messages.
+  virtual bool owes(Rank rank) = 0;
+
   /// For the other hosts: the communicator has failed; a rank has departed; something for comm/meeting.h.
   virtual void failed(const Status& cause) = 0;
   virtual void departed(Rank rank, uint64_t calls) = 0;

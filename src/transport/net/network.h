@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -119,6 +120,8 @@ class SendComm : public Comm {
   virtual size_t maxGather() const { return 1; }
   /// Sends messages as if one after the other, as one request. Pending: nothing was taken.
   virtual Poll isend(std::span<const OutMessage> messages, Request* request) = 0;
+  /// Whether data is on its way that the other side has not confirmed. Nothing: the network cannot tell.
+  virtual std::optional<bool> isUnderWay() const { return std::nullopt; }
 };
 
 class RecvComm : public Comm {

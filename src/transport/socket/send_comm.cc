@@ -1,5 +1,9 @@
 #include "transport/socket/send_comm.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -127,6 +131,15 @@ Poll SendComm::check() {
   if (got.wouldBlock) return Poll::Pending;
   error_ = got.error != 0 ? got.error : EPIPE;
   return Poll::Failed;
+}
+
+/// What the kernel has sent and the other kernel has not confirmed. What waits for room at the other side is not among it.
+std::optional<bool> SendComm::isUnderWay() const {
+  return std::any_of(sockets_.begin(), sockets_.end(), [](const UniqueFd& socket) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    return getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_unacked > 0;
+  });
 }
 
 void SendComm::takeLeave() {

@@ -32,6 +32,7 @@ class SendComm final : public net::SendComm {
   size_t maxGather() const override { return kGather; }
   Poll isend(std::span<const net::OutMessage> messages, net::Request* request) override;
   net::Tested test(net::Request request, uint64_t* bytes) override;
+  std::optional<bool> isUnderWay() const override;
   Poll check() override;
   void takeLeave() override;
   Status status() const override;

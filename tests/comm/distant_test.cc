@@ -1,0 +1,155 @@
+#include "comm/distant.h"
+
+#include <thread>
+
+#include "exec/host/verdict.h"
+#include "comm/meeting.h"
+#include "two_hosts.h"
+
+namespace tutti::comm {
+namespace {
+
+using transport::local::PipeKey;
+using transport::local::RecvEnd;
+using transport::local::SendEnd;
+
+constexpr uint32_t kSlots = 4;
+constexpr uint64_t kSlotBytes = 4096;
+const PipeKey kPipe{ChannelId(0), 0, Rank(0), Rank(1)};
+
+void push(SendEnd& end, uint64_t word, uint64_t signature) {
+  auto& head = end.head();
+  head.signature = signature;
+  head.bytes = sizeof word;
+  head.lent = 0;
+  std::memcpy(head.inlineData, &word, sizeof word);
+  end.push(false);
+}
+
+uint64_t take(RecvEnd& end) {
+  uint64_t word = 0;
+  std::memcpy(&word, end.head().inlineData, sizeof word);
+  end.release();
+  return word;
+}
+
+TEST(Distant, HalvesFindEachOtherWhicheverIsAskedForFirst) {
+  for (const bool receiverFirst : {true, false}) {
+    TwoHosts hosts;
+    const auto left = hosts.introduce(0), right = hosts.introduce(1);
+    auto early = receiverFirst ? right->pipe(kPipe, kSlots, kSlotBytes) : left->pipe(kPipe, kSlots, kSlotBytes);
+    ASSERT_TRUE(early);
+    (void)hosts.deliver();
+    auto late = receiverFirst ? left->pipe(kPipe, kSlots, kSlotBytes) : right->pipe(kPipe, kSlots, kSlotBytes);
+    ASSERT_TRUE(late);
+    SendEnd send(receiverFirst ? *late : *early);
+    RecvEnd recv(receiverFirst ? *early : *late);
+    for (uint64_t i = 0; i < 20; ++i) {
+      push(send, i, 1000 + i);
+      ASSERT_TRUE(hosts.driveUntil([&] { return recv.ready() && send.ready(); }));
+      EXPECT_EQ(take(recv), i);
+      EXPECT_EQ(right->remote()->lastHeard(Rank(0)), 1000 + i);
+    }
+  }
+}
+
+TEST(Distant, AFailureIsHeardOnTheOtherHostWithItsVerdict) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  const Status cause = error(Code::InvalidUsage, "calls do not match");
+  exec::host::conclude(*left, Rank(0), {transport::local::Ending::Mismatch, cause, {}}, {}, 12);
+  left->failAll(cause);
+  (void)hosts.deliver();
+  EXPECT_EQ(right->latch(Rank(1)).status().text(), "calls do not match");
+  EXPECT_EQ(right->latch(Rank(1)).code(), Code::InvalidUsage);
+  EXPECT_NE(exec::host::verdictJson(*right).find("\"kind\":\"mismatch\""), std::string::npos) << exec::host::verdictJson(*right);
+  EXPECT_TRUE(hosts.post.letters.empty()) << "it is not told back";
+}
+
+TEST(Distant, ARankThatDepartsFromWhatHasFailedSaysWhy) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  left->failAll(error(Code::RemoteError, "rank 0 aborted"), false);  // as one who heard of it from another process of its host
+  left->depart(Rank(0), 4);
+  (void)hosts.deliver();
+  EXPECT_EQ(right->latch(Rank(1)).status().text(), "rank 0 aborted");
+  EXPECT_EQ(right->departed(Rank(0)), 4U);
+}
+
+/// The receiver asks for the pipe when the sender is on its way out.
+TEST(Distant, WhatWasSentBeforeTheDepartureArrives) {
+  TwoHosts hosts;
+  auto left = hosts.introduce(0);
+  const auto right = hosts.introduce(1);
+  SendEnd send(*left->pipe(kPipe, kSlots, kSlotBytes));
+  push(send, 41, 1);
+  push(send, 42, 2);
+  EXPECT_FALSE(left->remote()->isSending(Rank(0))) << "nobody has asked for it";
+  std::thread leaving([&] {
+    left->depart(Rank(0), 0);  // waits for the receiver
+    left.reset();
+  });
+  const auto half = right->pipe(kPipe, kSlots, kSlotBytes);
+  ASSERT_TRUE(half);
+  RecvEnd recv(*half);
+  EXPECT_TRUE(right->remote()->owes(Rank(0)));
+  ASSERT_TRUE(hosts.driveUntil([&] { return recv.ready(); }));
+  EXPECT_EQ(take(recv), 41U);
+  ASSERT_TRUE(hosts.driveUntil([&] { return recv.ready(); }));
+  leaving.join();
+  EXPECT_EQ(take(recv), 42U);
+  (void)hosts.deliver();
+  EXPECT_EQ(right->departed(Rank(0)), 0U);
+  EXPECT_FALSE(right->remote()->owes(Rank(0))) << "all has come";
+}
+
+TEST(Distant, WhoHasSentNothingOwesNothing) {
+  TwoHosts hosts;
+  auto left = hosts.introduce(0);
+  const auto right = hosts.introduce(1);
+  left->depart(Rank(0), 0);
+  left.reset();
+  (void)hosts.deliver();
+  ASSERT_TRUE(right->pipe(kPipe, kSlots, kSlotBytes));
+  EXPECT_TRUE(right->remote()->owes(Rank(0))) << "nobody knows yet";
+  (void)hosts.deliver();
+  EXPECT_FALSE(right->remote()->owes(Rank(0)));
+}
+
+/// One host knows that all have come to a split, and makes the communicator; the other gives up before it hears of the last of them.
+TEST(Distant, ASplitThatOneHostGivesUpFailsForTheOtherThatHasIt) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  const auto there = *Meeting::arrive(right, {}, 3, Rank(1), {});
+  const auto company = *Meeting::arrive(right, {}, 3, Rank(2), {});
+  (void)hosts.deliver();
+  const auto here = *Meeting::arrive(left, {}, 3, Rank(0), {});
+  const auto late = hosts.post.takeAll();
+  const auto outcome = here->poll();
+  ASSERT_TRUE(outcome && *outcome);
+  EXPECT_FALSE(there->poll());
+  there->end(error(Code::RemoteError, "rank 1 has waited too long"));
+  (void)hosts.deliver();
+  EXPECT_EQ((*outcome)->hub->latch(Rank(0)).status().text(), "rank 1 has waited too long");
+  for (const Letter& letter : late) hosts.courier(letter.to).hear(letter.from, letter.message);
+  const auto theirs = there->poll();
+  EXPECT_TRUE(theirs && !*theirs) << "it stays given up";
+}
+
+/// A receiver that has departed wants nothing any more: its sender does not wait for it.
+TEST(Distant, NobodyWaitsForAReceiverThatHasDeparted) {
+  TwoHosts hosts;
+  auto left = hosts.introduce(0);
+  const auto right = hosts.introduce(1);
+  SendEnd send(*left->pipe(kPipe, kSlots, kSlotBytes));
+  push(send, 41, 1);
+  right->depart(Rank(1), 0);
+  (void)hosts.deliver();
+  const auto since = std::chrono::steady_clock::now();
+  left->depart(Rank(0), 0);
+  left.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::milliseconds(500));
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -1,0 +1,139 @@
+// Strangers at the doors of a running job on several hosts: its listening sockets get noise, halves of greetings and silence. Nobody
+// of the job notices.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "faults/hosts.h"
+
+namespace tutti::faults {
+namespace {
+
+constexpr ncclResult_t ok = ncclSuccess;
+using Self = ProcessRanks::Self;
+
+/// Ports at which this process listens, over IPv4: all TCP sockets of the network namespace that listen and are ours.
+std::set<uint16_t> ownDoors() {
+  std::set<uint16_t> doors;
+  for (int fd = 3; fd < 1024; ++fd) {
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) continue;
+    sockaddr_in address{};
+    length = sizeof address;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.sin_family == AF_INET)
+      doors.insert(ntohs(address.sin_port));
+  }
+  return doors;
+}
+
+int knock(uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+/// Visits until it is told to stop: says nothing, or noise of any length, and stays a while, hangs up, or resets the connection.
+class Strangers {
+ public:
+  explicit Strangers(const std::vector<uint16_t>& doors) : thread_([this, doors] { run(doors); }) {}
+  ~Strangers() {
+    stop_ = true;
+    thread_.join();
+  }
+  int visits() const { return visits_; }
+
+ private:
+  void run(const std::vector<uint16_t>& doors) {
+    std::mt19937 random(20261121);
+    std::vector<int> staying;
+    while (!stop_) {
+      const int fd = knock(doors[random() % doors.size()]);
+      if (fd < 0) continue;
+      ++visits_;
+      std::vector<char> noise(random() % 3 == 0 ? 0 : random() % 3000);
+      for (char& byte : noise) byte = static_cast<char>(random());
+      if (!noise.empty()) (void)send(fd, noise.data(), noise.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (random() % 4 == 0) {
+        const linger atOnce{1, 0};
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &atOnce, sizeof atOnce);
+      }
+      if (random() % 2 == 0) {
+        close(fd);
+      } else {
+        staying.push_back(fd);
+      }
+      if (staying.size() > 100) {
+        close(staying.front());
+        staying.erase(staying.begin());
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    }
+    for (const int fd : staying) close(fd);
+  }
+
+  std::atomic<bool> stop_{false};
+  std::atomic<int> visits_{0};
+  std::thread thread_;
+};
+
+/// While communicators are made, used, divided and ended.
+TEST(HostsStrangers, NeitherDelayNorEndAJob) {
+  constexpr int kRanks = 3;
+  ProcessRanks children(kRanks + 1, [](Self& self) {
+    playHost(self.index());
+    if (self.index() == kRanks) {  // the strangers' process
+      std::vector<uint16_t> doors;
+      for (int child = 0; child < kRanks; ++child) {
+        self.awaitStage(child, 1);
+        for (int d = 0; d < self.number(child, 0); ++d) doors.push_back(static_cast<uint16_t>(self.number(child, 1 + d)));
+      }
+      ASSERT_GE(doors.size(), 2u * kRanks) << "each process has a door for the bootstrap and one for data";
+      const Strangers strangers(doors);
+      self.reach(1);
+      for (int child = 0; child < kRanks; ++child) self.awaitStage(child, 2);
+      self.note(0, strangers.visits());
+      return;
+    }
+    ncclComm_t lasting = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&lasting, kRanks, self.id(), self.index()), ok) << lastError();
+    EXPECT_EQ(sumOnce(lasting, kRanks), ok);
+    const std::set<uint16_t> doors = ownDoors();
+    int64_t count = 0;
+    for (const uint16_t door : doors) self.note(1 + static_cast<int>(count++), door);
+    self.note(0, count);
+    self.reach(1);
+    self.awaitStage(kRanks, 1);
+    const Stopwatch watch;
+    for (int i = 0; i < 10; ++i) {
+      for (const size_t size : {1ul, 3000ul, 300000ul}) ASSERT_EQ(sumOnce(lasting, kRanks, size), ok) << lastError();
+      ncclComm_t child = nullptr;
+      ASSERT_EQ(ncclCommSplit(lasting, 0, -self.index(), &child, nullptr), ok) << lastError();
+      EXPECT_EQ(sumOnce(child, kRanks, 20000), ok) << lastError();
+      EXPECT_EQ(ncclCommDestroy(child), ok);
+    }
+    EXPECT_LT(watch.seconds(), 10 * kSlow);
+    self.reach(2);
+    EXPECT_EQ(ncclCommDestroy(lasting), ok);
+  });
+  children.expectAllWell();
+  EXPECT_GT(children.number(kRanks, 0), 50);
+}
+
+}  // namespace
+}  // namespace tutti::faults
