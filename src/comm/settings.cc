@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "config/params.h"
+#include "transport/local/pipe.h"
 
 namespace tutti::comm {
 namespace {
@@ -85,7 +86,8 @@ Result<plan::Settings> readSettings(const Config& config) {
   auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
   if (!protocols) return tl::unexpected(std::move(protocols).error());
   settings.deterministic = config::get<Param::TuttiDeterministic>() != 0;
-  settings.copies = config::get<Param::TuttiCma>() != 0;
+  const int64_t cma = config::get<Param::TuttiCma>();
+  settings.copies = cma < 0 ? transport::local::kCopiesPay : cma == 0 ? 0 : transport::local::kReachesCopies;
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
   settings.machine = readMachine();
   return settings;

@@ -116,7 +116,8 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->usesWindow = drafted->algorithm->traits.needs == algo::Needs::PeerMemory;
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
   plan->lends = drafted->lends;
-  plan->copies = settings_.copies && !reduces(shape.collective);
+  // A broadcast is faster when its root copies, too.
+  plan->copies = reduces(shape.collective) || shape.collective == Collective::Broadcast ? 0 : settings_.copies;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));

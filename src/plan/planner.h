@@ -37,7 +37,7 @@ struct Settings {
   uint64_t sharedBytes = 2 << 20;  ///< what a rank's peers in other processes can leave in a bank of its window, all together
   bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
   bool spansHosts = false;         ///< no window that all ranks see
-  bool copies = true;              ///< by system call, from processes of the same host
+  uint32_t copies = 0;             ///< by system call, from processes of the same host: what reach a reader needs
   int32_t nodeRanks = 0;           ///< ranks of a node; 0: all are on one
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};

@@ -51,7 +51,7 @@ bool Job::settle(Poller& poller) {
 
 /// Whether there is a connection now, or will never be one.
 bool Job::setUp(Poller& poller) {
-  if (closing && idle()) {
+  if (closing && idle() && !reaches()) {
     if (receives()) (void)connect();  // a sender that has come already is told so
     stop(poller, JobState::Closed, true);
     return true;

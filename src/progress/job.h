@@ -74,6 +74,8 @@ class Job : public Watcher {
   /// Tries to get a connection. Ready: start() may run.
   virtual Poll connect() = 0;
   virtual std::span<const int> setUpDescriptors() const { return {}; }
+  /// The peer may have a connection already that this side has not: it is not left without a word.
+  virtual bool reaches() const { return false; }
   /// Once, when there is a connection.
   virtual Status start() = 0;
   virtual Advance move() = 0;

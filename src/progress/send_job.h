@@ -43,6 +43,7 @@ class SendJob final : public Job {
   Status start() override;
   Advance move() override;
   bool idle() const override { return landed_ == flown_ && !filled(); }
+  bool reaches() const override { return connecting_ != nullptr; }
   net::Comm* comm() override { return comm_.get(); }
   void disconnect() override;
 

@@ -238,7 +238,7 @@ bool Operation::mayLend(const std::byte* stable, uint64_t bytes, uint64_t space,
   using namespace transport::local;
   if (stable == nullptr) return false;
   if ((reach & kReachesAll) != 0 || ((reach & kReachesExports) != 0 && isExported_)) return bytes > std::min(kEagerBytes, space);
-  return plan_->copies && (reach & kReachesCopies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
+  return (reach & plan_->copies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
 }
 
 /// What a peer has lent, as this rank can read it: where it lies, or copied to `to`, or to memory kept for the `operand` if that is null.

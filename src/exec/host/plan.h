@@ -59,7 +59,7 @@ struct HostPlan {
   int32_t ranks = 1;
   bool usesWindow = false;
   int32_t rounds = 0;      ///< epochs of the window that a slice takes
-  bool copies = false;     ///< neighbours may copy by system call: what nobody computes with needs to be touched once only
+  uint32_t copies = 0;     ///< of a neighbour that reaches any of these: it may copy by system call what nobody computes with
   bool lends = false;      ///< what is stored for peers may stay in this rank's buffers until it was read
   std::vector<transport::local::Neighbour*> neighbours;  ///< by rank, where plans use the window: as in Source
   std::vector<const transport::local::WindowView*> windows;  ///< of all ranks, where plans lend

@@ -148,11 +148,12 @@ void Arena::discard(uint64_t place, Bytes size) noexcept {
 }
 
 void Arena::announce(uint64_t token, int exportsFd) {
-  token_ = token;
+  probe_.assign(kProbeBytes, std::byte{1});
+  std::memcpy(probe_.data(), &token, sizeof token);
   ProcessEntry& own = entries_[placeOf(self_)];
   own.pid.store(getpid(), std::memory_order_relaxed);
   own.token.store(token, std::memory_order_relaxed);
-  own.probe.store(reinterpret_cast<uint64_t>(&token_), std::memory_order_relaxed);
+  own.probe.store(reinterpret_cast<uint64_t>(probe_.data()), std::memory_order_relaxed);
   own.exportsFd.store(exportsFd + 1, std::memory_order_relaxed);
   own.attached.store(1, std::memory_order_release);  // pairs with entry()
 }

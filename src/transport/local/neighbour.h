@@ -38,6 +38,7 @@ class Neighbour {
 
  private:
   bool copies(const ProcessEntry& entry) const;
+  bool copiesPay(const ProcessEntry& entry) const;
 
   const int32_t pid_;
   uint32_t reach_ = kReachesNothing;

@@ -43,6 +43,7 @@ enum Reaches : uint32_t {
   kReachesAll = 1,      ///< the same process: an address means the same to both
   kReachesExports = 2,  ///< memory that ncclMemAlloc gave to the peer
   kReachesCopies = 4,   ///< anything, by a system call that copies
+  kCopiesPay = 8,       ///< which on this machine is faster than two copies through shared memory
 };
 
 struct PipeView {

@@ -308,6 +308,7 @@ TEST(Work, AnAbortEndsBothSides) {
 
 TEST(Turn, RecordsFromSeveralThreads) {
   Comm comm(1);
+  comm.turns[0]->isShared.store(true);
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&comm, t] {
