@@ -201,8 +201,8 @@ class Communicator {
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};
-  CallRequest latest_;               // what latestCall_ was made of; its function is null while there is none
-  PendingCall latestCall_;
+  CallRequest latest_;      // what latestCall_ was made of
+  PendingCall latestCall_;  // without a communicator while there is none
   int32_t spins_ = 0;
 
   std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them

@@ -198,6 +198,7 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
   if (standing.waits) {
     const auto words = body.subspan(standing.calls * sizeof(Call));
     const auto wait = transport::local::decodeWait({reinterpret_cast<const char*>(words.data()), words.size()});
+    if (wait && !transport::local::isWaitAmong(hub.ranks(), *wait)) return;
     uint64_t& known = episodes_[standing.rank];
     if (wait && known != standing.episode) hub.waits().publish(rank, *wait);
     if (wait) hub.waits().confirm(rank);
@@ -260,9 +261,14 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
   return true;
 }
 
+bool Distant::isBetween(int32_t here, int32_t there) const {
+  const int32_t ranks = shared_.ranks();
+  return here >= 0 && here < ranks && shared_.isHere(Rank(here)) && there >= 0 && there < ranks && !shared_.isOnHost(Rank(there));
+}
+
 void Distant::hearPipeEnd(std::span<const std::byte> body) {
   PipeEnd end{};
-  if (!readValue(body, end)) return;
+  if (!readValue(body, end) || !isBetween(end.key[2], end.key[3])) return;
   if (const auto own = nameOf(courier_->engine().network()); end.network != own) {
     end.network.back() = 0;
     return shared_.failAll(error(Code::InvalidUsage, "rank {} uses network {}, rank {} network {}: NCCL_NET, NCCL_NET_PLUGIN and netName "
@@ -278,6 +284,7 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
       return;
     }
     if (found->second->sender == nullptr) return;
+    if (found->second->sender->hasHandle()) return;  // once
     found->second->sender->setHandle(end.handle);
   }
   courier_->engine().kick();

@@ -62,6 +62,8 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void hearPipeCount(std::span<const std::byte> body);
   void lookAtBreak();
   void takeLeave();
+  /// Whether these are a rank of this process and one of another host.
+  bool isBetween(int32_t here, int32_t there) const;
   void hearPipeEnd(std::span<const std::byte> body);
   void hearFailure(std::span<const std::byte> body);
   void hearStanding(transport::local::Hub& hub, std::span<const std::byte> body);
@@ -82,7 +84,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   std::map<Key, transport::net::Handle> handles_;  // of receivers whose senders have not asked yet
   std::set<int32_t> departedHere_;      // ranks of this process
   std::map<Key, uint64_t> counts_;  // of receiving halves whose senders have departed: how many messages there are in all
-  std::map<int32_t, std::chrono::steady_clock::time_point> owedUntil_;  // senders that have not said it yet are believed to owe
+  std::map<Key, std::chrono::steady_clock::time_point> owedUntil_;  // senders that have not said it yet are believed to owe
   // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.
   std::map<int32_t, uint64_t> episodes_;
   std::chrono::steady_clock::time_point lastAnswer_{};

@@ -20,6 +20,7 @@ bool Distant::isDelivered(bool toAll) const {
   const std::lock_guard lock(mutex_);
   return std::all_of(halves_.begin(), halves_.end(), [&](const auto& entry) {
     if (entry.second == nullptr || entry.second->sender == nullptr) return true;
+    if (!toAll && entry.second->sender->final()) return true;
     if (!toAll && shared_.departed(Rank(entry.first[3]))) return true;
     const PipeView& pipe = entry.second->pipe.view();
     const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
@@ -43,7 +44,7 @@ void Distant::tellCounts(Rank rank) {
 
 void Distant::hearPipeCount(std::span<const std::byte> body) {
   PipeCount count{};
-  if (!readValue(body, count)) return;
+  if (!readValue(body, count) || !isBetween(count.key[3], count.key[2])) return;
   const std::lock_guard lock(mutex_);
   counts_[count.key] = count.messages;
 }
@@ -66,7 +67,7 @@ bool Distant::owes(Rank rank) {
       continue;
     }
     const auto now = std::chrono::steady_clock::now();
-    if (now < owedUntil_.try_emplace(rank.value, now + kForAnAnswer).first->second) return true;
+    if (now < owedUntil_.try_emplace(key, now + kForAnAnswer).first->second) return true;
   }
   return false;
 }
@@ -86,7 +87,7 @@ void Distant::deliver() {
   constexpr std::chrono::minutes kPatience(1);
   constexpr std::chrono::milliseconds kLook(1);
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  const auto isOver = [&] { return isOver_.load(std::memory_order_relaxed) || latch_.tripped() || shared_.latch(Rank(0)).tripped(); };
+  const auto isOver = [&] { return isOver_.load(std::memory_order_relaxed) || shared_.latch(Rank(0)).tripped(); };
   while (!isDelivered(false) && !isOver() && std::chrono::steady_clock::now() < end) (void)courier_->engine().progressOrWait(kLook);
   if (!isDelivered()) quiet();  // nobody wants it
 }

@@ -113,9 +113,10 @@ Status Foundations::share(Foundation& foundation, const std::string& network) co
 
 Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shared_ptr<const Roster>& roster, const std::string& network) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[roster.get()];
+  const auto [at, isNew] = entries_.try_emplace(roster.get());
+  Entry& entry = at->second;
   if (entry.foundation != nullptr) return entry.foundation;
-  entry.awaited = roster->process(roster->ownProcess).ranks.size();
+  if (isNew) entry.awaited = roster->process(roster->ownProcess).ranks.size();
   auto made = std::make_shared<Foundation>();
   made->roster = roster;
   std::vector<Arrival> arrivals;

@@ -166,6 +166,16 @@ Status Meeting::seat(const ChildKey& key, int32_t ranks, Rank place, const Arriv
   return {};
 }
 
+/// Ranks of this process that have a place in a group. Under the lock, once the meeting is complete.
+int32_t Meeting::countHere(int32_t group) const {
+  int32_t count = 0;
+  for (int32_t p = 0; p < table_->ranks; ++p) {
+    const Rank rank(members_.empty() ? p : members_[static_cast<size_t>(p)]);
+    count += seatOf(p).place.group == group && parent_->isHere(rank) ? 1 : 0;
+  }
+  return count;
+}
+
 int32_t Meeting::countMissing() const {
   int32_t missing = 0;
   for (int32_t p = 0; p < table_->ranks; ++p) missing += seatOf(p).isTaken ? 0 : 1;
@@ -230,9 +240,16 @@ std::optional<Result<Outcome>> Meeting::poll() {
   if (table_ == nullptr) return outcome_;
   std::unique_lock lock(parent_->mutex());
   completeIfAllThere();
-  if (table_->error.tripped()) return tl::unexpected(table_->error.status());
-  if (!table_->isComplete) return std::nullopt;
   const Seat seat = seatOf(place_.value);
+  const bool hasChild = table_->isComplete && seat.place.group >= 0 && !std::exchange(hasCome_, true);
+  const int32_t ranksHere = hasChild ? countHere(seat.place.group) : 0;
+  if (table_->error.tripped()) {
+    Status cause = table_->error.status();
+    lock.unlock();
+    if (hasChild) parent_->keepChild(seat.hub, ranksHere, nullptr);
+    return tl::unexpected(std::move(cause));
+  }
+  if (!table_->isComplete) return std::nullopt;
   lock.unlock();
   Outcome outcome{nullptr, seat.place};
   Status trouble;
@@ -240,10 +257,12 @@ std::optional<Result<Outcome>> Meeting::poll() {
     auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);
     if (hub) {
       outcome.hub = std::move(*hub);
+      parent_->keepChild(seat.hub, ranksHere, outcome.hub);
       if (outcome.hub->spansHosts()) parent_->remote()->adopt(outcome.hub);
       failIfLost(*outcome.hub);
     } else {
       trouble = std::move(hub).error();
+      parent_->keepChild(seat.hub, ranksHere, nullptr);
     }
   }
   const Status since = leaveTable();

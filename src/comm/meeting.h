@@ -59,6 +59,7 @@ class Meeting final : public Encounter {
   void tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const;
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
+  int32_t countHere(int32_t group) const;
   void completeIfAllThere();
   uint64_t hubId(uint64_t group) const;
   bool isTakenByAllHere() const;
@@ -70,6 +71,7 @@ class Meeting final : public Encounter {
   const std::shared_ptr<transport::local::Hub> parent_;
   const transport::local::Hub::Name name_;
   bool holds_ = false;      // the block of the table
+  bool hasCome_ = false;    // for its child, or for why there is none
   Table* table_ = nullptr;  // null once this rank has its outcome
   Rank place_{-1};
   std::vector<int32_t> members_;

@@ -21,6 +21,9 @@ namespace {
 /// where stores past the cache begin to pay.
 constexpr uint64_t kPastCacheBytes = 16 << 20;
 
+/// Below, copies through shared memory are faster than system calls even where calls pay: `bench/peers/run`, all-gather.
+constexpr uint64_t kCopyCallBytes = 1 << 20;
+
 bool movesMessages(Collective collective) {
   return collective == Collective::SendRecv || collective == Collective::AllToAll || collective == Collective::Gather ||
          collective == Collective::Scatter;
@@ -117,7 +120,9 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
   plan->lends = drafted->lends;
   // A broadcast is faster when its root copies, too.
-  plan->copies = reduces(shape.collective) || shape.collective == Collective::Broadcast ? 0 : settings_.copies;
+  const bool mayCopy = !reduces(shape.collective) && shape.collective != Collective::Broadcast &&
+                       drafted->geometry.totalElems * plan->elementBytes >= kCopyCallBytes;
+  plan->copies = mayCopy ? settings_.copies : 0;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));

@@ -24,6 +24,7 @@ class SendJob final : public Job {
 
   /// Where the receiver listens. Once, by any thread; the engine goes on from there.
   void setHandle(const net::Handle& handle);
+  bool hasHandle() const { return hasHandle_.load(std::memory_order_acquire); }  // pairs with setHandle()
   bool receives() const override { return false; }
   /// Under the engine's lock: whether a message is on its way to a receiver that has asked for the pipe.
   bool isUnderWay() const;

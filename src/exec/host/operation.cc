@@ -107,7 +107,7 @@ void Operation::prepareCells() const {
   uint64_t lines = 0;
   for (const Lane& lane : lanes_) {
     for (const BoundStep& step : lane.steps->steps) {
-      if (step.kind != Kind::Store || step.peer == plan_->rank) continue;
+      if (step.kind != Kind::Store || step.peer == plan_->rank || step.round != 0) continue;
       const algo::Range range = plan_->geometry.range(step.src.chunk, lane.channel, 0);
       const uint64_t bytes = range.elems * plan_->elementBytes;
       const uint64_t epoch = windowEpoch_ + static_cast<uint64_t>(plan_->rounds) + step.round;

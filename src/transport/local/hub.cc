@@ -237,7 +237,10 @@ Status Hub::append(const Listed& entry) {
 Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
   const std::lock_guard shared(block_->mutex);
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
-  if (const auto found = listed_.find(key); found != listed_.end()) return found->second->lies;
+  if (const auto found = listed_.find(key); found != listed_.end()) {
+    if (found->second->forgotten == 0 || users_.count(key) != 0) return found->second->lies;
+    listed_.erase(found);
+  }
   const auto place = arena_->reserve(Bytes(wanted.bytes));
   if (!place) return tl::unexpected(place.error());
   Lies made = wanted;
@@ -300,7 +303,14 @@ void Hub::release(const Name& name) noexcept {
   if (users == users_.end() || --users->second > 0) return;
   users_.erase(users);
   const auto found = listed_.find(keyOf(name));
-  if (arena_->isShared() && found != listed_.end()) arena_->unmap(found->second->lies.place);
+  if (found == listed_.end()) return;
+  const Lies lies = found->second->lies;
+  if (found->second->forgotten != 0) {  // written once, before this; by another process at the latest before its own discard()
+    listed_.erase(found);
+    arena_->discard(lies.place, Bytes(lies.bytes));
+  } else if (arena_->isShared()) {
+    arena_->unmap(lies.place);
+  }
 }
 
 void Hub::forget(const Name& name) {
@@ -309,9 +319,20 @@ void Hub::forget(const Name& name) {
   const auto found = listed_.find(keyOf(name));
   if (found == listed_.end() || found->second->forgotten != 0) return;
   found->second->forgotten = 1;  // before its contents go: who dies in between leaves a block that nobody looks at
-  users_.erase(found->first);
+  if (users_.count(found->first) != 0) return;  // the last of them gives it back
   arena_->discard(found->second->lies.place, Bytes(found->second->lies.bytes));
   listed_.erase(found);
+}
+
+void Hub::keepChild(uint64_t place, int32_t ranksHere, std::shared_ptr<Hub> child) {
+  Kept ended;  // destroyed after the lock is gone
+  const std::lock_guard lock(mutex_);
+  const auto [at, isNew] = children_.try_emplace(place);
+  if (isNew) at->second.awaited = ranksHere;
+  if (child != nullptr) at->second.hub = std::move(child);
+  if (--at->second.awaited > 0) return;
+  ended = std::move(at->second);
+  children_.erase(at);
 }
 
 Result<std::vector<Hub::Name>> Hub::blocks() {

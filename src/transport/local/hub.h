@@ -84,6 +84,10 @@ class Hub {
   /// For what ranks keep in such blocks.
   SharedMutex& mutex();
 
+  /// One of the `ranksHere` ranks of this process that have a place in the child at `place` has attached it, or never will (null). It is
+  /// kept until all have come: the first may be done with it before the last looks.
+  void keepChild(uint64_t place, int32_t ranksHere, std::shared_ptr<Hub> child);
+
   uint64_t id() const;
   /// Which process a rank lives in.
   int32_t processOf(Rank rank) const { return processOf_[index(rank)]; }
@@ -179,6 +183,11 @@ class Hub {
   std::mutex mutex_;
   std::map<Key, Listed*> listed_;  // as far as this process has read the list
   std::map<Key, uint32_t> users_;  // of named blocks, in this process
+  struct Kept {
+    std::shared_ptr<Hub> hub;
+    int32_t awaited = 0;
+  };
+  std::map<uint64_t, Kept> children_;  // that not all ranks of this process have attached, by place
   Page* page_ = nullptr;      // the page that it reads
   Page* lastPage_ = nullptr;  // the last that it knows
   uint64_t seen_ = 0;         // entries of page_ that it has read

@@ -1,5 +1,6 @@
 #include "transport/local/waits_wire.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -169,6 +170,20 @@ std::optional<RankWait> decodeWait(std::span<const char> bytes) {
   RankWait w;
   wait(reader, w, true);
   return reader.ok() ? std::optional(std::move(w)) : std::nullopt;
+}
+
+bool isWaitAmong(int32_t ranks, const RankWait& w) {
+  const auto isRank = [ranks](Rank r) { return r.value >= 0 && r.value < ranks; };
+  const auto counts = [ranks](const std::vector<uint64_t>& all) { return all.empty() || all.size() == static_cast<size_t>(ranks); };
+  const auto isLane = [&](const LaneWait& lane, size_t lanes) {
+    return std::all_of(lane.awaits.begin(), lane.awaits.end(), isRank) && std::all_of(lane.partners.begin(), lane.partners.end(), isRank) &&
+           lane.ownLane < static_cast<int32_t>(lanes);
+  };
+  const auto isChain = [&](const ChainWait& chain) {
+    return isRank(Rank(chain.call.root)) && std::all_of(chain.lanes.begin(), chain.lanes.end(),
+                                                        [&](const LaneWait& lane) { return isLane(lane, chain.lanes.size()); });
+  };
+  return counts(w.sent) && counts(w.received) && std::all_of(w.chains.begin(), w.chains.end(), isChain);
 }
 
 std::string encodeVerdict(const Verdict& v) {

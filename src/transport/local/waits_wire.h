@@ -12,6 +12,8 @@ namespace tutti::transport::local {
 
 std::string encodeWait(const RankWait& wait);
 std::optional<RankWait> decodeWait(std::span<const char> bytes);
+/// Whether all ranks and lanes that it names are there: for what came from elsewhere.
+bool isWaitAmong(int32_t ranks, const RankWait& wait);
 
 /// Without what lanes wait for, which only the search needs.
 std::string encodeVerdict(const Verdict& verdict);

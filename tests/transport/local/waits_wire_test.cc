@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 namespace tutti::transport::local {
@@ -91,6 +92,28 @@ TEST(WaitsWire, DamageIsHarmless) {
     if (const auto back = decodeVerdict(spanOf(b))) {
       EXPECT_LT(static_cast<int>(back->ending), 4);
     }
+  }
+}
+
+TEST(WaitsWire, RanksAndLanesThatAreNotThereAreFound) {
+  RankWait good;
+  good.sent = {0, 0, 0};
+  ChainWait chain;
+  chain.call.root = 2;
+  LaneWait lane;
+  lane.awaits = {Rank(2)};
+  lane.ownLane = 0;
+  chain.lanes = {lane};
+  good.chains = {chain};
+  EXPECT_TRUE(isWaitAmong(3, good));
+  EXPECT_FALSE(isWaitAmong(2, good));
+  for (const auto& spoil : std::vector<std::function<void(RankWait&)>>{
+           [](RankWait& w) { w.sent.pop_back(); }, [](RankWait& w) { w.received = {1}; }, [](RankWait& w) { w.chains[0].call.root = 3; },
+           [](RankWait& w) { w.chains[0].lanes[0].awaits[0] = Rank(-1); }, [](RankWait& w) { w.chains[0].lanes[0].partners = {Rank(7)}; },
+           [](RankWait& w) { w.chains[0].lanes[0].ownLane = 1; }}) {
+    RankWait bad = good;
+    spoil(bad);
+    EXPECT_FALSE(isWaitAmong(3, bad));
   }
 }
 
