@@ -31,7 +31,7 @@ struct ProcessEntry {
   std::atomic<int32_t> exportsFd;   ///< descriptor of its memory::ExportTable, plus 1; 0: none
   std::atomic<uint32_t> needsFence; ///< the kernel offers it no barrier in threads of other processes
   std::atomic<uint32_t> attached;   ///< 1 when all of the above can be read (release); pairs with Arena::entry's acquire
-  uint32_t unused_;
+  uint32_t unused;
 };
 
 class Hub;

@@ -348,7 +348,7 @@ Result<std::vector<Hub::Name>> Hub::blocks() {
 uint32_t Hub::reach(Rank rank) {
   if (isHere(rank)) return kReachesAll;
   const Neighbour* process = neighbour(rank);
-  return process == nullptr ? static_cast<uint32_t>(kReachesNothing) : process->reach();
+  return process == nullptr ? kReachesNothing : process->reach();
 }
 
 Result<WindowView> Hub::window(Rank rank, uint64_t cellBytes) {

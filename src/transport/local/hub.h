@@ -101,7 +101,7 @@ class Hub {
   void setRemote(std::shared_ptr<Remote> remote) { remote_ = std::move(remote); }
   /// The process of a rank that is not here, whose memory may be read. Lives as long as the hub.
   Neighbour* neighbour(Rank rank);
-  /// What of the rank's own memory this process can read; a set of Reaches.
+  /// What of the rank's own memory this process can read; a set of kReaches….
   uint32_t reach(Rank rank);
   /// False once the rank's process has ended. A system call: for slow paths.
   bool isAlive(Rank rank) const { return isHere(rank) || !isOnHost(rank) || arena_->isAlive(processOf_[index(rank)]); }

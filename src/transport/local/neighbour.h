@@ -28,7 +28,7 @@ class Neighbour {
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
 
-  /// A set of Reaches.
+  /// A set of kReaches….
   uint32_t reach() const { return reach_; }
   /// Where this process sees bytes that the other one has in memory of ncclMemAlloc; null when they are elsewhere, or cannot be mapped.
   /// The other one keeps them allocated meanwhile.

@@ -34,17 +34,15 @@ static_assert(sizeof(SlotHead) == kCacheLine);
 
 struct alignas(kCacheLine) FreedCount {
   std::atomic<uint64_t> value;  ///< receiver: messages it is done with (release); pairs with the acquire in SendEnd::refresh
-  std::atomic<uint32_t> reach;  ///< receiver: what it can read (release), a set of Reaches; pairs with the acquire in SendEnd::reach
+  std::atomic<uint32_t> reach;  ///< receiver: what it can read (release), a set of kReaches…; pairs with the acquire in SendEnd::reach
 };
 
-/// What of a peer's own memory a rank can read.
-enum Reaches : uint32_t {
-  kReachesNothing = 0,
-  kReachesAll = 1,      ///< the same process: an address means the same to both
-  kReachesExports = 2,  ///< memory that ncclMemAlloc gave to the peer
-  kReachesCopies = 4,   ///< anything, by a system call that copies
-  kCopiesPay = 8,       ///< which on this machine is faster than two copies through shared memory
-};
+/// What of a peer's own memory a rank can read: a set of these.
+inline constexpr uint32_t kReachesNothing = 0;
+inline constexpr uint32_t kReachesAll = 1;      ///< the same process: an address means the same to both
+inline constexpr uint32_t kReachesExports = 2;  ///< memory that ncclMemAlloc gave to the peer
+inline constexpr uint32_t kReachesCopies = 4;   ///< anything, by a system call that copies
+inline constexpr uint32_t kCopiesPay = 8;       ///< which on this machine is faster than two copies through shared memory
 
 struct PipeView {
   SlotHead* heads = nullptr;
@@ -71,7 +69,7 @@ class SendEnd {
   SlotHead& head() const { return pipe_.heads[sent_ % pipe_.slots]; }
   std::byte* staging() const { return pipe_.memory + (sent_ % pipe_.slots) * pipe_.slotBytes; }
   uint64_t slotBytes() const { return pipe_.slotBytes; }
-  /// What the receiver can read of this rank's memory; a set of Reaches.
+  /// What the receiver can read of this rank's memory; a set of kReaches….
   uint32_t reach() {
     if (reach_ == kReachesNothing) reach_ = pipe_.freed->reach.load(std::memory_order_acquire);  // pairs with Hub::pipe
     return reach_;

@@ -32,7 +32,7 @@ static_assert(sizeof(CellHead) == kCacheLine);
 struct alignas(kCacheLine) ReturnedEpoch {
   /// The window's rank: up to which epoch it has read what was lent (release); pairs with the writer's acquire.
   std::atomic<uint64_t> value;
-  /// The window's rank: what of the writer's memory it can read (release), a set of Reaches; pairs with the writer's acquire.
+  /// The window's rank: what of the writer's memory it can read (release), a set of kReaches…; pairs with the writer's acquire.
   std::atomic<uint32_t> reach;
 };
 
