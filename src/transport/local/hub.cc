@@ -24,7 +24,9 @@ bool takesBarriers(bool fromOthers) {
 }
 
 /// What is listed: the first part of a Key.
-enum Listing : int32_t { kPipe, kWindow, kNamed };
+constexpr int32_t kPipe = 0;
+constexpr int32_t kWindow = 1;
+constexpr int32_t kNamed = 2;
 
 constexpr uint64_t kPage = 4096;
 uint64_t roundToPages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
