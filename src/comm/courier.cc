@@ -45,10 +45,10 @@ void Courier::introduce(const std::shared_ptr<Hub>& hub) {
   for (const Waiting& late : waiting) hear(late.from, late.message);
 }
 
-void Courier::dismiss(uint64_t hub, std::vector<int32_t> successors) {
+void Courier::dismiss(uint64_t hub, const std::vector<int32_t>& successors) {
   const std::lock_guard lock(mutex_);
   hubs_.erase(hub);
-  gone_.try_emplace(hub, std::move(successors));
+  gone_.try_emplace(hub, successors);
 }
 
 /// A message for a hub that this process has left. Who asks for a pipe hears that nothing will come.

@@ -39,7 +39,7 @@ class Courier : public std::enable_shared_from_this<Courier> {
   /// The hub can be spoken to from now on: it gets its Remote, unless it has one.
   void introduce(const std::shared_ptr<transport::local::Hub>& hub);
   /// It takes no messages any more. `successors`: processes of this host that may still have ranks of it.
-  void dismiss(uint64_t hub, std::vector<int32_t> successors);
+  void dismiss(uint64_t hub, const std::vector<int32_t>& successors);
 
   Status send(int32_t process, uint64_t hub, News news, std::span<const std::byte> body);
   /// To every other host that ranks of the hub live on.

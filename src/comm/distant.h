@@ -87,7 +87,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   std::map<Key, std::chrono::steady_clock::time_point> owedUntil_;  // senders that have not said it yet are believed to owe
   // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.
   std::map<int32_t, uint64_t> episodes_;
-  std::chrono::steady_clock::time_point lastAnswer_{};
+  std::chrono::steady_clock::time_point lastAnswer_;
   std::vector<std::atomic<uint64_t>> heard_;  // by rank: the latest signature that came from it, by the jobs
   progress::JobGroup jobs_;  // last: gone before what they work on
 };

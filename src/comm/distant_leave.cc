@@ -104,7 +104,7 @@ void Distant::takeLeave() {
     if (isBehind && shared_.isOnHost(Rank(r)) && !shared_.isHere(Rank(r)) && !isAmong(successors, process)) successors.push_back(process);
     isBehind = isBehind || shared_.isHere(Rank(r));
   }
-  courier_->dismiss(id_, std::move(successors));
+  courier_->dismiss(id_, successors);
   const std::lock_guard lock(hearing_);
   isDeaf_ = true;
 }
