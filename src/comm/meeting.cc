@@ -32,14 +32,14 @@ struct alignas(8) Meeting::Seat {
   uint64_t hub;  ///< where it lies in the arena
 };
 
-namespace {
-
-uint64_t mix(uint64_t a, uint64_t b) {  // splitmix64's finalizer
+uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = a ^ (b * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL);
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
   return x ^ x >> 31;
 }
+
+namespace {
 
 Hub::Name nameOf(const ChildKey& key) {
   uint64_t halves[2];

@@ -17,6 +17,9 @@
 
 namespace tutti::comm {
 
+/// One number of two, such that those of children differ with their parents, their kinds and their members (splitmix64's finalizer).
+uint64_t mix(uint64_t a, uint64_t b);
+
 /// Which child of a communicator: what its members know without having spoken.
 struct ChildKey {
   bool mayBeBroken = false;      ///< made of a parent that was revoked, or whose work was ended for it: counted from there
