@@ -50,11 +50,8 @@ bool JobGroup::settled() const {
 }
 
 Status JobGroup::status() const {
-  Status first;
-  forEach([&](const Job& job) {
-    if (first.ok() && job.state() == JobState::Failed) first = job.status();
-  });
-  return first;
+  const auto all = failures();
+  return all.empty() ? Status() : all.front().status;
 }
 
 std::vector<JobGroup::Failure> JobGroup::failures() const {
