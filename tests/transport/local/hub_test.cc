@@ -147,5 +147,35 @@ TEST(Hub, AfterWaitQuietNobodyTouchesTheMemory) {
   }
 }
 
+TEST(Hub, AForgottenBlockLivesUntilNobodyUsesIt) {
+  const auto owner = *Hub::make(2);
+  const Hub::Name name = {1, 2, 3, 4};
+  std::byte* const first = *owner->block(name, Bytes(64));
+  ASSERT_EQ(owner->existing(name), first);
+  owner->forget(name);
+  EXPECT_EQ(owner->existing(name), nullptr);
+  first[0] = std::byte{7};  // a fault, had it been given back
+  owner->release(name);
+  first[1] = std::byte{8};
+  EXPECT_EQ(first[0], std::byte{7});
+  owner->release(name);
+  std::byte* const again = *owner->block(name, Bytes(64));
+  EXPECT_EQ(again[0], std::byte{0}) << "made anew";
+  owner->release(name);
+}
+
+TEST(Hub, AChildIsKeptUntilAllRanksOfTheProcessHaveCome) {
+  const auto parent = *Hub::make(3);
+  auto child = *Hub::make(3);
+  const std::weak_ptr<Hub> weak = child;
+  parent->keepChild(4096, 3, child);
+  child.reset();
+  EXPECT_FALSE(weak.expired()) << "two have not come";
+  parent->keepChild(4096, 3, nullptr);
+  EXPECT_FALSE(weak.expired());
+  parent->keepChild(4096, 3, weak.lock());
+  EXPECT_TRUE(weak.expired());
+}
+
 }  // namespace
 }  // namespace tutti::transport::local
