@@ -1,6 +1,7 @@
 #include "comm/courier.h"
 
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "comm/distant.h"

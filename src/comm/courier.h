@@ -3,7 +3,7 @@
 //
 // Owner: shared by the mesh's handlers and the Distant of each hub. Any thread; messages are handled on the bootstrap's thread.
 // 1. A message for a hub that this process does not have yet waits for it, as a process may be a step behind; up to kMostWaiting bytes of
-//    them for all hubs together. One for a hub that is gone is dropped.
+//    them for all hubs together.
 // 2. What concerns a whole host goes to one of its processes: the first that can be reached. One whose ranks have all left the hub passes
 //    it on to the next. What concerns one pipe goes to the process at its other end.
 #pragma once
@@ -12,9 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "bootstrap/mesh.h"

@@ -21,7 +21,8 @@ struct Machine {
   double bytesPerNs = 20;  ///< of memory traffic, by one core
   int32_t cores = 1;
   bool spansHosts = false;      ///< nodes are connected by a network
-  double farHopNs = 25'000;     ///< from a send until a rank on another host has seen it: sockets
+  // First guesses for TCP between machines, not measured: over loopback `tutti bench` with two NCCL_HOSTID shows a fifth of such a hop.
+  double farHopNs = 25'000;     ///< from a send until a rank on another host has seen it
   double farBytesPerNs = 2.5;   ///< between two hosts
 };
 

@@ -51,7 +51,7 @@ std::chrono::nanoseconds fastest(Body&& body) {
 /// The call pins pages one by one, which takes longer than the copy it saves on some machines and less on others. What it replaces: a
 /// copy into shared memory, and one out of it by another core. Measured once in a process: it is a property of the machine.
 bool Neighbour::copiesPay(const ProcessEntry& entry) const {
-  constexpr int kWorthCopies = 3;  // `bench/peers/run` on two machines: 2 times a copy pays, 4 times does not
+  constexpr int kWorthCopies = 3;  // between a machine where `TUTTI_CMA=1 tutti bench all_gather` gains, and one where it loses
   static std::atomic<int> known{-1};
   if (const int pays = known.load(std::memory_order_relaxed); pays >= 0) return pays == 1;
   std::vector<std::byte> to(Arena::kProbeBytes, std::byte{2});
