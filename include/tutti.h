@@ -99,7 +99,8 @@ ncclResult_t tuttiReadFlightRecorder(ncclComm_t comm, char* text, size_t capacit
  * destroyed nor aborted meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
 ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
 
-/* Why the first wait of the communicator gave up and where every rank stood, as one JSON object; "null" while none has:
+/* Why the first wait of the communicator gave up and where every rank stood, as one JSON object; "null" while none has, and no error
+ * ended the communicator while nobody waited:
  *   {"kind":"mismatch"|"deadline"|"departed"|"aborted","code":...,"text":"...","rank":...,"waitedMs":...,
  *    "operation":"AllReduce","sequence":3,"count":...,"type":"...","op":"sum","arrived":[0,1],"missing":[2],
  *    "mismatch":[{"rank":0,"operation":...},{"rank":1,"operation":...}],

@@ -155,8 +155,8 @@ class Communicator {
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
   int64_t timeoutMs() const { return turn_->timeoutNs.load(std::memory_order_relaxed) / 1'000'000; }
-  /// Why a wait gave up, as tuttiCommGetVerdict tells it. Any thread, once it is open.
-  std::string verdictJson() const { return exec::host::verdictJson(hub()); }
+  /// Why a wait gave up, or what ended the communicator while nobody waited, as tuttiCommGetVerdict tells it. Any thread, once it is open.
+  std::string verdictJson();
 
   std::span<const std::byte> flightBytes() const;
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "comm/communicator.h"
+#include "exec/host/verdict.h"
 #include "exec/host/wait.h"
 
 namespace tutti::comm {
@@ -127,6 +128,12 @@ void Communicator::abort() {
   }
   if (!isOpen()) return;
   shared_->failAll(cause);
+}
+
+std::string Communicator::verdictJson() {
+  const ErrorLatch& latch = hub().latch(rank_);
+  if (latch.tripped() && !revoked_) exec::host::conclude(hub(), rank_, {transport::local::Ending::Aborted, latch.status(), {}}, {}, 0);
+  return exec::host::verdictJson(hub());
 }
 
 Status Communicator::revoke() {

@@ -107,6 +107,7 @@ TEST(Killed, WhileIdle) {
     while (state == ok && watch.seconds() < 2 * kPromptSeconds) EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ok);
     EXPECT_LT(watch.seconds(), kPromptSeconds);
     EXPECT_EQ(state, ncclRemoteError);
+    EXPECT_TRUE(mentions(verdictOf(comm), {"rank 2", "process", std::to_string(self.number(2, 0))}));
     int x = 0;
     expectToldOf(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comm, nullptr), 2, self.number(2, 0), "AllReduce");
     EXPECT_EQ(ncclCommDestroy(comm), ok) << lastError();

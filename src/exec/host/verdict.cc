@@ -55,6 +55,14 @@ void countArrivals(Verdict& verdict) {
   }
 }
 
+/// The verdict was of nobody's wait: `rank` is the first that waited for what did not come.
+void adopt(Verdict& verdict, Rank rank, const Call& call, int64_t waitedMs) {
+  verdict.rank = rank;
+  verdict.call = call;
+  verdict.waitedMs = waitedMs;
+  countArrivals(verdict);
+}
+
 std::string listOf(const std::vector<Rank>& ranks) {
   std::string text;
   for (const Rank rank : ranks) text += format("{}{}", text.empty() ? "" : ",", rank.value);
@@ -175,7 +183,10 @@ void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t
     RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
     const auto self = static_cast<size_t>(rank.value);
     if (state.verdict) {
-      if (!report.wait.chains.empty()) state.verdict->ranks[self] = std::move(report);
+      if (report.wait.chains.empty()) return {};
+      const Call call = report.wait.chains.front().call;
+      state.verdict->ranks[self] = std::move(report);
+      if (!state.verdict->call) adopt(*state.verdict, rank, call, waitedMs);
       return {};
     }
     Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}};

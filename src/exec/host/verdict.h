@@ -18,6 +18,7 @@ struct Outcome {
 };
 
 /// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.
+/// Without a wait in `own`, it is for an error that came while `rank` waited for nothing, and counts only while nobody else has spoken.
 void conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, transport::local::RankWait own, int64_t waitedMs);
 
 /// "rank 1 gave up after 200 ms in AllReduce #3 …; arrived: 0, 1; missing: 2; rank 2 is in no wait …".

@@ -59,6 +59,19 @@ TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
   EXPECT_NE(json.find(R"("rank":1,"state":"waiting")"), std::string::npos) << json;
 }
 
+TEST(VerdictText, OfAnErrorThatMetNoWaitTakesTheCallOfTheFirstThatWaited) {
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
+  const Status loss = error(Code::RemoteError, "process 7 has ended");
+  conclude(hub, Rank(0), {Ending::Aborted, loss, {}}, {}, 0);
+  EXPECT_EQ(verdictJson(hub).find("arrived"), std::string::npos) << verdictJson(hub);
+  conclude(hub, Rank(1), {Ending::Aborted, loss, {}}, standingIn(kCall), 2);
+  conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "late"), {}}, {}, 0);
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("text":"process 7 has ended","rank":1,"waitedMs":2,"operation":"Reduce")"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("arrived":[1],"missing":[0])"), std::string::npos) << json;
+}
+
 TEST(VerdictText, OfAMessageConcernsItsTwoRanks) {
   const auto owner = *Hub::make(4);
   Hub& hub = *owner;
