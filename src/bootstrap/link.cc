@@ -69,10 +69,11 @@ void Link::send(Kind kind, std::vector<std::byte> payload) {
   });
 }
 
-void Link::finish() {
-  reactor_.post([self = shared_from_this()] {
+void Link::finish(std::shared_ptr<void> unsaid) {
+  reactor_.post([self = shared_from_this(), unsaid = std::move(unsaid)]() mutable {
     if (!self->socket_ || self->isFinishing_) return;
     self->isFinishing_ = true;
+    self->unsaid_ = std::move(unsaid);
     self->onFrame_ = nullptr;
     self->onClosed_ = nullptr;
     if (self->underWay_ == 0) self->sayEnd();
@@ -154,6 +155,7 @@ void Link::compact() {
 void Link::sayEnd() {
   asio::error_code ignored;
   if (socket_) socket_->shutdown(Socket::shutdown_send, ignored);
+  unsaid_.reset();
 }
 
 void Link::write() {
@@ -182,6 +184,7 @@ void Link::end(const Status& cause) {
 void Link::release() {
   socket_.reset();
   hold_.reset();
+  unsaid_.reset();
 }
 
 }  // namespace tutti::bootstrap

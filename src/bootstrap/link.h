@@ -42,8 +42,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void start(OnFrame onFrame, OnClosed onClosed);
   void send(Kind kind, std::vector<std::byte> payload);
   /// Sends what is queued, waits until the other side has closed too, so that it gets all of it; after a few seconds in any case. No
-  /// handler runs any more.
-  void finish();
+  /// handler runs any more. `unsaid` is let go of when the system has all that was queued, or the connection is gone.
+  void finish(std::shared_ptr<void> unsaid = nullptr);
   /// No handler runs any more once the thread has come to it.
   void close();
   /// Stops reading, so that the other side's frames stay where they are; and goes on.
@@ -65,6 +65,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
   Reactor& reactor_;
   ReactorHold hold_;
+  std::shared_ptr<void> unsaid_;
   std::optional<Socket> socket_;  // gone when it is closed
   Sealer sealer_;
   Opener opener_;

@@ -331,9 +331,10 @@ void MeshCore::announceTrouble(const Status& cause) {
   post([self = shared_from_this(), cause] { self->lose(self->membership_.ownProcess, cause, -1); });
 }
 
+/// Also for connections that are still being made: what is to be said on them goes with the process.
 void MeshCore::settle() {
   constexpr std::chrono::milliseconds kMost(500);
-  core_->reactor.settle(kMost);
+  if (core_->reactor.settle(kMost)) (void)allSaid_.wait_for(kMost);
 }
 
 void MeshCore::close() {
@@ -346,7 +347,7 @@ void MeshCore::end() {
     // What was sent is on one of them: only there it is the last word.
     const auto bye = [&](const std::shared_ptr<Link>& link, bool isLast) {
       link->send(Kind::Bye, {static_cast<std::byte>(isLast)});
-      link->finish();
+      link->finish(unsaid_);
     };
     for (const auto& link : with.others) bye(link, !with.out && !with.isDialing());
     if (with.out) bye(with.out, true);
@@ -355,7 +356,12 @@ void MeshCore::end() {
   exchanges_.lose(error(Code::InvalidUsage, "the communicator has ended here"));
   const std::lock_guard lock(core_->mutex);
   core_->removeMesh(membership_.number);
-  if (peers_.empty()) lease_.reset();
+  if (peers_.empty()) release();
+}
+
+void MeshCore::release() {
+  lease_.reset();
+  unsaid_.reset();
 }
 
 /// Closed already when the connection came that messages wait for.
@@ -366,10 +372,10 @@ void MeshCore::sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind 
     for (auto& [kind, payload] : last.mapped().waiting) link->send(kind, std::move(payload));
     link->send(Kind::Bye, {std::byte{1}});
     link->start(nullptr, nullptr);
-    link->finish();
+    link->finish(unsaid_);
   }
   const std::lock_guard lock(core_->mutex);
-  if (peers_.empty()) lease_.reset();
+  if (peers_.empty()) release();
 }
 
 Mesh::Counters MeshCore::counters() const {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -91,12 +92,20 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   Exchanges::Ways waysOfExchanges();
   std::vector<int32_t> treeNeighbours() const;
   void end();
+  void release();
   void sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first);
 
   const std::shared_ptr<Core> core_;
   const Membership membership_;
   const Secret key_;
   std::shared_ptr<Lease> lease_;
+  /// Held while something is still to be said on a connection: the end of the last one that holds it is heard by settle().
+  struct Unsaid {
+    std::promise<void> over;
+    ~Unsaid() { over.set_value(); }
+  };
+  std::shared_ptr<Unsaid> unsaid_ = std::make_shared<Unsaid>();
+  std::future<void> allSaid_ = unsaid_->over.get_future();
   std::map<int32_t, Peer> peers_;
   bool isClosed_ = false;
   std::deque<Message> early_;  // what came before there was a handler

@@ -85,7 +85,7 @@ void Reactor::post(std::function<void()> task) {
   if (isRunning_) asio::post(*loop_, std::move(task));
 }
 
-void Reactor::settle(std::chrono::milliseconds most) {
+bool Reactor::settle(std::chrono::milliseconds most) {
   struct Turns {
     std::promise<void> over;
     std::function<void(int)> next;
@@ -94,7 +94,7 @@ void Reactor::settle(std::chrono::milliseconds most) {
   std::future<void> over = turns->over.get_future();
   {
     const std::lock_guard lock(mutex_);
-    if (!isRunning_ || thread_.get_id() == std::this_thread::get_id()) return;
+    if (!isRunning_ || thread_.get_id() == std::this_thread::get_id()) return false;
     turns->next = [this, weak = std::weak_ptr(turns)](int left) {
       const auto turn = weak.lock();
       if (left == 0) return turn->over.set_value();
@@ -103,6 +103,7 @@ void Reactor::settle(std::chrono::milliseconds most) {
     asio::post(*loop_, [turns] { turns->next(kLastTurns); });
   }
   (void)over.wait_for(most);
+  return true;
 }
 
 bool Reactor::isRunning() const {

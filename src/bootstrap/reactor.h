@@ -35,8 +35,8 @@ class Reactor {
   /// good. Not on the thread itself.
   void stop();
   /// Waits until what was posted has run, with the next few things that come of it, such as the system calls that send what it wrote; not
-  /// longer than `most`, and not at all on the thread itself.
-  void settle(std::chrono::milliseconds most);
+  /// longer than `most`. False, without waiting, on the thread itself or when there is none.
+  bool settle(std::chrono::milliseconds most);
   asio::io_context& loop() { return *loop_; }
   bool isRunning() const;
 
