@@ -53,12 +53,13 @@ Status Communicator::open(const Outcome& outcome) {
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();
-  spins_ = readSpins(ranks());
+  spins_ = readSpins();
   layout_ = makeLayout(*outcome.hub, settings_.nodeRanks);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
+  turn_->isCrowded = readCrowded(ranks());
   readWaitLimits(*turn_);
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
@@ -93,7 +94,9 @@ Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp
 
 /// Whether peers in other processes can map what the call names.
 bool Communicator::isExported(const CallRequest& request) const {
+  if (!settings_.spansProcesses) return false;
   const BufferBytes bytes = bufferBytes(request, ranks());
+  if (std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes) return false;  // nothing will be lent
   const auto isShared = [](const void* data, uint64_t size) { return data == nullptr || process().memory.isShared(data, size); };
   return isShared(request.in, bytes.in) && isShared(request.out, bytes.out);
 }
@@ -106,7 +109,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   PendingCall pending = latestCall_;
   pending.planned.in = request.in;
   pending.planned.out = request.out;
-  pending.planned.isExported = settings_.spansProcesses && isExported(request);
+  pending.planned.isExported = isExported(request);
   return pending;
 }
 
@@ -129,7 +132,7 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
   pending.planned.in = request.in;
   pending.planned.out = request.out;
-  pending.planned.isExported = settings_.spansProcesses && isExported(request);
+  pending.planned.isExported = isExported(request);
   pending.planned.factor = op.scaling.factor;
   pending.planned.factorSource = op.factorSource;
   pending.peer = Rank(request.root);
@@ -144,7 +147,9 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   // An operator of the user's own may be another one the next time.
   if (hasPlan && !isMessage && (!reduces(request.collective) || RedOps::isBuiltIn(request.op))) {
     latest_ = request;
+    pending.isLatest = true;
     latestCall_ = pending;
+    isAloneLatest_ = false;
   }
   return pending;
 }
@@ -179,15 +184,17 @@ Result<std::shared_ptr<const exec::host::HostPlan>> Communicator::planFor(const 
 
 /// Gives a call its place among the calls of this communicator.
 void Communicator::assign(PendingCall& pending) {
-  if (pending.call.collective != Collective::SendRecv) {
-    pending.call.sequence = issuedCollectives_++;
-    pending.planned.event.sequence = pending.call.sequence;
-  }
   pending.planned.call = pending.call;
-  pending.planned.signature = exec::host::packSignature(pending.call);
-  if (pending.planned.plan != nullptr && pending.planned.plan->usesWindow) {
-    pending.planned.windowEpoch = nextEpoch_;
-    const exec::host::HostPlan& plan = *pending.planned.plan;
+  number(pending.planned);
+  pending.call = pending.planned.call;
+}
+
+void Communicator::number(exec::host::PlannedCall& planned) {
+  if (planned.call.collective != Collective::SendRecv) planned.event.sequence = planned.call.sequence = issuedCollectives_++;
+  planned.signature = exec::host::packSignature(planned.call);
+  if (planned.plan != nullptr && planned.plan->usesWindow) {
+    planned.windowEpoch = nextEpoch_;
+    const exec::host::HostPlan& plan = *planned.plan;
     nextEpoch_ += static_cast<uint64_t>(plan.geometry.slices) * static_cast<uint64_t>(plan.rounds);
   }
 }
@@ -255,6 +262,18 @@ Status Communicator::runAlone(PendingCall& call) {
   work.reset(takeTicket());
   work.beginChain();
   work.add(std::move(call.planned));
+  isAloneLatest_ = call.isLatest;
+  return exec::host::drive(std::span(&alone_, 1), spins_);
+}
+
+Status Communicator::runAgain(const CallRequest& request) {
+  TUTTI_TRY(usable());
+  TUTTI_TRY(checkBuffers(request, rank()));
+  exec::host::PlannedCall& call = alone_->repeat(takeTicket());
+  call.in = request.in;
+  call.out = request.out;
+  call.isExported = isExported(request);
+  number(call);
   return exec::host::drive(std::span(&alone_, 1), spins_);
 }
 

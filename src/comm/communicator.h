@@ -63,6 +63,7 @@ struct PendingCall {
   std::shared_ptr<exec::host::Stream> stream;
   Rank peer;
   bool receives = false;
+  bool isLatest = false;  ///< the communicator remembers it for the next call like it
 };
 
 class Communicator {
@@ -151,6 +152,9 @@ class Communicator {
   std::unique_ptr<exec::host::Work> issue(std::span<PendingCall> calls);
   /// Runs one call on this thread to its end, without allocating.
   Status runAlone(PendingCall& call);
+  /// Whether runAgain() is all that it takes: the latest call that ran alone was like this one.
+  bool ranAlone(const CallRequest& request) const { return isAloneLatest_ && latest_.isLike(request); }
+  Status runAgain(const CallRequest& request);
 
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
@@ -179,6 +183,7 @@ class Communicator {
   Result<PendingCall> prepareNew(const CallRequest& request);
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
+  void number(exec::host::PlannedCall& call);
   uint64_t takeTicket() {
     const uint64_t ticket = issuedWorks_.load(std::memory_order_relaxed);
     issuedWorks_.store(ticket + 1, std::memory_order_relaxed);
@@ -203,6 +208,7 @@ class Communicator {
   plan::Cache plans_{256};
   CallRequest latest_;      // what latestCall_ was made of
   PendingCall latestCall_;  // without a communicator while there is none
+  bool isAloneLatest_ = false;  // alone_ holds that call
   int32_t spins_ = 0;
 
   std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them

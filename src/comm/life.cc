@@ -101,7 +101,7 @@ bool Communicator::isDrained() const {
 }
 
 void Communicator::drain() {
-  exec::host::Waiter waiter(spins_);
+  exec::host::Waiter waiter(turn_->isCrowded ? 0 : spins_);
   while (!isDrained() && !hub().latch(rank_).tripped()) waiter.pause();
   if (!isDrained()) hub().waitQuiet();
 }

@@ -98,11 +98,12 @@ int32_t availableCores() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
-int32_t readSpins(int32_t ranks) {
+int32_t readSpins() {
   if (const int64_t spins = config::get<Param::TuttiSpin>(); spins >= 0) return static_cast<int32_t>(std::min<int64_t>(spins, 1 << 20));
-  // Where every rank has a core, answers come within microseconds; a peer that takes longer may be waiting for this very core.
-  return ranks > availableCores() ? 2 : 300;
+  return 300;
 }
+
+bool readCrowded(int32_t ranks) { return config::get<Param::TuttiSpin>() < 0 && ranks > availableCores(); }
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }
 

@@ -9,7 +9,10 @@ namespace tutti::comm {
 Result<plan::Settings> readSettings(const Config& config);
 /// Cores that the calling thread may run on. Threads of one process may differ: what ranks have to agree on is agreed when they meet.
 int32_t availableCores();
-int32_t readSpins(int32_t ranks);
+/// Tries before a waiting thread gives its core away.
+int32_t readSpins();
+/// Whether ranks share cores, so that a wait looks at who needs the one that it holds.
+bool readCrowded(int32_t ranks);
 int64_t readFlightEvents();
 /// TUTTI_TIMEOUT_MS, TUTTI_WARN_MS and TUTTI_CHECKS.
 void readWaitLimits(exec::host::Turn& turn);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,7 +25,7 @@
 
 namespace tutti::observe {
 
-/// A call that runs as soon as it is made has no Enqueued.
+/// A call that runs as soon as it is made has no Enqueued, and one that never waits no Started.
 enum class FlightKind : uint8_t { Enqueued, Started, Finished, Failed };
 std::string_view name(FlightKind kind);
 
@@ -82,15 +83,22 @@ class FlightRecorder {
 
   bool isOn() const { return header_ != nullptr; }
 
-  /// Keeps `event`, stamped with the time. Invariants 1 and 4.
-  void record(const FlightEvent& event) {
+  void record(const FlightEvent& event) { record(event, event.kind); }
+
+  /// Keeps `event` as one of `kind`, stamped with the time. Invariants 1 and 4.
+  void record(const FlightEvent& event, FlightKind kind) {
     if (!header_) return;
-    FlightEvent stamped = event;
-    stamped.ticks = readTicks();
     const uint64_t number = next_++;
     FlightSlot& slot = slots_[number & mask_];
     uint64_t words[std::size(FlightSlot{}.words)];
-    __builtin_memcpy(words, &stamped, sizeof(words));
+    __builtin_memcpy(words, &event, sizeof(words));
+    // As whole words: bytes put into what is read as words right after are waited for.
+    constexpr size_t kWordBytes = sizeof(uint64_t);
+    static_assert(offsetof(FlightEvent, ticks) == 0 && std::endian::native == std::endian::little);
+    constexpr size_t kShift = offsetof(FlightEvent, kind) % kWordBytes * 8;
+    uint64_t& withKind = words[offsetof(FlightEvent, kind) / kWordBytes];
+    withKind = (withKind & ~(uint64_t{0xff} << kShift)) | static_cast<uint64_t>(kind) << kShift;
+    words[0] = readTicks();
     using Word = std::atomic_ref<uint64_t>;
     Word(slot.version).store(2 * number + 1, std::memory_order_relaxed);
     // release: a reader that sees one of these words (acquire) also sees the odd version, and drops what it read.

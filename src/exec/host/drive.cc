@@ -23,6 +23,7 @@ class Watch {
   }
   void stoodStill() {
     const Nanoseconds now = realClock().now();
+    if (latest_.count() == 0) latest_ = now;  // it stands still since now
     if (now - latest_ < kBetweenInspections) return;
     latest_ = now;
     for (const auto& work : works_)
@@ -88,7 +89,9 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       waiter.reset();
       watch.moved();
     } else {
-      waiter.pause();
+      bool givesWay = false;
+      for (const auto& work : works) givesWay = givesWay || work->needsThisCore();
+      waiter.pause(givesWay);
       if (!waiter.spins() && remotes.any()) remotes.wait();
       if (!waiter.spins()) watch.stoodStill();
     }

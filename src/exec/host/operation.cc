@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/format.h"
+#include "core/prefetch.h"
 #include "exec/host/signature.h"
 #include "exec/host/wait.h"
 
@@ -18,18 +19,13 @@ using transport::local::kInlineBytes;
 using transport::local::SendEnd;
 using transport::local::SlotHead;
 
-/// Up to here a message is copied into its slot, so that the sender need not wait until it is read; beyond, a value that lies
-/// in a caller's buffer is lent, which saves the copy.
-constexpr uint64_t kEagerBytes = 4096;
 /// Below, a system call takes longer than the copies that it saves.
 constexpr uint64_t kCopyCallBytes = 65536;
 
-/// What a rank waits for is often a few dozen nanoseconds away: this many looks are sooner than one way round the driver's loop.
-constexpr int kLooks = 40;
-
+/// Looks a few times before the driver is troubled.
 template <class Condition>
-bool soon(Condition&& condition) {
-  for (int look = 0; look < kLooks; ++look)
+bool soon(int looks, Condition&& condition) {
+  for (int look = 0; look < looks; ++look)
     if (condition()) return true;
   return false;
 }
@@ -114,7 +110,9 @@ void Operation::prepareCells() const {
       const bool hasPayload = bytes > kCellInlineBytes && bytes <= step.window->cellBytes;
       lines += 1 + (hasPayload ? (bytes + kLine - 1) / kLine : 0);
       if (lines > kMostLines) return;
-      prefetchForWrite(&step.window->head(epoch, plan_->rank));
+      const CellHead& head = step.window->head(epoch, plan_->rank);
+      prefetchForWrite(&head);
+      if (bytes > kLine - offsetof(CellHead, inlineData)) prefetchForWrite(reinterpret_cast<const std::byte*>(&head) + kLine);
       const std::byte* payload = step.window->payload(epoch, plan_->rank, bytes);
       for (uint64_t at = 0; hasPayload && at < bytes; at += kLine) prefetchForWrite(payload + at);
     }
@@ -165,7 +163,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   const Source* const from = lane.steps->sources.data() + step.firstFrom;
   SendEnd* const* const to = lane.steps->targets.data() + step.firstTo;
   for (int i = 0; i < step.numFrom; ++i)
-    if (!soon([end = from[i].end] { return end->ready(); })) return false;
+    if (!soon(looks_, [end = from[i].end] { return end->ready(); })) return false;
   for (int i = 0; i < step.numTo; ++i)
     if (!to[i]->ready()) return false;
 
@@ -291,7 +289,7 @@ bool Operation::runAwait(const Lane& lane, const BoundStep& step) {
   const CellHead& head = step.window->head(epochOf(lane, step), step.peer);
   const uint64_t epoch = epochOf(lane, step);
   // acquire: pairs with the release of Arrive
-  if (!soon([&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
+  if (!soon(looks_, [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
   return acceptCall(head.signature, step.peer);
 }
 

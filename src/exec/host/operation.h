@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,8 +35,17 @@ struct PlannedCall {
   bool isExported = false;  ///< both buffers lie in memory of ncclMemAlloc, as far as they are used
 };
 
+/// Up to here a message is copied into its slot, so that the sender need not wait until it is read; beyond, a value that lies
+/// in a caller's buffer is lent, which saves the copy.
+inline constexpr uint64_t kEagerBytes = 4096;
+
 class Operation {
  public:
+  /// What a rank waits for is often a few dozen nanoseconds away: this many looks are sooner than one way round the driver's loop.
+  static constexpr int32_t kLooks = 40;
+  /// How often to look before advance() says Pending; kLooks unless somebody else needs the core.
+  void setLooks(int32_t looks) { looks_ = looks; }
+
   /// The call must outlive the operation.
   void start(const PlannedCall& call);
 
@@ -51,6 +61,9 @@ class Operation {
   void describe(transport::local::ChainWait& wait) const;
   /// How many things describe() would list as awaited. While nothing moves it only falls: the same number is the same list.
   uint64_t countUnmet() const;
+  /// Whether all that its lanes wait for can come while the ranks that `isThere` says yes to stand still, as far as can be seen from here:
+  /// those have arrived where it waits for arrivals. Who else they keep waiting, as in pipes, it cannot know.
+  bool needsNoneOf(const std::function<bool(Rank)>& isThere) const;
   /// After Failed: the signature that came instead of the own one, if that was the reason.
   std::optional<uint64_t> foreignSignature() const { return foreign_; }
 
@@ -110,6 +123,7 @@ class Operation {
   uint64_t signature_ = 0;
   uint64_t windowEpoch_ = 0;
   Reduction reduction_;
+  int32_t looks_ = kLooks;
   bool moved_ = false;
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;

@@ -69,6 +69,21 @@ void Operation::forEachUnmet(const Lane& lane, Note&& note) const {
   }
 }
 
+bool Operation::needsNoneOf(const std::function<bool(Rank)>& isThere) const {
+  for (const Lane& lane : lanes_) {
+    if (lane.finished) continue;
+    if (lane.slice >= plan_->geometry.slices) return false;
+    const BoundStep& step = lane.steps->steps[lane.next];
+    if (step.kind != Kind::Await) return false;
+    const uint64_t epoch = epochOf(lane, step);
+    for (int32_t r = 0; r < plan_->ranks; ++r) {
+      if (Rank(r) == plan_->rank || !isThere(Rank(r))) continue;
+      if (step.window->head(epoch, Rank(r)).epoch.load(std::memory_order_acquire) != epoch) return false;  // pairs with Arrive's release
+    }
+  }
+  return true;
+}
+
 LaneWait Operation::waitOf(const Lane& lane) const {
   LaneWait wait;
   wait.finished = lane.finished;

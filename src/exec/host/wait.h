@@ -18,15 +18,6 @@ inline void cpuPause() {
 #endif
 }
 
-/// Brings a cache line here for writing, while the thread goes on.
-inline void prefetchForWrite(const void* line) {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
-
 class Waiter {
  public:
   /// `spins`: tries before the core is given away. Few where threads outnumber cores: a spinning thread then keeps the one it
@@ -34,23 +25,26 @@ class Waiter {
   explicit Waiter(int32_t spins) : spins_(spins) {}
 
   /// Something moved: start again from spinning.
-  void reset() { tries_ = 0; }
+  void reset() { spun_ = given_ = 0; }
 
   /// Whether it still expects to be served at once.
-  bool spins() const { return tries_ <= spins_; }
+  bool spins() const { return given_ == 0; }
 
-  /// Called once after every try that moved nothing.
-  void pause() {
-    const int32_t n = tries_++;
-    if (n < spins_) return cpuPause();
-    if (n < spins_ + kYields) {
+  /// Called once after every try that moved nothing. `givesWay`: whoever could end the wait needs this core.
+  void pause(bool givesWay = false) {
+    if (!givesWay && spun_ < spins_) {
+      ++spun_;
+      return cpuPause();
+    }
+    const int32_t n = given_++;
+    if (n < kYields) {
       sched_yield();
       return;
     }
-    const int64_t extra = std::min<int64_t>(n - spins_ - kYields, kMaxSleepSteps);
+    const int64_t extra = std::min<int64_t>(n - kYields, kMaxSleepSteps);
     const timespec nap{0, kSleepNs * (1 + extra)};
     nanosleep(&nap, nullptr);
-    if (extra == kMaxSleepSteps) --tries_;  // stays at the longest sleep
+    if (extra == kMaxSleepSteps) --given_;  // stays at the longest sleep
   }
 
  private:
@@ -59,7 +53,8 @@ class Waiter {
   static constexpr int64_t kMaxSleepSteps = 49;  // at most 1 ms: what a late wake-up costs at worst
 
   int32_t spins_;
-  int32_t tries_ = 0;
+  int32_t spun_ = 0;
+  int32_t given_ = 0;  // how often the core was given away
 };
 
 }  // namespace tutti::exec::host

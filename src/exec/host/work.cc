@@ -1,5 +1,7 @@
 #include "exec/host/work.h"
 
+#include <sched.h>
+
 #include <utility>
 
 #include "core/format.h"
@@ -43,6 +45,32 @@ void Work::reset(uint64_t ticket) {
   status_ = Status();
 }
 
+PlannedCall& Work::repeat(uint64_t ticket) {
+  Chain& chain = chains_.front();
+  chain.next = 0;
+  chain.running = false;
+  ticket_ = ticket;
+  finished_ = false;
+  moved_ = false;
+  return chain.calls.front();
+}
+
+bool Work::needsThisCore() {
+  if (!turn_->isCrowded || finished_) return false;
+  const int32_t core = sched_getcpu() + 1;
+  if (member_->core.load(std::memory_order_relaxed) != core) member_->core.store(core, std::memory_order_relaxed);
+  const auto isOnThis = [&](Rank rank) { return turn_->hub->member(rank).core.load(std::memory_order_relaxed) == core; };
+  bool needed = false;
+  for (size_t i = 0; i < used_; ++i) {
+    Chain& chain = chains_[i];
+    if (!chain.running || chain.current().plan == nullptr) continue;
+    const bool needsNone = chain.operation.needsNoneOf(isOnThis);
+    chain.operation.setLooks(needsNone ? Operation::kLooks : 1);
+    needed = needed || !needsNone;
+  }
+  return needed;
+}
+
 void Work::beginChain() {
   if (used_ == chains_.size()) chains_.emplace_back();
   ++used_;
@@ -75,7 +103,9 @@ Poll Work::advanceAll() {
   for (size_t i = 0; i < used_; ++i) {
     const Poll poll = advanceChain(chains_[i]);
     if (poll == Poll::Failed) return poll;
-    if (poll == Poll::Pending) allReady = false;
+    if (poll != Poll::Pending) continue;
+    allReady = false;
+    if (!chains_[i].isNoted) noteStart(chains_[i]);
   }
   return allReady ? Poll::Ready : Poll::Pending;
 }
@@ -83,19 +113,18 @@ Poll Work::advanceAll() {
 Poll Work::advanceChain(Chain& chain) {
   while (chain.next < chain.calls.size()) {
     const PlannedCall& call = chain.current();
-    if (!chain.running) begin(chain);
+    if (!chain.running) {
+      if (turn_->owed > 0 && !isRepeated(call.call) && !compareOwed()) return Poll::Failed;
+      begin(chain);
+    }
     if (call.plan != nullptr) {
       const Poll poll = chain.operation.advance();
       moved_ = moved_ || chain.operation.moved();
       if (poll == Poll::Failed) explainFailure(chain);
       if (poll != Poll::Ready) return poll;
     }
-    if (turn_->checks && (call.plan == nullptr || hasRoot(call.plan->collective))) {
-      // Data flows one way only, or not at all: a rank may be done without having heard of anybody. Of two that disagree, the later
-      // one notices.
-      std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own post and the look at the others'
-      if (!compareWithPeers(call)) return Poll::Failed;
-    }
+    // Data flows one way only, or not at all: a rank may be done without having heard of anybody.
+    if (turn_->checks && (call.plan == nullptr || hasRoot(call.plan->collective)) && !compareOneWay(call.call)) return Poll::Failed;
     chain.running = false;
     ++chain.next;
     moved_ = true;
@@ -107,7 +136,7 @@ Poll Work::advanceChain(Chain& chain) {
 void Work::begin(Chain& chain) {
   PlannedCall& call = chain.current();
   chain.running = true;
-  chain.peerGone = false;
+  chain.isNoted = chain.peerGone = false;
   if (turn_->checks) {
     if (call.call.isMessage()) {
       call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
@@ -116,8 +145,16 @@ void Work::begin(Chain& chain) {
       member_->board.post(call.call);
     }
   }
-  if (call.plan != nullptr) chain.operation.start(call);
-  turn_->record(call.event, observe::FlightKind::Started);
+  if (call.plan == nullptr) return;
+  chain.operation.setLooks(turn_->isCrowded ? 1 : Operation::kLooks);
+  chain.operation.start(call);
+}
+
+/// Of a call that waits; the time is that of its first wait.
+void Work::noteStart(Chain& chain) {
+  if (!chain.running) return;
+  chain.isNoted = true;
+  turn_->record(chain.current().event, observe::FlightKind::Started);
 }
 
 /// The latch has tripped: says so, and what this rank was waiting for.
@@ -167,6 +204,10 @@ void Work::abandon() noexcept {
 /// Never goes back: a failed work may be marked while an earlier one still runs to its end.
 void Work::markFinished() noexcept {
   uint64_t done = turn_->finished.load(std::memory_order_relaxed);
+  if (!turn_->isShared.load(std::memory_order_relaxed)) {  // no other thread finishes works; an exchange would wait for the stores above
+    if (done <= ticket_) turn_->finished.store(ticket_ + 1, std::memory_order_release);
+    return;
+  }
   // release: pairs with the acquire in advance() and in Communicator::drain()
   while (done < ticket_ + 1 && !turn_->finished.compare_exchange_weak(done, ticket_ + 1, std::memory_order_release)) {
   }

@@ -26,6 +26,7 @@ namespace tutti::exec::host {
 struct Turn {
   std::shared_ptr<transport::local::Hub> hub;
   Rank rank;
+  bool isCrowded = false;  ///< ranks share cores: a wait looks at who needs the one that it holds. Set before the first work
   bool checks = true;  ///< false: calls are not compared, waits never give up; to measure what that costs. Set before the first work
   Nanoseconds silence = std::chrono::seconds(10);  ///< a wait this long is explained in the log, once. Set before the first work
   observe::FlightRecorder recorder;  ///< written under `recording` once streams' threads may have news beside the calling thread
@@ -41,6 +42,10 @@ struct Turn {
   std::vector<uint64_t> sent;  ///< messages to each rank; empty before the first message
   std::vector<uint64_t> received;
 
+  /// The latest call whose data flows one way only, and how many like it, right before it and it included, have not been compared yet.
+  Call oneWay;
+  uint64_t owed = 0;
+
   /// Counts a message; its number among those of the pair.
   uint64_t numberMessage(int32_t peer, bool receives) {
     std::vector<uint64_t>& counts = receives ? received : sent;
@@ -48,12 +53,11 @@ struct Turn {
     return counts[static_cast<size_t>(peer)]++;
   }
 
-  void record(observe::FlightEvent event, observe::FlightKind kind) {
+  void record(const observe::FlightEvent& event, observe::FlightKind kind) {
     if (!recorder.isOn()) return;
-    event.kind = kind;
-    if (!isShared.load(std::memory_order_relaxed)) return recorder.record(event);  // only its own thread has news, or it has set it
+    if (!isShared.load(std::memory_order_relaxed)) return recorder.record(event, kind);  // only its own thread has news, or it has set it
     while (recording.test_and_set(std::memory_order_acquire)) cpuPause();  // pairs with clear()
-    recorder.record(event);
+    recorder.record(event, kind);
     recording.clear(std::memory_order_release);
   }
 };
@@ -68,6 +72,9 @@ class Work {
   /// Empties it for new calls. `ticket`: how many works of the communicator come before this one.
   void reset(uint64_t ticket);
 
+  /// Instead: made ready to run its only call once more, which is returned to be brought up to date.
+  PlannedCall& repeat(uint64_t ticket);
+
   /// Opens a new chain; calls added next belong to it.
   void beginChain();
   void add(PlannedCall call) { chains_[used_ - 1].calls.push_back(std::move(call)); }
@@ -76,6 +83,9 @@ class Work {
   /// For waits that last, after a try that moved nothing: compares the call that is under way with what the peers have come to, and
   /// fails the work when its wait cannot end or has taken longer than the deadline.
   void inspect(Nanoseconds now);
+  /// Where ranks share cores: whether one that was last seen on the core that the calling thread holds may have something to do that this
+  /// work waits for. It can go on only when this one gives way.
+  bool needsThisCore();
   /// Whether the communicator has failed: the work will, whenever it runs.
   bool isCondemned() const { return member_->latch.tripped(); }
   /// Fails the work, if it is not finished, instead of running it.
@@ -92,6 +102,7 @@ class Work {
     std::vector<PlannedCall> calls;
     size_t next = 0;  // the call that runs or runs next
     bool running = false;
+    bool isNoted = false;   // the recorder has been told that it started
     bool peerGone = false;  // an earlier inspection saw that the peer of this message had departed
     Operation operation;
 
@@ -115,12 +126,16 @@ class Work {
   Poll advanceAll();
   Poll advanceChain(Chain& chain);
   void begin(Chain& chain);
+  void noteStart(Chain& chain);
   Poll fail(Outcome outcome);
   Poll giveUp();
   void markFinished() noexcept;
 
   // work_wait.cc
-  bool compareWithPeers(const PlannedCall& call);
+  bool compareWithPeers(const Call& call);
+  bool compareOneWay(const Call& call);
+  bool compareOwed();
+  bool isRepeated(const Call& call) const;
   bool lookForDeparted(Chain& chain);
   bool lookForDeadlock(Nanoseconds now);
   bool lookAtDeadline(Nanoseconds now);

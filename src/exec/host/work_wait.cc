@@ -25,6 +25,11 @@ constexpr Nanoseconds kBetweenTelling = std::chrono::milliseconds(100);
 /// Asking what is on its way takes system calls.
 constexpr Nanoseconds kBetweenLooks = std::chrono::milliseconds(10);
 
+/// More than a pipe has slots, so that most peers are past them; far fewer than a board keeps.
+constexpr uint64_t kMostOwed = 10;
+/// As they lie side by side.
+constexpr uint64_t kTogether = 8;
+
 int64_t millisecondsOf(Nanoseconds time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
 
 }  // namespace
@@ -46,7 +51,7 @@ bool Work::findFault(Nanoseconds now) {
   for (size_t i = 0; i < used_; ++i) {
     Chain& chain = chains_[i];
     if (!chain.running) continue;
-    if (!compareWithPeers(chain.current()) || lookForDeparted(chain)) return true;
+    if (!compareWithPeers(chain.current().call) || !compareOwed() || lookForDeparted(chain)) return true;
   }
   const Nanoseconds waited = now - episode_.since;
   if (waited >= kBeforePublishing && lookForDeadlock(now)) return true;
@@ -56,14 +61,45 @@ bool Work::findFault(Nanoseconds now) {
 }
 
 /// Compares a call with those of the peers that have come as far. False when one made another call: outcome_ says so.
-bool Work::compareWithPeers(const PlannedCall& call) {
-  if (call.call.isMessage()) return true;
+bool Work::compareWithPeers(const Call& call) {
+  if (call.isMessage()) return true;
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
-    const auto theirs = turn_->hub->board(Rank(r)).find(call.call.sequence);
-    if (!theirs || agree(*theirs, call.call)) continue;
-    outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call.call, Rank(r), *theirs), {{turn_->rank, call.call}, {Rank(r), *theirs}}};
+    const auto theirs = turn_->hub->board(Rank(r)).find(call.sequence);
+    if (!theirs || agree(*theirs, call)) continue;
+    outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call, Rank(r), *theirs), {{turn_->rank, call}, {Rank(r), *theirs}}};
     return false;
   }
+  return true;
+}
+
+/// Whether `call` follows the latest one-way call and is like it.
+bool Work::isRepeated(const Call& call) const {
+  Call expected = turn_->oneWay;
+  ++expected.sequence;
+  return call == expected;
+}
+
+/// Of two that disagree in a call whose data flows one way, the later one notices. But the latest lines of a peer's board are those that
+/// it writes, so a call like the one before stays owed for a few more: whoever has gone over to another call looks at once, and so does
+/// who waits.
+bool Work::compareOneWay(const Call& call) {
+  const bool repeats = isRepeated(call);
+  turn_->oneWay = call;
+  ++turn_->owed;
+  if (!repeats) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own post and the look at the others'
+    return compareOwed();
+  }
+  if (turn_->owed < kMostOwed + kTogether) return true;
+  Call late = call;
+  for (late.sequence -= turn_->owed - 1; turn_->owed > kMostOwed; --turn_->owed, ++late.sequence)
+    if (!compareWithPeers(late)) return false;
+  return true;
+}
+
+bool Work::compareOwed() {
+  for (Call call = turn_->oneWay; turn_->owed > 0; --turn_->owed, --call.sequence)
+    if (!compareWithPeers(call)) return false;
   return true;
 }
 
@@ -152,7 +188,7 @@ void Work::warnOfWait() {
 /// The operation refused what came: says it with the exact calls, where they can be had.
 void Work::explainFailure(const Chain& chain) {
   const PlannedCall& call = chain.current();
-  if (!compareWithPeers(call)) return;
+  if (!compareWithPeers(call.call)) return;
   outcome_ = {Ending::Mismatch, chain.operation.status(), {}};
   const auto foreign = chain.operation.foreignSignature();
   if (!foreign || !call.call.isMessage()) return;

@@ -18,16 +18,17 @@
 
 namespace tutti::transport::local {
 
-inline constexpr size_t kCellInlineBytes = 32;
+inline constexpr size_t kCellInlineBytes = 96;
 
-struct alignas(kCacheLine) CellHead {
+/// Two lines side by side: who fetches the first gets both from caches that fetch pairs.
+struct alignas(2 * kCacheLine) CellHead {
   std::atomic<uint64_t> epoch;  ///< writer (release); pairs with the acquire of the window's rank
   uint64_t signature;           ///< writer: which call the cell belongs to
   uint64_t bytes;               ///< writer: payload size; up to kCellInlineBytes lie in inlineData, more in the payload area
   uint64_t lent;                ///< writer: address of the payload in its own memory; 0: in the cell
   std::byte inlineData[kCellInlineBytes];
 };
-static_assert(sizeof(CellHead) == kCacheLine);
+static_assert(sizeof(CellHead) == 2 * kCacheLine);
 
 struct alignas(kCacheLine) ReturnedEpoch {
   /// The window's rank: up to which epoch it has read what was lent (release); pairs with the writer's acquire.

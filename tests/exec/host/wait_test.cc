@@ -41,6 +41,19 @@ TEST(Waiter, EndsInSleepsOfAtMostAboutAMillisecond) {
   EXPECT_LE(shortest, 20'000);  // the fastest of ten: slow only where nothing runs on time
 }
 
+TEST(Waiter, GivesWayAtOnceAndGoesOnSpinningWhenNobodyNeedsItsCore) {
+  Waiter waiter(100);
+  waiter.pause(true);
+  EXPECT_FALSE(waiter.spins());
+  const int64_t spins = timeOf([&] {
+    for (int i = 0; i < 100; ++i) waiter.pause();
+  });
+  for (int i = 0; i < 4100; ++i) waiter.pause(true);
+  const int64_t sleeps = timeOf([&] { waiter.pause(true); });
+  EXPECT_LT(spins, 100 * 50);
+  EXPECT_GE(sleeps, 20) << "who gives way for long falls asleep too";
+}
+
 TEST(Waiter, ResetStartsAgainFromSpinning) {
   Waiter waiter(50);
   for (int i = 0; i < 4000 + 120; ++i) waiter.pause();

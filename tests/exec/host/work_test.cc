@@ -109,10 +109,116 @@ TEST(Work, RecordsWhatHappensToItsCalls) {
   work.add(std::move(call));
   ASSERT_EQ(work.advance(), Poll::Ready);
   const auto events = comm.events(0);
+  ASSERT_EQ(events.size(), 1U) << "it did not wait";
+  EXPECT_EQ(events[0].kind, FlightKind::Finished);
+  EXPECT_EQ(events[0].sequence, 12U);
+}
+
+TEST(Work, RecordsTheStartOfACallThatWaits) {
+  Comm comm(2);
+  const std::vector<int8_t> in(16, 7);
+  std::vector<int8_t> out(16);
+  Work receiver(comm.turns[1]);
+  receiver.reset(0);
+  receiver.beginChain();
+  receiver.add(comm.planned.call(1, messageShape(16, 0, true), nullptr, out.data()));
+  EXPECT_EQ(receiver.advance(), Poll::Pending);
+  EXPECT_EQ(receiver.advance(), Poll::Pending);
+  Work sender(comm.turns[0]);
+  sender.reset(0);
+  sender.beginChain();
+  sender.add(comm.planned.call(0, messageShape(16, 1, false), in.data(), nullptr));
+  EXPECT_EQ(sender.advance(), Poll::Ready);
+  EXPECT_EQ(receiver.advance(), Poll::Ready);
+  EXPECT_EQ(out, in);
+  const auto events = comm.events(1);
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[0].kind, FlightKind::Started);
   EXPECT_EQ(events[1].kind, FlightKind::Finished);
-  EXPECT_EQ(events[1].sequence, 12U);
+}
+
+TEST(Work, RunsItsOnlyCallOnceMore) {
+  Comm comm(1);
+  Copy a;
+  Copy b;
+  Work work(comm.turns[0]);
+  work.reset(0);
+  work.beginChain();
+  work.add(a.call(comm));
+  ASSERT_EQ(work.advance(), Poll::Ready);
+  const PlannedCall other = b.call(comm);
+  PlannedCall& call = work.repeat(1);
+  call.in = other.in;
+  call.out = other.out;
+  EXPECT_EQ(b.out, Copy().out);
+  ASSERT_EQ(work.advance(), Poll::Ready);
+  EXPECT_EQ(a.out, a.in);
+  EXPECT_EQ(b.out, b.in);
+  EXPECT_EQ(comm.turns[0]->finished.load(), 2U);
+}
+
+/// Calls that send nothing, one after the other; the status of the first that fails, or of the last.
+class OneWayCalls {
+ public:
+  explicit OneWayCalls(Comm& comm) : turn_(comm.turns[0]), work_(turn_) {}
+
+  Poll make(int32_t root, uint64_t count = 0) {
+    work_.reset(next_);
+    work_.beginChain();
+    PlannedCall planned;
+    planned.call = {Collective::Broadcast, DataType::I8, 0, root, count, next_++, false};
+    work_.add(planned);
+    return work_.advance();
+  }
+  /// What rank 1 says that it made.
+  void postTheirs(int32_t root, uint64_t sequence) {
+    turn_->hub->board(Rank(1)).post({Collective::Broadcast, DataType::I8, 0, root, 0, sequence, false});
+  }
+  uint64_t made() const { return next_; }
+  Code code() const { return work_.status().code(); }
+
+ private:
+  std::shared_ptr<Turn> turn_;
+  Work work_;
+  uint64_t next_ = 0;
+};
+
+TEST(Work, ComparesRepeatedOneWayCallsAFewCallsLater) {
+  Comm comm(2);
+  OneWayCalls calls(comm);
+  constexpr uint64_t kOther = 30;  // rank 1 makes another call here
+  Poll poll = Poll::Ready;
+  while (poll == Poll::Ready && calls.made() < 100) {
+    calls.postTheirs(calls.made() < kOther ? 0 : 1, calls.made());
+    poll = calls.make(0);
+  }
+  EXPECT_EQ(poll, Poll::Failed);
+  EXPECT_EQ(calls.code(), Code::InvalidUsage);
+  EXPECT_GT(calls.made(), kOther);
+  EXPECT_LE(calls.made(), kOther + 20);
+}
+
+TEST(Work, ComparesAtOnceWhenItGoesOverToAnotherOneWayCall) {
+  Comm comm(2);
+  OneWayCalls calls(comm);
+  for (uint64_t i = 0; i < 5; ++i) {
+    calls.postTheirs(0, i);
+    ASSERT_EQ(calls.make(0), Poll::Ready);
+  }
+  calls.postTheirs(0, 5);
+  EXPECT_EQ(calls.make(1), Poll::Failed);
+  EXPECT_EQ(calls.code(), Code::InvalidUsage);
+}
+
+TEST(Work, ComparesWhatItOwesBeforeAnotherCall) {
+  Comm comm(2);
+  OneWayCalls calls(comm);
+  for (uint64_t i = 0; i < 5; ++i) {
+    calls.postTheirs(i == 3 ? 1 : 0, i);
+    ASSERT_EQ(calls.make(0), Poll::Ready) << i;
+  }
+  EXPECT_EQ(calls.make(0, 7), Poll::Failed) << "call 3 was another one";
+  EXPECT_EQ(calls.code(), Code::InvalidUsage);
 }
 
 TEST(Work, AFailureIsToldToEveryRank) {
