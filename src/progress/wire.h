@@ -1,4 +1,4 @@
-// What the engine sends for a message of a pipe: a header of 64 bytes, then the payload unless it lies in the header.
+// What the engine sends for a message of a pipe: a header of 128 bytes, then the payload unless it lies in the header.
 //
 // Plain values. A network carries them as messages of their own: header and pieces of the payload have different tags and are received
 // strictly in the order in which they are sent.
@@ -16,7 +16,7 @@ namespace tutti::progress {
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
-inline constexpr uint32_t kHeaderMagic = 0x7475'7402;
+inline constexpr uint32_t kHeaderMagic = 0x7475'7403;
 inline constexpr int32_t kHeaderTag = 1;
 inline constexpr int32_t kPayloadTag = 2;
 /// Longest piece of a payload: what plugins whose sizes are ints can carry, with room.
@@ -30,6 +30,6 @@ struct Header {
   uint64_t bytes = 0;
   std::byte payload[transport::local::kInlineBytes] = {};
 };
-static_assert(sizeof(Header) == 64 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 
 }  // namespace tutti::progress

@@ -22,16 +22,17 @@
 namespace tutti::transport::local {
 
 inline constexpr size_t kCacheLine = 64;
-inline constexpr size_t kInlineBytes = 32;  ///< payload that travels in the head's own cache line
+inline constexpr size_t kInlineBytes = 96;  ///< payload that travels in the head
 
-struct alignas(kCacheLine) SlotHead {
+/// Two lines side by side: who fetches the first gets both from caches that fetch pairs.
+struct alignas(2 * kCacheLine) SlotHead {
   std::atomic<uint64_t> filled;  ///< sender: message number (release); pairs with the acquire in RecvEnd::ready
   uint64_t signature;            ///< sender: which call the message belongs to
   uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot
   uint64_t bytes;                ///< sender: payload size
   std::byte inlineData[kInlineBytes];
 };
-static_assert(sizeof(SlotHead) == kCacheLine);
+static_assert(sizeof(SlotHead) == 2 * kCacheLine);
 
 struct alignas(kCacheLine) FreedCount {
   std::atomic<uint64_t> value;  ///< receiver: messages it is done with (release); pairs with the acquire in SendEnd::refresh
@@ -83,7 +84,7 @@ class SendEnd {
     if (byReference) lastByReference_ = sent_;
     slot.filled.store(sent_, std::memory_order_release);  // pairs with RecvEnd::ready
     // Both lines are in the receiver's cache: what the next message needs of them comes while nobody waits for it.
-    prefetchForWrite(&head());
+    fetchNext(slot.bytes);
     if (sent_ - seenFreed_ >= pipe_.slots / 2) prefetch(pipe_.freed);
   }
   /// Whether every message sent by reference has been read.
@@ -92,6 +93,15 @@ class SendEnd {
   Rank peer() const { return peer_; }
 
  private:
+  /// What a message as long as the last one will be written to, if that is little.
+  void fetchNext(uint64_t bytes) {
+    constexpr uint64_t kMostBytes = 512;
+    const SlotHead& next = head();
+    prefetchForWrite(&next);
+    if (bytes <= kCacheLine - offsetof(SlotHead, inlineData)) return;
+    if (bytes <= kInlineBytes) return prefetchForWrite(reinterpret_cast<const std::byte*>(&next) + kCacheLine);
+    for (uint64_t at = 0; bytes <= kMostBytes && at < bytes; at += kCacheLine) prefetchForWrite(staging() + at);
+  }
   uint64_t refresh() { return seenFreed_ = pipe_.freed->value.load(std::memory_order_acquire); }  // pairs with RecvEnd::release
 
   PipeView pipe_;
