@@ -93,6 +93,8 @@ class Driver {
   // Virtual memory.
   Result<Bytes> granularity(const AllocationProp& prop, Granularity option);
   Result<MemHandle> createMemory(Bytes bytes, const AllocationProp& prop);
+  /// Nothing where devices, system or user do not have what `prop` asks for; other failures are failures.
+  Result<std::optional<MemHandle>> createIfPermitted(Bytes bytes, const AllocationProp& prop);
   void releaseMemory(MemHandle handle);
   Result<Range> reserveAddresses(Bytes bytes, Bytes alignment);
   void freeAddresses(Range range);
@@ -101,6 +103,7 @@ class Driver {
   Status setAccess(Range range, std::span<const AccessDesc> list);
   Result<UniqueFd> exportFd(MemHandle handle);
   Result<FabricHandle> exportFabric(MemHandle handle);
+  Result<std::optional<FabricHandle>> exportFabricIfPermitted(MemHandle handle);
   Result<MemHandle> importFd(int fd);  ///< the descriptor stays the caller's
   Result<MemHandle> importFabric(FabricHandle handle);
   Result<MemHandle> retainHandle(DevicePtr address);  ///< of the memory that is mapped there
@@ -145,6 +148,10 @@ class Driver {
   Result<bool> isOver(Event event);
   Status synchronize(Event event);
 
+  /// For owners: an error on their way out.
+  void tellLost(const Status& status) const {
+    if (lost_) lost_(status);
+  }
   Api& api() { return *api_; }
 
  private:
@@ -165,7 +172,7 @@ class Driver {
   void lose(Error error, Call call, fmt::format_string<Args...> text, Args&&... args) {
     if (error == Error::Success || error == Error::Deinitialized) [[likely]]
       return;
-    if (lost_) lost_(failure(error, call, formatArgs(text, fmt::make_format_args(args...))));
+    tellLost(failure(error, call, formatArgs(text, fmt::make_format_args(args...))));
   }
   Status failure(Error error, Call call, const std::string& asked);
 

@@ -9,6 +9,8 @@ namespace {
 
 void* asPointer(DevicePtr address) { return reinterpret_cast<void*>(address); }
 
+bool isRefusal(Error error) { return error == Error::NotSupported || error == Error::NotPermitted || error == Error::InvalidDevice; }
+
 }  // namespace
 
 Result<Bytes> Driver::granularity(const AllocationProp& prop, Granularity option) {
@@ -22,6 +24,14 @@ Result<MemHandle> Driver::createMemory(Bytes bytes, const AllocationProp& prop) 
   MemHandle handle = 0;
   const Error error = api_->memCreate(&handle, bytes.value, &prop, 0);
   return checked(error, handle, Call::memCreate, "{} bytes on device {}, handle types {}", bytes.value, prop.location.id,
+                 static_cast<int32_t>(prop.requested));
+}
+
+Result<std::optional<MemHandle>> Driver::createIfPermitted(Bytes bytes, const AllocationProp& prop) {
+  MemHandle handle = 0;
+  const Error error = api_->memCreate(&handle, bytes.value, &prop, 0);
+  if (isRefusal(error)) return std::nullopt;
+  return checked(error, std::optional(handle), Call::memCreate, "{} bytes on device {}, handle types {}", bytes.value, prop.location.id,
                  static_cast<int32_t>(prop.requested));
 }
 
@@ -64,6 +74,13 @@ Result<FabricHandle> Driver::exportFabric(MemHandle handle) {
   FabricHandle fabric;
   const Error error = api_->memExportToShareableHandle(&fabric, handle, HandleType::Fabric, 0);
   return checked(error, fabric, Call::memExportToShareableHandle, "handle {:#x} as a fabric handle", handle);
+}
+
+Result<std::optional<FabricHandle>> Driver::exportFabricIfPermitted(MemHandle handle) {
+  FabricHandle fabric;
+  const Error error = api_->memExportToShareableHandle(&fabric, handle, HandleType::Fabric, 0);
+  if (isRefusal(error)) return std::nullopt;
+  return checked(error, std::optional(fabric), Call::memExportToShareableHandle, "handle {:#x} as a fabric handle", handle);
 }
 
 Result<MemHandle> Driver::importFd(int fd) {
