@@ -30,6 +30,7 @@ const char* listedName(Error error) {
     case Error::LaunchFailed: return "CUDA_ERROR_LAUNCH_FAILED";
     case Error::NotPermitted: return "CUDA_ERROR_NOT_PERMITTED";
     case Error::NotSupported: return "CUDA_ERROR_NOT_SUPPORTED";
+    case Error::SystemNotReady: return "CUDA_ERROR_SYSTEM_NOT_READY";
     case Error::StreamCaptureUnsupported: return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
     case Error::Unknown: return "CUDA_ERROR_UNKNOWN";
   }

@@ -56,6 +56,7 @@ enum class Error : int32_t {
   LaunchFailed = 719,
   NotPermitted = 800,
   NotSupported = 801,
+  SystemNotReady = 802,
   StreamCaptureUnsupported = 900,
   Unknown = 999,
 };

@@ -9,7 +9,15 @@ namespace {
 
 void* asPointer(DevicePtr address) { return reinterpret_cast<void*>(address); }
 
-bool isRefusal(Error error) { return error == Error::NotSupported || error == Error::NotPermitted || error == Error::InvalidDevice; }
+/// Whether the driver says that it will not, rather than that the device or the process is in trouble. Systems differ in how they say it.
+bool isRefusal(Error error) {
+  switch (error) {
+    case Error::InvalidValue: case Error::InvalidDevice: case Error::OperatingSystem: case Error::InvalidHandle:
+    case Error::NotPermitted: case Error::NotSupported: case Error::SystemNotReady: case Error::Unknown:
+      return true;
+    default: return false;
+  }
+}
 
 }  // namespace
 

@@ -77,6 +77,7 @@ static_assert(equals(Error::HostMemoryAlreadyRegistered, CUDA_ERROR_HOST_MEMORY_
 static_assert(equals(Error::HostMemoryNotRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 static_assert(equals(Error::LaunchFailed, CUDA_ERROR_LAUNCH_FAILED) && equals(Error::NotPermitted, CUDA_ERROR_NOT_PERMITTED));
 static_assert(equals(Error::NotSupported, CUDA_ERROR_NOT_SUPPORTED) && equals(Error::Unknown, CUDA_ERROR_UNKNOWN));
+static_assert(equals(Error::SystemNotReady, CUDA_ERROR_SYSTEM_NOT_READY));
 static_assert(equals(Error::StreamCaptureUnsupported, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
 
 static_assert(equals(Attribute::MultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
