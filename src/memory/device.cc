@@ -1,5 +1,6 @@
 #include "memory/device.h"
 
+#include <optional>
 #include <utility>
 
 namespace tutti::memory {
@@ -53,11 +54,12 @@ Status Gpu::learnFabric() {
   const HandleType without = std::exchange(handles_, with);
   auto tried = driver().createIfPermitted(granularity_, properties());
   if (!tried) return std::move(tried).error();
-  if (!*tried) {
+  const std::optional<driver::cuda::MemHandle> handle = *tried;
+  if (!handle) {
     handles_ = without;
     return {};
   }
-  const OwnedMemory memory(driver(), **tried);
+  const OwnedMemory memory(driver(), *handle);
   auto exported = driver().exportFabricIfPermitted(memory.get());
   if (!exported) return std::move(exported).error();
   if (!*exported) handles_ = without;

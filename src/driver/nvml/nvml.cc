@@ -84,7 +84,7 @@ Result<std::vector<Link>> Nvml::links(const Device& device) {
   for (uint32_t number = 0; number < kMostLinks; ++number) {
     auto found = link(device, number);
     if (!found) return tl::unexpected(std::move(found).error());
-    if (*found) links.push_back(std::move(**found));
+    if (std::optional<Link>& link = *found; link) links.push_back(std::move(*link));
   }
   return links;
 }
