@@ -11,6 +11,7 @@
 
 #include "bootstrap/asio.h"
 #include "bootstrap/wire.h"
+#include "core/descriptor_message.h"
 #include "observe/log.h"
 
 namespace tutti::bootstrap {
@@ -46,47 +47,6 @@ Status checkUser(int fd) {
   return {};
 }
 
-Status sendDescriptor(int socket, int fd) {
-  std::byte one{1};
-  iovec data{&one, 1};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof fd)] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = room;
-  message.msg_controllen = sizeof room;
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
-  if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
-    return error(Code::SystemError, "cannot hand over {}: {}", kWhat, std::strerror(errno));
-  return {};
-}
-
-Result<UniqueFd> receiveDescriptor(int socket) {
-  std::byte one{};
-  iovec data{&one, 1};
-  int fd = -1;
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof fd)] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = room;
-  message.msg_controllen = sizeof room;
-  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (received < 0)
-    return fail(errno == ECONNRESET ? Code::RemoteError : Code::SystemError, "cannot receive {}: {}", kWhat, std::strerror(errno));
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof fd))
-      std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
-  }
-  if (fd >= 0) return UniqueFd(fd);
-  return fail(received == 0 ? Code::RemoteError : Code::SystemError, "the first process of this host did not hand over {}{}", kWhat,
-              (message.msg_flags & MSG_CTRUNC) != 0 ? ": no descriptor is left here" : "");
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace& place, int fd) {
@@ -102,7 +62,7 @@ Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace
       },
       [fd](Established connection) {
         Status status = checkUser(connection.socket.native_handle());
-        if (status.ok()) status = sendDescriptor(connection.socket.native_handle(), fd);
+        if (status.ok()) status = sendDescriptor(connection.socket.native_handle(), fd, kWhat);
         if (!status.ok()) observe::warn("bootstrap: {}", status.text());
       });
   listener->start();
@@ -117,7 +77,7 @@ void fetchShared(Reactor& reactor, const SharePlace& place, std::chrono::millise
     const auto socket = std::make_shared<Socket>(std::move(outcome->socket));
     socket->async_wait(Socket::wait_read, [socket, done](const asio::error_code& why) {
       if (why) return done(fail(Code::RemoteError, "cannot receive {}: {}", kWhat, why.message()));
-      done(receiveDescriptor(socket->native_handle()));
+      done(receiveDescriptor(socket->native_handle(), kWhat));
     });
   });
 }

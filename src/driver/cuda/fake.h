@@ -1,0 +1,93 @@
+// A CUDA driver without a GPU, for tests: devices with properties, and memory that is really mapped and really shared.
+//
+// Owner: the Driver that it is given to; a test keeps a plain pointer. Any thread; one lock around every call.
+// 1. Memory of a device is a memfd. Addresses are addresses of this process, so a test reads through them what a device would read, but
+//    only after setAccess; two processes share memory by descriptor, by fabric handle or by IPC handle, as with the real one.
+// 2. Streams do at once what they are given. Whose context is current, who may access what, what overlaps what is checked as the driver
+// does.
+// 3. Everything alive is counted (alive()); a test that ends with an idle() fake has leaked nothing.
+// 4. failAt(n) fails the nth call from then on. A call that gives something back does it all the same, and then fails.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "core/ids.h"
+#include "driver/cuda/api.h"
+
+namespace tutti::driver::cuda {
+
+class FakeDriver;
+
+struct FakeOptions {
+  int32_t devices = 2;
+  Bytes memory{uint64_t{1} << 30};  ///< of each device
+  Bytes granularity{uint64_t{2} << 20};
+  int32_t version = 13000;
+  bool virtualMemory = true;
+  bool posixFd = true;
+  bool fabric = false;
+  bool fabricPermitted = true;  ///< false: the attribute is there, but the system does not let this process use it
+  bool rdma = true;
+  bool hostRegister = true;
+  /// Pairs of devices that cannot access each other, in either order. The braces let tests name only the members before it.
+  std::set<std::pair<Device, Device>> cut{};  // NOLINT(readability-redundant-member-init)
+};
+
+struct FakeCounts {
+  size_t contexts = 0;  ///< retained, as often as they are
+  size_t pushed = 0;    ///< current in any thread
+  size_t handles = 0;   ///< references to physical memory
+  size_t reservations = 0;
+  size_t mappings = 0;
+  size_t plain = 0;
+  size_t opened = 0;  ///< by IPC
+  size_t registered = 0;
+  size_t streams = 0;
+  size_t events = 0;
+  size_t backings = 0;  ///< memfds held here
+  friend bool operator==(const FakeCounts&, const FakeCounts&) = default;
+};
+
+class FakeApi final : public Api {
+ public:
+  explicit FakeApi(FakeOptions options = {});
+  ~FakeApi() override;
+
+#define TUTTI_CUDA_CALL(name, symbol, version, parameters, arguments) Error name parameters override;
+#include "driver/cuda/calls.def"
+#undef TUTTI_CUDA_CALL
+
+  /// The nth call from now on (1 is the next) fails with `error`; 0 takes that back. getErrorName counts for nothing.
+  void failAt(size_t nth, Error error = Error::OutOfMemory);
+  /// Calls since the last failAt().
+  size_t calls() const;
+  /// Which call failAt() has made fail.
+  std::optional<Call> failed() const;
+
+  FakeCounts alive() const;
+  bool idle() const { return alive() == FakeCounts{}; }
+  Bytes used(Device device) const;
+  /// Whether kernels of `device` may read and write all of it.
+  bool accessible(Device device, DevicePtr address, Bytes bytes) const;
+
+  void setCapture(Stream stream, CaptureStatus status, uint64_t id);
+  /// While true, work given to streams counts as unfinished: queries say NotReady.
+  void setBusy(bool busy);
+
+ private:
+  template <class Act>
+  Error enter(Call call, const Act& act);
+
+  mutable std::mutex mutex_;  ///< protects what follows
+  std::unique_ptr<FakeDriver> driver_;
+  size_t calls_ = 0;
+  size_t failAt_ = 0;
+  Error failWith_ = Error::Success;
+  std::optional<Call> failed_;
+};
+
+}  // namespace tutti::driver::cuda

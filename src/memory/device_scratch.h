@@ -1,0 +1,87 @@
+// The library's own memory on a device: banks, each of one owner, cut from segments that the pool adds when it must.
+//
+// Owner: one for each device of the process (comm/process.h); banks go before it. Any thread; one lock, also while the driver allocates:
+// banks are taken when something is set up, never when it runs.
+// 1. A bank belongs to whoever took it until it is gone: no two owners ever share a byte. Its contents are undefined.
+// 2. Segments are whole units of granularity, and all of a segment is charged to the budget: used parts to what they are used for, the
+//    rest as idle. Before the budget refuses, segments that nobody uses are given back to the driver.
+// 3. A segment stays where it is as long as a bank lies in it, so other ranks and processes map it once and find every bank of it.
+// 4. Whoever gives a bank back knows that no peer touches it any more: the next owner may get it at once. Peers let go of their mappings of
+//    its segment before that, or memory that no longer counts would still be there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "memory/device_budget.h"
+#include "memory/device_memory.h"
+#include "memory/offsets.h"
+
+namespace tutti::memory {
+
+class ScratchPool;
+
+/// Where banks lie.
+struct Segment {
+  DeviceMemory memory;
+  uint64_t number = 0;  ///< of the pool, never used twice: tells readers which one they have mapped already
+  Offsets parts{Bytes(0)};
+};
+
+class [[nodiscard]] Bank {
+ public:
+  Bank() = default;
+  Bank(Bank&& other) noexcept { *this = std::move(other); }
+  Bank& operator=(Bank&& other) noexcept;
+  ~Bank() { release(); }
+
+  explicit operator bool() const { return pool_ != nullptr; }
+  /// For the pool's device, in this process. A multiple of ScratchPool::kAlignment.
+  driver::cuda::DevicePtr address() const { return segment_->memory.address() + offset_; }
+  Bytes size() const { return size_; }
+  /// What to share with others, and where the bank begins in it.
+  const DeviceMemory& memory() const { return segment_->memory; }
+  uint64_t segmentNumber() const { return segment_->number; }
+  uint64_t offset() const { return offset_; }
+
+ private:
+  friend class ScratchPool;
+  void release();
+  ScratchPool* pool_ = nullptr;
+  Segment* segment_ = nullptr;
+  uint64_t offset_ = 0;
+  Bytes size_;
+  Purpose purpose_ = Purpose::Idle;
+};
+
+class ScratchPool {
+ public:
+  static constexpr Bytes kAlignment{512};
+  ScratchPool(const Gpu& gpu, Budget& budget) : gpu_(gpu), budget_(budget) {}
+  ScratchPool(const ScratchPool&) = delete;
+  ScratchPool& operator=(const ScratchPool&) = delete;
+  ~ScratchPool();
+
+  /// At least `bytes` (> 0) that nobody else has. UnhandledCudaError: the budget or the device has no more; the text says what has the
+  /// rest.
+  Result<Bank> take(Purpose purpose, Bytes bytes);
+  /// Gives the driver back what nobody uses.
+  void trim();
+  size_t segments() const;
+
+ private:
+  friend class Bank;
+  void give(Bank& bank);
+  Status grow(Purpose purpose, Bytes bytes);
+  void trimLocked();
+
+  const Gpu& gpu_;
+  Budget& budget_;
+  mutable std::mutex mutex_;  ///< protects what follows, and the parts of segments
+  std::vector<std::unique_ptr<Segment>> segments_;
+  uint64_t lastNumber_ = 0;
+};
+
+}  // namespace tutti::memory
