@@ -7,6 +7,7 @@
 namespace tutti::memory {
 
 using driver::cuda::AccessDesc;
+using driver::cuda::ContextScope;
 using driver::cuda::DevicePtr;
 using driver::cuda::Driver;
 using driver::cuda::FabricHandle;
@@ -57,6 +58,8 @@ Result<Allocation> Allocation::at(const Gpu& gpu, DevicePtr address) {
   Driver& driver = gpu.driver();
   auto memory = OwnedMemory::of(driver, driver.retainHandle(address));
   if (!memory) return tl::unexpected(std::move(memory).error());
+  const auto scope = ContextScope::enter(gpu.context());
+  if (!scope) return tl::unexpected(scope.error());
   const auto range = driver.rangeOf(address);
   if (!range) return tl::unexpected(range.error());
   const auto properties = driver.propertiesOf(memory->get());

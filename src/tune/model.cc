@@ -53,6 +53,7 @@ double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geome
   const double further = (slices - 1) * (window ? hopNs / 2 * algorithm.traits.rounds : hopNs / 8);
   // The cores share the work, but no rank's part of it.
   const double worked = std::max(p.traffic / std::min(ranks, machine_.cores), p.busiest);
+  const double messageNs = machine_.messageNs + (window || bytes > kSmallBytes ? 0 : machine_.pipeNs);
   // What is small stays in the caches of its core but for what others get: written once, read once.
   const bool isSmall = bytes <= kSmallBytes && crowding <= 1 && p.crossing > 0;
   const double share = isSmall ? std::min(worked, 2 * p.crossing) : worked;
@@ -60,9 +61,9 @@ double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geome
   if (machine_.spansHosts) {
     const double far = p.farHops * machine_.farHopNs + (slices - 1) * machine_.farHopNs / 8;
     const double leaving = p.leaving * static_cast<double>(bytes) / machine_.farBytesPerNs;
-    return (far + p.hops * hopNs + p.messages * machine_.messageNs * crowding + std::max(traffic, leaving)) / 1000;
+    return (far + p.hops * hopNs + p.messages * messageNs * crowding + std::max(traffic, leaving)) / 1000;
   }
-  return ((p.farHops + p.hops) * hopNs + p.messages * machine_.messageNs * crowding + further + traffic) / 1000;
+  return ((p.farHops + p.hops) * hopNs + p.messages * messageNs * crowding + further + traffic) / 1000;
 }
 
 }  // namespace tutti::tune

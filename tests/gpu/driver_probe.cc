@@ -237,6 +237,8 @@ void checkPointers(const Machine& machine, Report& report) {
   if (!memory) return report.fail("pointers", memory.error().text());
   const auto info = machine.driver->describePointer(memory->address() + kMega);
   if (!info) return report.fail("pointers", info.error().text());
+  const auto scope = ContextScope::enter(gpu.context());
+  if (!scope) return report.fail("pointers", scope.error().text());
   const auto range = machine.driver->rangeOf(memory->address() + kMega);
   if (!range) return report.fail("pointers", range.error().text());
   const bool right =

@@ -72,7 +72,7 @@ TEST(Liar, IsCutOffForAHeaderThatCannotBe) {
       [](Header& h) { h.magic ^= 1; },
       [](Header& h) { h.number = 2; },
       [](Header& h) { h.number = 0; },
-      [](Header& h) { h.bytes = 33; },                              // does not fit into the header
+      [](Header& h) { h.bytes = transport::local::kInlineBytes + 1; },  // does not fit into the header
       [](Header& h) { h.pieceBytes = 4096; },                       // 8 bytes that are said to follow
       [](Header& h) { h.bytes = uint64_t{1} << 62, h.pieceBytes = 1 << 20; },
       [](Header& h) { h.bytes = (1 << 20) + 1, h.pieceBytes = 1 << 20; },  // more than allowed

@@ -129,7 +129,7 @@ class Driver {
   // Pointers.
   /// Type Unregistered, and nothing else, for memory that the driver does not know.
   Result<PointerInfo> describePointer(DevicePtr address);
-  Result<Range> rangeOf(DevicePtr address);
+  Result<Range> rangeOf(DevicePtr address);  ///< wants a current context, whichever
 
   // Copies, streams, events of the current context. A NULL stream is the legacy one.
   Status copy(DevicePtr to, DevicePtr from, Bytes bytes, Stream stream);

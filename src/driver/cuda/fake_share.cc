@@ -87,6 +87,7 @@ Error FakeDriver::memGetAllocationPropertiesFromHandle(AllocationProp* prop, Mem
 }
 
 Error FakeDriver::memGetAddressRange(DevicePtr* base, size_t* bytes, DevicePtr address) {
+  if (current() < 0) return Error::InvalidContext;  // as on real machines
   for (const Regions* regions : {&mapped_, &plain_, &opened_}) {
     const auto* entry = find(*regions, address, 1);
     if (entry == nullptr) continue;
