@@ -104,9 +104,9 @@ std::string describe(const Job& job) {
   const Reduction& r = job.question.reduction;
   return format("{} {} on {}, {} {}{}{}, count {}, root {}, channels {}, slice {}, offset {}{}{}{}, copies {}", algorithm.traits.name,
                 name(algorithm.traits.collective), exec::cuda::kernelInfo(job.kernel).name, name(r.type), name(r.op),
-                r.scaling.hasFactor ? " scaled" : "", r.scaling.divisor > 1 ? " divided" : "", job.question.count, job.question.root, job.channels,
-                job.sliceBytes, job.offsetElems, job.inPlace ? ", in place" : "", job.factorInMemory ? ", factor in memory" : "",
-                job.mayOverlap ? ", overlapping" : "", job.copies);
+                r.scaling.hasFactor ? " scaled" : "", r.scaling.divisor > 1 ? " divided" : "", job.question.count, job.question.root,
+                job.channels, job.sliceBytes, job.offsetElems, job.inPlace ? ", in place" : "",
+                job.factorInMemory ? ", factor in memory" : "", job.mayOverlap ? ", overlapping" : "", job.copies);
 }
 
 int findAlgorithm(const std::string& algorithmName, const std::string& collective) {

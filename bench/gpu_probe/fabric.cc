@@ -80,7 +80,8 @@ Fabric::Fabric(const FabricConfig& config)
       PROBE_CHECK(cudaMemcpy(m.ends[p], none.data(), none.size() * sizeof(PipeEnd), cudaMemcpyHostToDevice));
     }
     m.handOver = allocate<exec::cuda::HandOver>(channels * exec::cuda::kHandOverLanes);
-    fillWords(reinterpret_cast<uint64_t*>(m.handOver), channels * exec::cuda::kHandOverLanes * sizeof(exec::cuda::HandOver) / 8, config.startCount);
+    fillWords(reinterpret_cast<uint64_t*>(m.handOver), channels * exec::cuda::kHandOverLanes * sizeof(exec::cuda::HandOver) / 8,
+              config.startCount);
     m.arrivals = allocate<uint64_t>(exec::cuda::arrivalBytes(config.channels) / sizeof(uint64_t));
     fillWords(m.arrivals, exec::cuda::arrivalBytes(config.channels) / sizeof(uint64_t), config.startCount);
     for (int w = 0; w < 2; ++w) {
@@ -210,9 +211,9 @@ bool Fabric::await() {
   if (*reinterpret_cast<volatile uint32_t*>(abort_) == 0) return true;
   const Verdict& v = *verdict_;
   if (v.state != Verdict::Empty)
-    std::fprintf(stderr, "gave up: rank %d, channel %d, step %d of launch %llu, waited for %s of %d: expected %llu, saw %llu\n", v.rank, v.channel,
-                 v.step, static_cast<unsigned long long>(v.launch), nameOf(v.waiting), v.peer, static_cast<unsigned long long>(v.expected),
-                 static_cast<unsigned long long>(v.seen));
+    std::fprintf(stderr, "gave up: rank %d, channel %d, step %d of launch %llu, waited for %s of %d: expected %llu, saw %llu\n", v.rank,
+                 v.channel, v.step, static_cast<unsigned long long>(v.launch), nameOf(v.waiting), v.peer,
+                 static_cast<unsigned long long>(v.expected), static_cast<unsigned long long>(v.seen));
   return false;
 }
 

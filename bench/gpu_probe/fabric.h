@@ -1,7 +1,7 @@
 // The ranks of the probe, the memory they share and the pipes and windows between them, all in one process.
 //
-// Owner of every device buffer; freed at the end of the process. Rank r sits on device r % devices, so that rank counts beyond the number of
-// devices can be checked too. Used by one thread, but a member's stream by its rank's thread.
+// Owner of every device buffer; freed at the end of the process. Rank r sits on device r % devices, so that rank counts beyond the number
+// of devices can be checked too. Used by one thread, but a member's stream by its rank's thread.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,14 +25,14 @@ inline constexpr int kProtocols = 3;
 struct FabricConfig {
   int32_t ranks = 2;
   int devices = 1;
-  int32_t nodeRanks = 0;     ///< ranks of a node, for hierarchical algorithms; 0: all
+  int32_t nodeRanks = 0;  ///< ranks of a node, for hierarchical algorithms; 0: all
   int32_t channels = 4;
   int32_t slots = 8;
   uint64_t slotBytes = 8 << 10;
   uint64_t shareBytes = 16 << 10;
   uint64_t bufferBytes = 1 << 20;
   uint64_t arenaBytes = 64 << 20;
-  uint64_t startCount = 0;   ///< of every counter and epoch, to see them wrap
+  uint64_t startCount = 0;  ///< of every counter and epoch, to see them wrap
   uint64_t timeoutNs = 2'000'000'000;
   uint64_t hostMs = 20'000;
 };

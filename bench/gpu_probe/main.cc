@@ -1,4 +1,5 @@
-// gpu_probe: the algorithm templates as CUDA kernels, checked bit for bit against exec/host's arithmetic and timed, on the GPUs of one machine.
+// gpu_probe: the algorithm templates as CUDA kernels, checked bit for bit against exec/host's arithmetic and timed, on the GPUs of one
+// machine.
 //
 //   gpu_probe verify   [--algorithm ring] [--kernel simple] [--samples N] [--every N] [--most ELEMS] [--seconds S]   the matrix
 //   gpu_probe time     --algorithm ring --collective AllReduce --kernel simple [--bytes B,…] [--channels C,…] [--slot BYTES] [--pieces P]
@@ -27,12 +28,12 @@ using namespace tutti::probe;
 
 struct Options {
   std::string command;
-  std::map<std::string, std::string> text = {{"algorithm", ""}, {"collective", "AllReduce"}, {"kernel", ""},   {"type", "float"},
-                                             {"op", "sum"},     {"bytes", ""},                {"channels", ""}};
-  std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0},    {"nodes", 0},       {"seed", 0},   {"start", 0}, {"samples", 1},
-                                            {"every", 1},   {"most", 0},       {"seconds", 60},    {"slot", 0},   {"pieces", 2}, {"eager", 0},
-                                            {"overlap", 0}, {"ops", 0},        {"replays", 0},     {"rounds", 5}, {"timeout", 2000},
-                                            {"limit", 20000}, {"watchdog", 300}};
+  std::map<std::string, std::string> text = {
+      {"algorithm", ""}, {"collective", "AllReduce"}, {"kernel", ""}, {"type", "float"}, {"op", "sum"}, {"bytes", ""}, {"channels", ""}};
+  std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0},    {"nodes", 0},     {"seed", 0},      {"start", 0},
+                                            {"samples", 1}, {"every", 1},      {"most", 0},      {"seconds", 60},  {"slot", 0},
+                                            {"pieces", 2},  {"eager", 0},      {"overlap", 0},   {"ops", 0},       {"replays", 0},
+                                            {"rounds", 5},  {"timeout", 2000}, {"limit", 20000}, {"watchdog", 300}};
 };
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -111,9 +112,9 @@ int verifyAll(const Options& o, const FabricConfig& config) {
     ++done;
     if (outcome.ran && outcome.wrongRanks == 0 && outcome.overwritten == 0) continue;
     if (++failed <= 12)
-      std::printf("FAILED %s: %s, %llu ranks wrong from byte %llu, %llu bytes overwritten\n", describe(job).c_str(), outcome.ran ? "ran" : "gave up",
-                  static_cast<unsigned long long>(outcome.wrongRanks), static_cast<unsigned long long>(outcome.firstWrong),
-                  static_cast<unsigned long long>(outcome.overwritten));
+      std::printf("FAILED %s: %s, %llu ranks wrong from byte %llu, %llu bytes overwritten\n", describe(job).c_str(),
+                  outcome.ran ? "ran" : "gave up", static_cast<unsigned long long>(outcome.wrongRanks),
+                  static_cast<unsigned long long>(outcome.firstWrong), static_cast<unsigned long long>(outcome.overwritten));
     std::fflush(stdout);
     if (!outcome.ran) std::_Exit(3);
   }
@@ -124,7 +125,8 @@ int verifyAll(const Options& o, const FabricConfig& config) {
 
 double busFactor(Collective collective, double n) {
   if (collective == Collective::AllReduce) return 2 * (n - 1) / n;
-  return collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll ? (n - 1) / n : 1;
+  return collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll ? (n - 1) / n
+                                                                                                                              : 1;
 }
 
 int timeAll(const Options& o, FabricConfig config) {
@@ -169,8 +171,9 @@ int timeAll(const Options& o, FabricConfig config) {
       const bool isRight = before.wrongRanks + before.overwritten + after.wrongRanks + after.overwritten == 0 && after.ran;
       const double gbps = static_cast<double>(bytes) / t.usPerOp * 1e-3 * busFactor(algorithm.traits.collective, config.ranks);
       std::printf("%s %s %s %s %llu B, %d channels%s: %.3f us (%.3f - %.3f)  bus %.1f GB/s  %s\n", o.text.at("algorithm").c_str(),
-                  o.text.at("collective").c_str(), o.text.at("kernel").c_str(), o.text.at("type").c_str(), static_cast<unsigned long long>(bytes),
-                  job.channels, job.mayOverlap ? ", overlapping" : "", t.usPerOp, t.best, t.worst, gbps, isRight ? "right" : "WRONG");
+                  o.text.at("collective").c_str(), o.text.at("kernel").c_str(), o.text.at("type").c_str(),
+                  static_cast<unsigned long long>(bytes), job.channels, job.mayOverlap ? ", overlapping" : "", t.usPerOp, t.best, t.worst,
+                  gbps, isRight ? "right" : "WRONG");
       std::fflush(stdout);
       status |= isRight ? 0 : 1;
     }

@@ -22,7 +22,11 @@ struct Part {
 class ArraySum {
  public:
   ArraySum(const Question& q, const std::vector<Bytes>& inputs, uint64_t begin, uint64_t elems)
-      : q_(q), inputs_(inputs), begin_(begin), elems_(elems), fold_(exec::host::selectReduce(q.reduction.type, q.reduction.op, exec::host::detectSimd())) {}
+      : q_(q),
+        inputs_(inputs),
+        begin_(begin),
+        elems_(elems),
+        fold_(exec::host::selectReduce(q.reduction.type, q.reduction.op, exec::host::detectSimd())) {}
 
   Part leaf(Rank rank) const {
     const size_t size = sizeOf(q_.reduction.type);
@@ -74,9 +78,9 @@ class ArraySum {
 };
 
 template <class A>
-Bytes reducedAs(const Question& q, const std::vector<Bytes>& inputs, const std::vector<algo::LayoutView>& views, int32_t chunk, uint64_t begin,
-                uint64_t elems) {
-  if constexpr (requires(ArraySum& sum) { A::order(sum, 0, views.data()); }) {
+Bytes reducedAs(const Question& q, const std::vector<Bytes>& inputs, const std::vector<algo::LayoutView>& views, int32_t chunk,
+                uint64_t begin, uint64_t elems) {
+  if constexpr (requires(ArraySum & sum) { A::order(sum, 0, views.data()); }) {
     ArraySum sum(q, inputs, begin, elems);
     if (views.size() == 1) return sum.finish(sum.leaf(Rank(0)));
     return sum.finish(A::order(sum, chunk, views.data()));
@@ -85,7 +89,8 @@ Bytes reducedAs(const Question& q, const std::vector<Bytes>& inputs, const std::
   }
 }
 
-using ReduceChunk = Bytes (*)(const Question&, const std::vector<Bytes>&, const std::vector<algo::LayoutView>&, int32_t, uint64_t, uint64_t);
+using ReduceChunk = Bytes (*)(const Question&, const std::vector<Bytes>&, const std::vector<algo::LayoutView>&, int32_t, uint64_t,
+                              uint64_t);
 
 /// By place in algo/list.h.
 const std::vector<ReduceChunk>& chunkReducers() {
@@ -166,8 +171,7 @@ std::vector<Bytes> expectedOutputs(const Question& q, const std::vector<Bytes>& 
       break;
     }
     case Collective::ReduceScatter:
-      for (size_t r = 0; r < outputs.size(); ++r)
-        outputs[r] = reduceChunk(q, inputs, views, static_cast<int32_t>(r), q.count * r, q.count);
+      for (size_t r = 0; r < outputs.size(); ++r) outputs[r] = reduceChunk(q, inputs, views, static_cast<int32_t>(r), q.count * r, q.count);
       break;
     case Collective::Broadcast:
       for (Bytes& out : outputs) out = inputs[root];

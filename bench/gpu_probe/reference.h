@@ -30,7 +30,8 @@ uint64_t outputElems(const Question& q, int32_t ranks, int32_t rank);
 /// The output of every rank; `views` are those of all ranks.
 std::vector<Bytes> expectedOutputs(const Question& q, const std::vector<Bytes>& inputs, const std::vector<algo::LayoutView>& views);
 
-/// `elems` elements: ordinary values, and one in 16 of any bits at all, so that infinities, NaNs with payloads, zeros and subnormals come up.
+/// `elems` elements: ordinary values, and one in 16 of any bits at all, so that infinities, NaNs with payloads, zeros and subnormals come
+/// up.
 Bytes makeValues(DataType type, uint64_t elems, uint64_t seed);
 
 /// 1/n rounded to the type, low bytes first.

@@ -13,7 +13,9 @@ using exec::cuda::Work;
 namespace {
 constexpr unsigned char kPoison = 0xa5;
 
-const exec::record::Algorithm& algorithmOf(const Job& job) { return exec::record::algorithms()[static_cast<size_t>(job.question.algorithm)]; }
+const exec::record::Algorithm& algorithmOf(const Job& job) {
+  return exec::record::algorithms()[static_cast<size_t>(job.question.algorithm)];
+}
 
 std::vector<algo::LayoutView> viewsOf(const Fabric& fabric, int32_t root) {
   std::vector<algo::LayoutView> views;
@@ -24,7 +26,7 @@ std::vector<algo::LayoutView> viewsOf(const Fabric& fabric, int32_t root) {
 
 /// Where a rank's buffers lie. All copies of a call have their inputs one after the other, and their outputs.
 struct Runner::Placed {
-  std::byte* in = nullptr;   ///< of copy 0
+  std::byte* in = nullptr;  ///< of copy 0
   std::byte* out = nullptr;
   uint64_t inBytes = 0;
   uint64_t outBytes = 0;
@@ -69,7 +71,8 @@ void Runner::enqueue(const Job& job, int32_t rank) {
   const int32_t ranks = fabric_.ranks();
   Work work;
   work.algorithm = static_cast<uint8_t>(q.algorithm);
-  work.geometry = algo::makeGeometry(algorithm.traits.division, q.count, algorithm.chunks(ranks), q.reduction.type, job.channels, job.sliceBytes);
+  work.geometry =
+      algo::makeGeometry(algorithm.traits.division, q.count, algorithm.chunks(ranks), q.reduction.type, job.channels, job.sliceBytes);
   work.type = q.reduction.type;
   work.op = q.reduction.op;
   work.scaling = q.reduction.scaling;

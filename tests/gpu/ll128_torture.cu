@@ -3,9 +3,9 @@
 //   ll128_torture [--seconds S] [--blocks N] [--devices D]
 //
 // The protocol of lines (exec/cuda/fold_lines.cuh) is right only where they do. Every two GPUs (or one with itself) exchange lines in both
-// directions at once, many blocks and warps, each line checked as the protocol reads it: loaded whole until the flag is right, then every byte
-// must be right. Delays are drawn at random on both sides, and other warps of the same blocks keep the links and caches busy.
-// Exit status: 0 no line was torn, 1 one was, 2 an error, 3 a wait gave up. The first torn line is told.
+// directions at once, many blocks and warps, each line checked as the protocol reads it: loaded whole until the flag is right, then every
+// byte must be right. Delays are drawn at random on both sides, and other warps of the same blocks keep the links and caches busy. Exit
+// status: 0 no line was torn, 1 one was, 2 an error, 3 a wait gave up. The first torn line is told.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 using namespace tutti::exec::cuda;
 
-constexpr int kWarps = 12;       // of a block: even ones send, odd ones receive, the last four make traffic
+constexpr int kWarps = 12;  // of a block: even ones send, odd ones receive, the last four make traffic
 constexpr int kPairs = 4;
 constexpr int kSlots = 16;
 constexpr uint64_t kLimitNs = 3'000'000'000;
@@ -37,13 +37,13 @@ struct Report {
 };
 
 struct Side {
-  uint64_t* peerLines;   // [block][pair][slot][4 lines][16 words] in the peer's memory
+  uint64_t* peerLines;  // [block][pair][slot][4 lines][16 words] in the peer's memory
   uint64_t* ownLines;
-  uint64_t* peerFreed;   // [block][pair] in the peer's memory
+  uint64_t* peerFreed;  // [block][pair] in the peer's memory
   uint64_t* ownFreed;
   uint64_t* peerNoise;
   Report* report;
-  uint64_t begin;        // number of the first round
+  uint64_t begin;  // number of the first round
   int rounds;
   uint64_t seed;
 };
@@ -197,8 +197,8 @@ int torture(int first, int second, int blocks, double seconds) {
       if (report.torn != 0) total.flag = report.flag, total.word = report.word;
     }
   }
-  std::printf("ll128_torture: devices %d and %d, %d blocks, %.0f s: %llu lines, %llu torn, %llu waits gave up\n", first, second, blocks, seconds,
-              total.lines, total.torn, total.gaveUp);
+  std::printf("ll128_torture: devices %d and %d, %d blocks, %.0f s: %llu lines, %llu torn, %llu waits gave up\n", first, second, blocks,
+              seconds, total.lines, total.torn, total.gaveUp);
   if (total.torn != 0) std::printf("  first torn: round %llu, thread %llu of the warp\n", total.flag, total.word);
   std::fflush(stdout);
   return total.torn != 0 ? 1 : total.gaveUp != 0 ? 3 : 0;

@@ -35,7 +35,8 @@ __device__ __forceinline__ uint64_t loadFactor(const Work& work) {
 }
 
 /// One thread: what the data loops need to know of the work.
-__device__ __forceinline__ void resolve(LoopContext& context, const Launch& launch, const Work& work, int32_t pipeChannel, int32_t workers) {
+__device__ __forceinline__ void resolve(LoopContext& context, const Launch& launch, const Work& work, int32_t pipeChannel,
+                                        int32_t workers) {
   Numbers& n = context.numbers;
   n.factor = work.scaling.hasFactor ? loadFactor(work) : 0;
   n.flip = flipOf(work.type, work.op);

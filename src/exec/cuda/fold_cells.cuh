@@ -85,6 +85,7 @@ struct CellFold {
     const Numbers& numbers = context.numbers;
     WordReduction<kType, kOp> sum;
     uint64_t own = 0;
+    uint64_t lone = 0;  // the first source, which is a cell where all contributions are received
     if (job.plainSource >= 0) {
       own = loadPlain(job.source[job.plainSource], 8 * c, job.bytes, sizeof(ElementOf<kType>));
       if (job.scaledSources != 0) own = scaleWord<kType>(own, numbers);
@@ -107,14 +108,14 @@ struct CellFold {
           word = dataOf(value[i]);
         }
         if (s == 0) {
-          own = word;
+          lone = word;
           sum.begin(word, numbers);
         } else {
           sum.add(word, numbers);
         }
       }
     }
-    const uint64_t word = job.sources > 1 ? sum.word(numbers) : own;
+    const uint64_t word = job.sources > 1 ? sum.word(numbers) : lone;
     return job.isLast && numbers.divisor > 1 ? divideWord<kType>(word, numbers) : word;
   }
 };

@@ -2,7 +2,8 @@
 //
 // Run by all workers of a block together, on a job in shared memory. Sources that carry flags are waited for here.
 // 1. Line l is read and written by the same 8 neighbouring threads on all sides; the last of them has 8 bytes of data and the flag.
-// 2. Only right where the 128 bytes of a line arrive together or in order of their addresses: tests/gpu/ll128_torture decides it for a machine.
+// 2. Only right where the 128 bytes of a line arrive together or in order of their addresses: tests/gpu/ll128_torture decides it for a
+// machine.
 // 3. An empty piece still has one line. Once a wait has given up nothing is stored any more.
 #pragma once
 
@@ -11,7 +12,7 @@
 namespace tutti::exec::cuda {
 
 inline constexpr int kLineThreads = 8;
-inline constexpr int kLinesAtOnce = 2;    ///< that a thread has a part in
+inline constexpr int kLinesAtOnce = 2;  ///< that a thread has a part in
 
 /// A thread's part of a line: 16 bytes, or 8 and the flag.
 struct LinePart {
@@ -126,7 +127,8 @@ __device__ __forceinline__ void moveLines(const Job& job, LoopContext& context) 
   });
 }
 
-/// Sources combined in order, rounded once, to all targets. The own contribution, if there is one, is the first source; all others are lines.
+/// Sources combined in order, rounded once, to all targets. The own contribution, if there is one, is the first source; all others are
+/// lines.
 template <DataType kType, ReduceOp kOp>
 struct LineFold {
   static __device__ __noinline__ void run(const Job& job, LoopContext& context) {

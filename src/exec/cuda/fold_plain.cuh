@@ -36,7 +36,8 @@ __device__ __forceinline__ void storeVectors(const arch::Words2 (&from)[kCount],
   }
 }
 
-/// Calls `pass.vectors(first, stride)` for all hunks of kUnroll vectors a worker, if `isFast`, and `pass.word(at)` for all words that are left.
+/// Calls `pass.vectors(first, stride)` for all hunks of kUnroll vectors a worker, if `isFast`, and `pass.word(at)` for all words that are
+/// left.
 template <int kUnroll, class Pass>
 __device__ __forceinline__ void passOver(const Job& job, const LoopContext& context, bool isFast, Pass&& pass) {
   const int stride = context.workers;
@@ -49,7 +50,8 @@ __device__ __forceinline__ void passOver(const Job& job, const LoopContext& cont
     done = hunks * sizeof(arch::Words2);
   }
 #pragma unroll 1
-  for (uint64_t at = done + 8 * static_cast<uint64_t>(context.worker()); at < job.bytes; at += 8 * static_cast<uint64_t>(stride)) pass.word(at);
+  for (uint64_t at = done + 8 * static_cast<uint64_t>(context.worker()); at < job.bytes; at += 8 * static_cast<uint64_t>(stride))
+    pass.word(at);
 }
 
 /// One source, bit for bit, to all targets.

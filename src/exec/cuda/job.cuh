@@ -1,4 +1,5 @@
-// A job: the bytes that one step moves or combines in one piece, with all addresses. Made by one warp, carried out by the workers of a block.
+// A job: the bytes that one step moves or combines in one piece, with all addresses. Made by one warp, carried out by the workers of a
+// block.
 //
 // Lies in shared memory; written before a barrier that the workers pass, read only after it.
 // 1. Sources are combined in the order listed. All have the same number of bytes.
@@ -23,17 +24,17 @@ struct Job {
   uint64_t bytes;
   uint64_t sourceFlag[kMostSources];  ///< Cells, Lines: what says that the data has come
   uint64_t targetFlag[kMostTargets];
-  int32_t sourcePeer[kMostSources];   ///< for reports
-  uint32_t flaggedSources;  ///< bits: which are in the protocol's format; the others are plain memory
+  int32_t sourcePeer[kMostSources];  ///< for reports
+  uint32_t flaggedSources;           ///< bits: which are in the protocol's format; the others are plain memory
   uint32_t flaggedTargets;
-  uint32_t scaledSources;   ///< bits: which are contributions as the caller has them
-  int32_t plainSource;      ///< Cells, Lines: which source is plain memory, of those that are combined; -1: none
+  uint32_t scaledSources;  ///< bits: which are contributions as the caller has them
+  int32_t plainSource;     ///< Cells, Lines: which source is plain memory, of those that are combined; -1: none
   int32_t sources;
   int32_t targets;
   int32_t step;
-  uint64_t rewriteBytes;    ///< 0, or how many bytes of memory of each flagged target get flags in any case
-  bool isMove;              ///< one source, bit for bit
-  bool isLast;              ///< what is stored is finished: integers are divided
+  uint64_t rewriteBytes;  ///< 0, or how many bytes of memory of each flagged target get flags in any case
+  bool isMove;            ///< one source, bit for bit
+  bool isLast;            ///< what is stored is finished: integers are divided
 };
 
 /// What the loops need beside the job; in shared memory, the same for all jobs of a work.
@@ -44,7 +45,7 @@ struct LoopContext {
   int32_t rank;
   int32_t channel;
   uint32_t bulkBytes;  ///< dynamic shared memory for the bulk copy engine; 0: it is not used
-  int32_t workers;  ///< threads 0 to workers - 1 of the block carry jobs out
+  int32_t workers;     ///< threads 0 to workers - 1 of the block carry jobs out
 
   __device__ __forceinline__ int worker() const { return static_cast<int>(threadIdx.x); }
   __device__ __forceinline__ bool hasFailed() const { return *static_cast<const volatile uint32_t*>(&failed) != 0; }

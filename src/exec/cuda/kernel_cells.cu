@@ -1,4 +1,5 @@
-// The kernels of cells: pipes whose slots hold them, for small messages over rings and trees, and windows of them, for the smallest latency.
+// The kernels of cells: pipes whose slots hold them, for small messages over rings and trees, and windows of them, for the smallest
+// latency.
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/role_lane.cuh"
 #include "exec/cuda/window_lane.cuh"
@@ -35,7 +36,8 @@ const KernelEntry& cellsEntry() {
   return entry;
 }
 const KernelEntry& windowEntry() {
-  static const KernelEntry entry{{"window", Protocol::Cells, false, true, kWindowThreads, 0, 80}, reinterpret_cast<const void*>(&windowKernel)};
+  static const KernelEntry entry{{"window", Protocol::Cells, false, true, kWindowThreads, 0, 80},
+                                 reinterpret_cast<const void*>(&windowKernel)};
   return entry;
 }
 

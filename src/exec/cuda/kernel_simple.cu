@@ -1,4 +1,5 @@
-// The kernel of plain data behind fences: every algorithm, for large messages. The bulk variant is the same code with stages in shared memory.
+// The kernel of plain data behind fences: every algorithm, for large messages. The bulk variant is the same code with stages in shared
+// memory.
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/move_bulk.cuh"
 #include "exec/cuda/role_lane.cuh"

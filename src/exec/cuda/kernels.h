@@ -11,11 +11,11 @@ namespace tutti::exec::cuda {
 struct KernelInfo {
   const char* name;
   Protocol protocol;
-  bool runsPipes;        ///< algorithms that need pipes and hand-overs
-  bool runsWindows;      ///< algorithms that need windows
-  int32_t threads;       ///< of a block
-  int32_t sharedBytes;   ///< dynamic shared memory of a block
-  int32_t minimumArch;   ///< 80: sm_80
+  bool runsPipes;       ///< algorithms that need pipes and hand-overs
+  bool runsWindows;     ///< algorithms that need windows
+  int32_t threads;      ///< of a block
+  int32_t sharedBytes;  ///< dynamic shared memory of a block
+  int32_t minimumArch;  ///< 80: sm_80
 };
 
 struct KernelEntry {

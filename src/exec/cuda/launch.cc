@@ -2,7 +2,6 @@
 
 #include <cuda_runtime.h>
 
-
 namespace tutti::exec::cuda {
 namespace {
 
@@ -18,7 +17,8 @@ const KernelEntry& entryOf(KernelId kernel) {
 }
 
 Status checkCuda(cudaError_t error, const char* what, const char* kernel) {
-  return error == cudaSuccess ? Status() : tutti::error(Code::UnhandledCudaError, "{} of kernel {}: {}", what, kernel, cudaGetErrorString(error));
+  return error == cudaSuccess ? Status()
+                              : tutti::error(Code::UnhandledCudaError, "{} of kernel {}: {}", what, kernel, cudaGetErrorString(error));
 }
 
 Status load(const KernelEntry& entry, KernelUse* use) {

@@ -37,7 +37,8 @@ struct KernelUse {
   int32_t blocksPerMultiprocessor = 0;
 };
 
-/// Loads every kernel on the current device; `uses`, if given, has room for kNumKernels. Kernels that the device is too old for are left out.
+/// Loads every kernel on the current device; `uses`, if given, has room for kNumKernels. Kernels that the device is too old for are left
+/// out.
 Status loadKernels(KernelUse* uses = nullptr);
 
 /// How many steps a lane's program may have on a kernel, arrivals not counted where flags travel with the data.

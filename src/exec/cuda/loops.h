@@ -19,13 +19,12 @@ inline constexpr int kNumLoopTypes = sizeof(kLoopTypes) / sizeof(kLoopTypes[0]);
 inline constexpr int kNumLoopOps = sizeof(kLoopOps) / sizeof(kLoopOps[0]);
 inline constexpr int kNumLoops = kNumLoopTypes * kNumLoopOps;
 
-TUTTI_HD constexpr bool isSignedInteger(DataType type) {
-  return type == DataType::I8 || type == DataType::I32 || type == DataType::I64;
-}
+TUTTI_HD constexpr bool isSignedInteger(DataType type) { return type == DataType::I8 || type == DataType::I32 || type == DataType::I64; }
 TUTTI_HD constexpr DataType loopType(DataType type) {
   return isSignedInteger(type) ? static_cast<DataType>(static_cast<int>(type) + 1) : type;
 }
-static_assert(loopType(DataType::I8) == DataType::U8 && loopType(DataType::I32) == DataType::U32 && loopType(DataType::I64) == DataType::U64);
+static_assert(loopType(DataType::I8) == DataType::U8 && loopType(DataType::I32) == DataType::U32 &&
+              loopType(DataType::I64) == DataType::U64);
 
 TUTTI_HD constexpr int loopOf(DataType type, ReduceOp op) {
   const int t = static_cast<int>(loopType(type));
@@ -37,19 +36,21 @@ static_assert(loopOf(DataType::U64, ReduceOp::Sum) == 2 * kNumLoopOps && loopOf(
 
 /// What a work computes with, resolved once when a block begins it.
 struct Numbers {
-  uint64_t factor = 0;   ///< of every contribution, in the element type; only where a job says that a source is scaled
-  uint64_t flip = 0;     ///< max and min: what is flipped of every widened value before it is compared, and of the result
-  int32_t divisor = 1;   ///< of finished integers
-  int32_t loop = 0;      ///< loopOf()
+  uint64_t factor = 0;  ///< of every contribution, in the element type; only where a job says that a source is scaled
+  uint64_t flip = 0;    ///< max and min: what is flipped of every widened value before it is compared, and of the result
+  int32_t divisor = 1;  ///< of finished integers
+  int32_t loop = 0;     ///< loopOf()
   uint32_t elementBytes = 1;
   bool isSigned = false;
   bool hasFactor = false;
 };
 
-/// Of an accumulator: the sign bit makes signed integers comparable as unsigned ones, and turns min of floats into max; all bits turn min of
-/// unsigned integers into max.
+/// Of an accumulator: the sign bit makes signed integers comparable as unsigned ones, and turns min of floats into max; all bits turn min
+/// of unsigned integers into max.
 TUTTI_HD constexpr uint64_t flipOf(DataType type, ReduceOp op) {
-  const uint64_t sign = isInteger(type) ? uint64_t{1} << (8 * sizeOf(type) - 1) : type == DataType::F64 ? uint64_t{1} << 63 : uint64_t{1} << 31;
+  const uint64_t sign = isInteger(type)         ? uint64_t{1} << (8 * sizeOf(type) - 1)
+                        : type == DataType::F64 ? uint64_t{1} << 63
+                                                : uint64_t{1} << 31;
   const bool isMin = op == ReduceOp::Min;
   if (!isMin && op != ReduceOp::Max) return 0;
   if (!isInteger(type)) return isMin ? sign : 0;

@@ -51,10 +51,10 @@ struct alignas(128) HandOver {
 
 /// The pipes of one protocol of one rank.
 struct PipeView {
-  PipeEnd* ends = nullptr;  ///< [channel][kMostEnds], in own memory; unused ones have peer -1 and follow the used ones
+  PipeEnd* ends = nullptr;       ///< [channel][kMostEnds], in own memory; unused ones have peer -1 and follow the used ones
   HandOver* handOver = nullptr;  ///< [channel][kHandOverLanes]; the same for all protocols
-  uint64_t slotBytes = 0;   ///< of memory; a multiple of 128
-  int32_t slots = 2;        ///< of a pipe: as many slices as the algorithm needs, cut into pieces of carriedBytes()
+  uint64_t slotBytes = 0;        ///< of memory; a multiple of 128
+  int32_t slots = 2;             ///< of a pipe: as many slices as the algorithm needs, cut into pieces of carriedBytes()
 };
 static_assert(std::is_trivially_copyable_v<PipeView>);
 

@@ -33,15 +33,16 @@ struct Program {
   int32_t rounds;   ///< of a slice, for windows
 };
 
-/// Peer i of one side of a step; `first`, `second`, `third` as in algo::Peers, but that `second` is the modulus of ranks at doubling distances.
+/// Peer i of one side of a step; `first`, `second`, `third` as in algo::Peers, but that `second` is the modulus of ranks at doubling
+/// distances.
 __device__ __forceinline__ int32_t peerAt(bool doubles, int32_t first, int32_t second, int32_t third, int i) {
   if (doubles) return (first + (1 << i)) % second;
   return i == 0 ? first : i == 1 ? second : third;
 }
 
 /// One step more. A call with everything in registers: an algorithm has many verbs, and their code would be in the kernel once for each.
-inline __device__ __noinline__ void writeStep(Program& program, uint32_t kinds, uint32_t counts, int32_t srcChunk, int32_t dstChunk, int32_t from0,
-                                       int32_t from1, int32_t from2, int32_t to0, int32_t to1, int32_t to2) {
+inline __device__ __noinline__ void writeStep(Program& program, uint32_t kinds, uint32_t counts, int32_t srcChunk, int32_t dstChunk,
+                                              int32_t from0, int32_t from1, int32_t from2, int32_t to0, int32_t to1, int32_t to2) {
   const int32_t at = program.steps++;
   const auto froms = static_cast<int32_t>(counts & 0x7f);
   const auto tos = static_cast<int32_t>(counts >> 8 & 0x7f);
@@ -92,13 +93,13 @@ class ProgramRecorder : public algo::LocalVerbs<ProgramRecorder>,
                            static_cast<uint32_t>(s.dst.buffer) << 11 | static_cast<uint32_t>(s.port) << 16 |
                            static_cast<uint32_t>(static_cast<uint8_t>(s.lane)) << 24;
     const uint32_t counts = countOf(s.from) | countOf(s.to) << 8 | static_cast<uint32_t>(s.round) << 24;
-    writeStep(program_, kinds, counts, src.chunk, s.dst.chunk, s.from.rank[0].value, second(s.from), s.from.rank[2].value, s.to.rank[0].value,
-              second(s.to), s.to.rank[2].value);
+    writeStep(program_, kinds, counts, src.chunk, s.dst.chunk, s.from.rank[0].value, second(s.from), s.from.rank[2].value,
+              s.to.rank[0].value, second(s.to), s.to.rank[2].value);
   }
 
  private:
-  /// With flags inside the data a store is an arrival, and a load is a wait. What is left are arrivals and waits between ranks that exchange
-  /// nothing in a round: they keep the banks of windows in step, and carry an empty cell.
+  /// With flags inside the data a store is an arrival, and a load is a wait. What is left are arrivals and waits between ranks that
+  /// exchange nothing in a round: they keep the banks of windows in step, and carry an empty cell.
   __device__ __forceinline__ bool isSignalNeeded(const algo::Step& s) {
     const auto isLastAwait = [&] { return program_.steps > 0 && program_.step[program_.steps - 1].kind == algo::Kind::Await; };
     if (s.kind == algo::Kind::Store) {
@@ -115,7 +116,9 @@ class ProgramRecorder : public algo::LocalVerbs<ProgramRecorder>,
   static __device__ __forceinline__ uint32_t countOf(const algo::Peers& peers) {
     return static_cast<uint32_t>(peers.count) | (peers.modulus != 0 ? 0x80u : 0u);
   }
-  static __device__ __forceinline__ int32_t second(const algo::Peers& peers) { return peers.modulus != 0 ? peers.modulus : peers.rank[1].value; }
+  static __device__ __forceinline__ int32_t second(const algo::Peers& peers) {
+    return peers.modulus != 0 ? peers.modulus : peers.rank[1].value;
+  }
 
   Program& program_;
   Rank self_;

@@ -27,8 +27,8 @@ struct RoleShared : BlockShared {
   Desk desk[kDesks];
 };
 
-/// `Kind` says which protocol its pipes have (kProtocol), how many workers there are (kWorkers), what they share (Shared, a RoleShared), how it
-/// begins (begin) and how they carry a job out (runJob).
+/// `Kind` says which protocol its pipes have (kProtocol), how many workers there are (kWorkers), what they share (Shared, a RoleShared),
+/// how it begins (begin) and how they carry a job out (runJob).
 template <class Kind>
 class RoleLane {
  public:
@@ -47,7 +47,8 @@ class RoleLane {
     usesWindow_ = false;
     PipeEnd* const ends = launch_.comm.pipes.ends + place.pipeChannel * kMostEnds;
     constexpr int kWords = kMostEnds * static_cast<int>(sizeof(PipeEnd) / sizeof(uint64_t));
-    for (int i = threadIdx.x; i < kWords; i += kThreads) reinterpret_cast<uint64_t*>(shared_.ends)[i] = reinterpret_cast<uint64_t*>(ends)[i];
+    for (int i = threadIdx.x; i < kWords; i += kThreads)
+      reinterpret_cast<uint64_t*>(shared_.ends)[i] = reinterpret_cast<uint64_t*>(ends)[i];
     __syncthreads();
     const uint64_t doneBefore = threadIdx.x < kMostEnds ? shared_.ends[threadIdx.x].done : 0;
     if (!isWhole(shared_.program)) {
@@ -153,7 +154,8 @@ class RoleLane {
       openPipes(s);
       if (self() == 0) {
         const uint64_t left = bytes - at;
-        makePipeJob(s, place(s.srcBuffer, own.begin * elementBytes + at), place(s.dstBuffer, out.begin * elementBytes + at), min(left, carried));
+        makePipeJob(s, place(s.srcBuffer, own.begin * elementBytes + at), place(s.dstBuffer, out.begin * elementBytes + at),
+                    min(left, carried));
       }
       if (__any_sync(0xffffffffu, shared_.context.hasFailed())) return;
       post(false);
@@ -250,7 +252,9 @@ class RoleLane {
 
   // ---- hand-over between lanes -------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ HandOver& handOver(int lane) const { return launch_.comm.pipes.handOver[place_.pipeChannel * kHandOverLanes + lane]; }
+  __device__ __forceinline__ HandOver& handOver(int lane) const {
+    return launch_.comm.pipes.handOver[place_.pipeChannel * kHandOverLanes + lane];
+  }
   __device__ __forceinline__ void give(int lane) {
     if (given_ == 0) given_ = arch::loadRelaxedSys(&handOver(lane).given);
     ++given_;
@@ -287,7 +291,8 @@ class RoleLane {
       usesWindow_ = true;
       const uint64_t epoch = epoch_ + s.round + 1;
       if (s.kind == algo::Kind::Await) {
-        if (self() == 0) awaitCount(Waiting::ForArrival, s.from[0], launch_.comm.window.arrival(rank(), s.from[0], place_.pipeChannel), epoch);
+        if (self() == 0)
+          awaitCount(Waiting::ForArrival, s.from[0], launch_.comm.window.arrival(rank(), s.from[0], place_.pipeChannel), epoch);
         __syncwarp();
         return 0;
       }

@@ -56,7 +56,7 @@ struct WaitControl {
   uint32_t* abort = nullptr;    ///< in host memory; host and devices write 1 (relaxed)
   AbortRelay* relay = nullptr;  ///< in the rank's own memory
   Verdict* verdict = nullptr;
-  uint64_t timeoutNs = 0;       ///< 0: for ever
+  uint64_t timeoutNs = 0;              ///< 0: for ever
   BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: no board with that peer
   const BoardEntry* board = nullptr;   ///< [kBoardPeers] in own memory, by peer; null: none
   uint64_t launch = 0;                 ///< number of this launch, the same on all ranks

@@ -61,8 +61,8 @@ __device__ __forceinline__ uint64_t foreignSignature(const WaitControl& control,
   return entry.word[0] == control.launch ? entry.word[1] : control.signature;
 }
 
-/// Calls `attempt(seen)` until it returns true. False: the abort word was set, a mismatch was found, or the time was up (then it is reported).
-/// `attempt` leaves in `seen` what it found instead of `expected`.
+/// Calls `attempt(seen)` until it returns true. False: the abort word was set, a mismatch was found, or the time was up (then it is
+/// reported). `attempt` leaves in `seen` what it found instead of `expected`.
 template <class Attempt>
 __device__ __forceinline__ bool waitUntil(const WaitControl& control, const WaitNote& note, uint64_t expected, Attempt&& attempt) {
   uint64_t seen = 0;

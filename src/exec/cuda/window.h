@@ -24,7 +24,7 @@ namespace tutti::exec::cuda {
 inline constexpr int kMaxLocalRanks = 8;
 
 struct WindowView {
-  std::byte* base[kMaxLocalRanks] = {};  ///< in the parameters and not in memory: a look-up would cost a trip to the cache
+  std::byte* base[kMaxLocalRanks] = {};     ///< in the parameters and not in memory: a look-up would cost a trip to the cache
   uint64_t* arrivals[kMaxLocalRanks] = {};  ///< data window only: of each rank
   uint64_t* epochs = nullptr;
   uint64_t shareBytes = 0;  ///< of one writer on one channel in one bank; a multiple of 128

@@ -66,7 +66,8 @@ class WindowLane {
     job.scaledSources = s.reduce && numbers.hasFactor ? 1 : 0;
     job.isLast = s.reduce && hasOut;
     job.rewriteBytes = 0;
-    const std::byte* const ownBytes = (s.srcBuffer == algo::Buffer::In ? shared_.work.in : shared_.work.out) + own.begin * numbers.elementBytes;
+    const std::byte* const ownBytes =
+        (s.srcBuffer == algo::Buffer::In ? shared_.work.in : shared_.work.out) + own.begin * numbers.elementBytes;
     if (hasOwn) job.source[0] = ownBytes;
     if (hasOut) job.target[0] = shared_.work.out + out.begin * numbers.elementBytes;
     if (s.kind == algo::Kind::Store) {

@@ -1,8 +1,9 @@
 // One call as a launch carries it, and the parameters of a launch. Plain values, trivially copyable, the same on host and device.
 //
-// From a plan to a Work: `algorithm` is its place in algo/list.h; `geometry` is makeGeometry(traits.division, count, chunks, type, channels,
-// sliceBytes) with sliceBytes at most what the protocol carries (limits below); block b of the launch runs, one after the other, every work
-// with firstBlock <= b < firstBlock + channels × lanes, and is there lane firstLane + (b - firstBlock) % lanes of channel (b - firstBlock) / lanes.
+// From a plan to a Work: `algorithm` is its place in algo/list.h; `geometry` is makeGeometry(traits.division, count, chunks, type,
+// channels, sliceBytes) with sliceBytes at most what the protocol carries (limits below); block b of the launch runs, one after the other,
+// every work with firstBlock <= b < firstBlock + channels × lanes, and is there lane firstLane + (b - firstBlock) % lanes of channel (b -
+// firstBlock) / lanes.
 // 1. All blocks of a launch must be on the device at once: they wait for each other across ranks.
 // 2. `firstChannel` moves a work to other pipes: geometry channel c uses the pipes and windows of channel firstChannel + c.
 // 3. Works on the same block follow one another in the order given, the same order on all ranks. They have the same number of lanes, and
@@ -62,7 +63,7 @@ inline constexpr int kInlineWorks = 4;
 struct Launch {
   CommView comm;
   int32_t works = 0;
-  uint32_t bulkBytes = 0;  ///< set by launchKernel()
+  uint32_t bulkBytes = 0;      ///< set by launchKernel()
   const Work* more = nullptr;  ///< device memory: works from kInlineWorks on; unchanged until the launch, and the graph it is in, has ended
   Work work[kInlineWorks];
 };

@@ -37,7 +37,8 @@ __device__ __forceinline__ void bulkLoad(void* shared, const std::byte* global, 
                : "memory");
 }
 __device__ __forceinline__ void bulkStore(std::byte* global, const void* shared, uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(sharedAddress(shared)), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(sharedAddress(shared)), "r"(bytes)
+               : "memory");
 }
 __device__ __forceinline__ void commitStores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Until all but the latest kGroups of this thread's groups have read their shared memory.
