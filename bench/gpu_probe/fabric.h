@@ -1,36 +1,44 @@
-// The ranks of the probe, the memory they share and the pipes between them, all in one process.
+// The ranks of the probe, the memory they share and the pipes and windows between them, all in one process.
 //
-// Owner of every device buffer; freed at the end of the process. Rank r sits on device r % devices, so that rank counts
-// beyond the number of devices can be checked too. Used by one thread, except a member's stream: its rank's thread may use it.
+// Owner of every device buffer; freed at the end of the process. Rank r sits on device r % devices, so that rank counts beyond the number
+// of devices can be checked too. Used by one thread, but a member's stream by its rank's thread.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <vector>
 
-#include "algo/layout.h"
+#include "connect/layout.h"
 #include "exec/cuda/launch.h"
+#include "exec/record/catalog.h"
 
 namespace tutti::probe {
 
-struct PipeConfig {
-  int32_t channels = 16;
-  int32_t slots = 8;
-  uint64_t slotBytes = 128 << 10;
-};
+using exec::cuda::KernelId;
+using exec::cuda::Protocol;
+inline constexpr int kProtocols = 3;
 
-/// How long a wait may take: on the device, and (longer) until the host sets the abort word.
-struct Limits {
-  uint64_t deviceNs = 2'000'000'000;
+struct FabricConfig {
+  int32_t ranks = 2;
+  int devices = 1;
+  int32_t nodeRanks = 0;  ///< ranks of a node, for hierarchical algorithms; 0: all
+  int32_t channels = 4;
+  int32_t slots = 8;
+  uint64_t slotBytes = 8 << 10;
+  uint64_t shareBytes = 16 << 10;
+  uint64_t bufferBytes = 1 << 20;
+  uint64_t arenaBytes = 64 << 20;
+  uint64_t startCount = 0;  ///< of every counter and epoch, to see them wrap
+  uint64_t timeoutNs = 2'000'000'000;
   uint64_t hostMs = 20'000;
 };
 
 class Fabric {
  public:
-  static constexpr int32_t kMaxChannels = 128;
-  static constexpr uint64_t kFifoBytes = uint64_t{512} << 20;  ///< per rank, shared by all channels
-  static constexpr uint32_t kCellsPerSlice = 4096;
   static constexpr uint64_t kGuardBytes = 256;
 
   struct Member {
@@ -38,42 +46,49 @@ class Fabric {
     cudaStream_t stream = nullptr;
     std::byte* in = nullptr;  ///< `bufferBytes` with a guard on either side; 256-byte aligned
     std::byte* out = nullptr;
-    std::byte* fifo = nullptr;
-    uint64_t* words = nullptr;  ///< filled, freed, recvDone, sendDone of every channel, each in a line of its own
-    exec::cuda::LanePipes* pipes = nullptr;
-    std::byte* window = nullptr;
-    uint32_t* epochs = nullptr;
+    std::byte* factor = nullptr;
+    exec::cuda::Work* works = nullptr;  ///< room for works beyond the inline ones
+    exec::cuda::PipeEnd* ends[kProtocols] = {};
+    exec::cuda::HandOver* handOver = nullptr;
+    std::byte* windows[2] = {};  ///< of cells, of data
+    uint64_t* arrivals = nullptr;
+    uint64_t* epochs[2] = {};
     int32_t* order = nullptr;
     exec::cuda::AbortRelay* relay = nullptr;
+    exec::cuda::BoardEntry* board = nullptr;
+    std::byte* arena = nullptr;
+    uint64_t arenaUsed = 0;
   };
 
-  Fabric(int32_t ranks, int devices, uint64_t bufferBytes, Limits limits);
+  explicit Fabric(const FabricConfig& config);
 
-  int32_t ranks() const { return static_cast<int32_t>(members_.size()); }
-  const Member& member(int32_t rank) const { return members_[rank]; }
+  int32_t ranks() const { return config_.ranks; }
+  const FabricConfig& config() const { return config_; }
+  const Member& member(int32_t rank) const { return members_[static_cast<size_t>(rank)]; }
+  const connect::Layout& layout() const { return layout_; }
 
-  /// Gives every rank fresh pipes to its neighbours in the ring `order` (rank at position i). No kernel may be running.
-  void connectRing(const std::vector<int32_t>& order, const PipeConfig& config);
+  /// Opens the pipes of the kernel's protocol that the algorithm's programs name, on all ranks and the first `channels` channels.
+  void connect(const exec::record::Algorithm& algorithm, Rank root, KernelId kernel, int32_t channels);
 
-  exec::cuda::Call call(int32_t rank) const;
-  exec::cuda::PipeView pipes(int32_t rank) const;
-  exec::cuda::WindowView window(int32_t rank) const;
-  /// The same views with host pointers, for the reference.
-  const std::vector<algo::LayoutView>& hostViews() const { return hostViews_; }
+  /// What the kernels of a rank see.
+  exec::cuda::CommView view(int32_t rank, KernelId kernel, uint64_t launch) const;
 
-  /// Waits for `event` of each rank, or for a verdict; false: a wait gave up or the host's own limit passed (told on stderr).
-  bool await(const std::vector<cudaEvent_t>& events);
+  /// Waits until all ranks' streams have ended, or a wait has given up; false (told on stderr): then nothing more can be run.
+  bool await();
+  void abort() { *reinterpret_cast<volatile uint32_t*>(abort_) = 1; }
+  const exec::cuda::Verdict& verdict() const { return *verdict_; }
 
  private:
-  enum Word { kFilled, kFreed, kRecvDone, kSendDone, kWords };
-  uint64_t* word(int32_t rank, int32_t channel, Word which) const;
-  algo::LayoutView view(int32_t rank, const int32_t* order) const;
+  using PipeKey = std::tuple<int, int32_t, int32_t, int32_t, int>;  // protocol, channel, from, to, port
+  std::byte* take(int32_t rank, uint64_t bytes);
+  void open(const PipeKey& key);
+  void addEnd(int32_t rank, int protocol, int32_t channel, const exec::cuda::PipeEnd& end);
 
-  Limits limits_;
+  FabricConfig config_;
+  connect::Layout layout_;
   std::vector<Member> members_;
-  std::vector<int32_t> order_;
-  std::vector<algo::LayoutView> hostViews_;
-  PipeConfig config_;
+  std::map<PipeKey, bool> pipes_;
+  std::map<std::tuple<int32_t, int, int32_t>, int> used_;  // rank, protocol, channel: ends
   exec::cuda::Verdict* verdict_ = nullptr;
   uint32_t* abort_ = nullptr;
 };

@@ -1,53 +1,40 @@
-// What a collective must give, computed on the host from the order that the algorithm itself states.
+// What a collective must give: the order that the algorithm states, evaluated with the functions of exec/host, which equal core/element.h.
+// Pure functions; any thread.
 #pragma once
 
-#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "algo/layout.h"
-#include "core/element.h"
-#include "values.h"
+#include "core/types.h"
+#include "exec/record/catalog.h"
 
 namespace tutti::probe {
 
-inline float widenBits(DataType type, uint32_t bits) {
-  if (type == DataType::F32) return std::bit_cast<float>(bits);
-  if (type == DataType::BF16) return widen<DataType::BF16>({static_cast<uint16_t>(bits)});
-  return widen<DataType::F16>({static_cast<uint16_t>(bits)});
-}
-inline uint32_t narrowBits(DataType type, float value) {
-  if (type == DataType::F32) return std::bit_cast<uint32_t>(narrow<DataType::F32>(value));
-  if (type == DataType::BF16) return narrow<DataType::BF16>(value).bits;
-  return narrow<DataType::F16>(value).bits;
-}
+using Bytes = std::vector<std::byte>;
 
-/// Evaluates an algorithm's `order` for one element: every `add` accumulates in fp32 and rounds once.
-struct ElementSum {
-  DataType type;
-  uint64_t seed;
-  uint64_t index;
-
-  float leaf(Rank rank) const { return widenBits(type, inputBits(type, seed, rank.value, index)); }
-  template <class... More>
-  float add(float first, More... more) const {
-    ((first = reduce<ReduceOp::Sum>(first, more)), ...);
-    return widenBits(type, narrowBits(type, first));
-  }
-  float addRanks(int32_t ranks) const {
-    float sum = leaf(Rank(0));
-    for (int32_t r = 1; r < ranks; ++r) sum = reduce<ReduceOp::Sum>(sum, leaf(Rank(r)));
-    return widenBits(type, narrowBits(type, sum));
-  }
+/// One collective of all ranks. `factors` are the ranks' pre-multipliers (or 1/n), one element each.
+struct Question {
+  int algorithm = 0;  ///< place in algo/list.h
+  Reduction reduction;
+  uint64_t count = 0;
+  int32_t root = 0;
+  std::vector<uint64_t> factors;
 };
 
-/// Bits of element `index` of the all-reduced buffer; `chunkElems` is the geometry's.
-template <class Algorithm>
-uint32_t expectedBits(DataType type, uint64_t seed, uint64_t index, uint64_t chunkElems, const std::vector<algo::LayoutView>& views) {
-  if (views.size() == 1) return inputBits(type, seed, 0, index);  // a lone contribution is moved, NaN payload and all
-  ElementSum sum{type, seed, index};
-  const auto chunk = static_cast<int32_t>(index / chunkElems);
-  return narrowBits(type, Algorithm::order(sum, chunk, views.data()));
-}
+/// Elements of a rank's input and output; 0 where the collective gives it none.
+uint64_t inputElems(const Question& q, int32_t ranks, int32_t rank);
+uint64_t outputElems(const Question& q, int32_t ranks, int32_t rank);
+
+/// The output of every rank; `views` are those of all ranks.
+std::vector<Bytes> expectedOutputs(const Question& q, const std::vector<Bytes>& inputs, const std::vector<algo::LayoutView>& views);
+
+/// `elems` elements: ordinary values, and one in 16 of any bits at all, so that infinities, NaNs with payloads, zeros and subnormals come
+/// up.
+Bytes makeValues(DataType type, uint64_t elems, uint64_t seed);
+
+/// 1/n rounded to the type, low bytes first.
+uint64_t inverseOf(DataType type, int32_t n);
 
 }  // namespace tutti::probe

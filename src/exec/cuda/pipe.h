@@ -1,54 +1,77 @@
-// The two ends of a pipe as kernels see them. Plain views, the same on host and device; the host owns the memory behind them.
+// The ends of pipes as kernels see them, and how many bytes a slot carries under each protocol. Plain views, the same on host and device;
+// the host owns the memory behind them.
 //
 // A pipe is `slots` cells of `slotBytes` in the RECEIVER's memory: the sender pushes data over NVLink, the receiver reads locally.
-//   filled   in the receiver's memory; the sender stores it (relaxed, after a release fence), the receiver polls it (acquire)
+//   filled   in the receiver's memory; the sender stores it (relaxed, after a release fence), the receiver polls it (acquire). Simple only
 //   freed    in the sender's memory; the receiver stores it (relaxed, after a release fence), the sender polls it (acquire)
-//   done     in the end's own memory; its lane reads it when a launch begins and writes it when the launch ends
-// 1. All three count pieces of slices from the birth of the pipe and never wrap, so launches follow one another, also as a replayed graph,
+//   done     in the end itself; the lane that uses the end reads it when a launch begins and writes it when the work ends
+// 1. All three count pieces of slices from the birth of the pipe, in 64 bits, so launches follow one another, also as a replayed graph,
 //    without a reset; piece n lies in slot n % slots.
-// 2. A channel's pipes are used by one launch at a time on each rank.
+// 2. Each protocol has pipes of its own: bytes of one would pass for flags of another.
+// 3. An end is used by one block of a launch only. Works on the same blocks follow one another.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-#include "algo/step.h"
 #include "core/ids.h"
+#include "core/macros.h"
 
 namespace tutti::exec::cuda {
 
+/// How data and its arrival are told apart.
+enum class Protocol : uint8_t {
+  Simple,  ///< data, then a fence, then a counter
+  Cells,   ///< 8 bytes of data in 16, each half beside 4 bytes of flag: needs stores of 8 bytes to be whole ("LL")
+  Lines,   ///< 120 bytes of data in 128, one flag of 8: only where lines of 128 bytes arrive in order ("LL128")
+};
+
 struct PipeEnd {
-  Rank peer;
+  int32_t peer = -1;
   uint8_t port = 0;
+  bool sends = false;
   std::byte* slots = nullptr;  ///< in the receiver's memory
-  uint64_t* filled = nullptr;
-  uint64_t* freed = nullptr;
-  uint64_t* done = nullptr;
+  uint64_t* wait = nullptr;    ///< own memory: `filled` of a receiving end, `freed` of a sending one
+  uint64_t* tell = nullptr;    ///< the peer's memory: `freed` for a receiving end, `filled` for a sending one
+  uint64_t done = 0;
 };
-static_assert(std::is_trivially_copyable_v<PipeEnd>);
+static_assert(std::is_trivially_copyable_v<PipeEnd> && sizeof(PipeEnd) == 40);
 
-/// The most peers that one step may name; one that names more stops the kernel. So PAT does not run here yet.
-inline constexpr int kMostFan = algo::kMaxListed;
+/// The most ends of one protocol on one channel: 8 ranks' rings, trees, messages and PAT fit.
+inline constexpr int kMostEnds = 64;
+/// The most lanes of a channel between which slices are handed over.
+inline constexpr int kHandOverLanes = 4;
 
-/// The most pipes in one direction that one lane may use: its ring, its trees' fan, or its one message.
-inline constexpr int kMaxPipeEnds = 4;
-
-/// All pipes of one lane of one channel of one rank.
-struct LanePipes {
-  PipeEnd recv[kMaxPipeEnds];
-  PipeEnd send[kMaxPipeEnds];
-  int32_t recvs = 0;
-  int32_t sends = 0;
+/// Slices that lanes of one rank hand over to each other; own memory, by channel and taking lane.
+struct alignas(128) HandOver {
+  uint64_t given;  ///< by another lane, since the birth of the communicator: it stores (relaxed, after a fence), the taker polls (acquire)
+  uint64_t taken;  ///< the taker's own
 };
-static_assert(std::is_trivially_copyable_v<LanePipes>);
 
-/// What the pipe lanes of a launch share.
+/// The pipes of one protocol of one rank.
 struct PipeView {
-  const LanePipes* lanes = nullptr;  ///< [channel][lane], in the rank's own memory
-  uint64_t slotBytes = 0;            ///< what one piece of a slice carries; a multiple of 16
-  int32_t slots = 2;                 ///< of a pipe: as many slices as the algorithm needs, cut into pieces of slotBytes
+  PipeEnd* ends = nullptr;       ///< [channel][kMostEnds], in own memory; unused ones have peer -1 and follow the used ones
+  HandOver* handOver = nullptr;  ///< [channel][kHandOverLanes]; the same for all protocols
+  uint64_t slotBytes = 0;        ///< of memory; a multiple of 128
+  int32_t slots = 2;             ///< of a pipe: as many slices as the algorithm needs, cut into pieces of carriedBytes()
 };
 static_assert(std::is_trivially_copyable_v<PipeView>);
+
+inline constexpr uint64_t kCellBytes = 16;
+inline constexpr uint64_t kCellDataBytes = 8;
+inline constexpr uint64_t kLineBytes = 128;
+inline constexpr uint64_t kLineDataBytes = 120;
+
+/// What `bytes` of memory carry.
+TUTTI_HD constexpr uint64_t carriedBytes(Protocol protocol, uint64_t bytes) {
+  return protocol == Protocol::Cells   ? bytes / kCellBytes * kCellDataBytes
+         : protocol == Protocol::Lines ? bytes / kLineBytes * kLineDataBytes
+                                       : bytes;
+}
+
+/// A flag of 32 bits comes again after 2^32 pieces or rounds. So that no cell is left with a flag that old, every cell of a slot (or of a
+/// window's cell) is written, needed or not, once in this many.
+inline constexpr uint64_t kRewriteEvery = uint64_t{1} << 30;
 
 }  // namespace tutti::exec::cuda

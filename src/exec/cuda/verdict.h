@@ -3,6 +3,8 @@
 // Owner: whoever allocated them (host memory that every device has mapped); they outlive every launch that was given them.
 // 1. The first wait that gives up claims the verdict, fills it in and then sets `state` to Complete; later ones leave it alone.
 // 2. `abort` is set by the host or by any rank whose wait gave up; it is never cleared while a kernel runs.
+// 3. The board tells calls that differ apart: every launch posts its number and signature to all peers before it does anything else, and
+//    a wait that lasts compares what its peer has posted. Two looks in a row must agree, because a post is two words.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,16 @@
 
 namespace tutti::exec::cuda {
 
-enum class Waiting : uint32_t { None, ForData, ForSlot, ForCell };
+enum class Waiting : uint32_t {
+  None,
+  ForData,      ///< of a pipe: the peer's next piece
+  ForSlot,      ///< of a pipe: a slot that the peer has not freed
+  ForCell,      ///< of a window: the peer's cell
+  ForArrival,   ///< of a window: the peer's arrival
+  ForHandOver,  ///< for another lane of the same rank; `peer` is the lane
+  Mismatch,     ///< the peer is in a call with the same number and another signature (`expected` is the own one, `seen` its)
+  TooLong,      ///< the algorithm's program does not fit (`seen` steps): the launch should have been refused
+};
 
 struct Verdict {
   enum State : uint32_t { Empty, Claimed, Complete };
@@ -19,8 +30,10 @@ struct Verdict {
   int32_t rank;  ///< who waited
   int32_t peer;  ///< for whom
   int32_t channel;
-  uint64_t expected;  ///< ForData, ForSlot: the counter waited for; ForCell: the epoch
+  int32_t step;       ///< of the lane's program
+  uint64_t expected;  ///< ForData, ForSlot, ForHandOver: the counter waited for; ForCell, ForArrival: the epoch
   uint64_t seen;
+  uint64_t launch;  ///< number of the launch that waited
 };
 
 /// Keeps a waiting device off the bus: of all its threads at most one looks at the host's abort word in every kHostLookNs, and
@@ -31,13 +44,25 @@ struct AbortRelay {
   uint32_t stop;      // that thread sets it (relaxed); all waiting threads of the rank poll it (relaxed)
 };
 
+/// What a rank is doing, as its peers see it: written by one thread of its launch (relaxed), read by peers that wait (relaxed).
+struct BoardEntry {
+  uint64_t launch;  ///< number, from 1
+  uint64_t signature;
+};
+inline constexpr int kBoardPeers = 8;
+
 /// How long device waits go on, and where they look whether to stop.
 struct WaitControl {
   uint32_t* abort = nullptr;    ///< in host memory; host and devices write 1 (relaxed)
   AbortRelay* relay = nullptr;  ///< in the rank's own memory
   Verdict* verdict = nullptr;
-  uint64_t timeoutNs = 0;
+  uint64_t timeoutNs = 0;              ///< 0: for ever
+  BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: no board with that peer
+  const BoardEntry* board = nullptr;   ///< [kBoardPeers] in own memory, by peer; null: none
+  uint64_t launch = 0;                 ///< number of this launch, the same on all ranks
+  uint64_t signature = 0;              ///< of its calls, the same on all ranks if they agree
 };
 static_assert(std::is_trivially_copyable_v<WaitControl> && std::is_trivially_copyable_v<Verdict>);
+static_assert(sizeof(BoardEntry) == 16);
 
 }  // namespace tutti::exec::cuda

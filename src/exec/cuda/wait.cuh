@@ -1,4 +1,4 @@
-// The one way in which device code waits: try, now and then look at the abort word and the clock, give up and say for whom.
+// The one way in which device code waits: try, now and then look at the abort word, the board and the clock, give up and say for whom.
 #pragma once
 
 #include "exec/cuda/arch/memory.cuh"
@@ -16,16 +16,19 @@ struct WaitNote {
   int32_t rank;
   int32_t peer;
   int32_t channel;
+  int32_t step;
 };
 
-__device__ __noinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen) {
+__device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen) {
   if (arch::swapRelaxedSys(&control.verdict->state, Verdict::Claimed) == Verdict::Empty) {
     control.verdict->waiting = note.waiting;
     control.verdict->rank = note.rank;
     control.verdict->peer = note.peer;
     control.verdict->channel = note.channel;
+    control.verdict->step = note.step;
     control.verdict->expected = expected;
     control.verdict->seen = seen;
+    control.verdict->launch = control.launch;
     arch::fenceAcqRelSys();
   }
   arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
@@ -42,21 +45,42 @@ __device__ __forceinline__ bool isAborted(const WaitControl& control, uint64_t n
   return true;
 }
 
-/// Calls `attempt(seen)` until it returns true. False: the abort word was set, or the time was up (then it is reported).
-/// `attempt` leaves in `seen` what it found instead of `expected`.
+/// Tells all peers what this launch is. One thread of a launch.
+__device__ __forceinline__ void postOnBoards(const WaitControl& control) {
+  if (control.board == nullptr) return;
+  for (int peer = 0; peer < kBoardPeers; ++peer) {
+    if (control.post[peer] == nullptr) continue;
+    arch::storeRelaxedSys(reinterpret_cast<arch::Words2*>(control.post[peer]), {{control.launch, control.signature}});
+  }
+}
+
+/// The signature of the launch in which `peer` is, if it is the launch with this number and not this one; else the own.
+__device__ __forceinline__ uint64_t foreignSignature(const WaitControl& control, int32_t peer) {
+  if (control.board == nullptr || peer < 0 || peer >= kBoardPeers) return control.signature;
+  const arch::Words2 entry = arch::loadRelaxedSys(reinterpret_cast<const arch::Words2*>(control.board + peer));
+  return entry.word[0] == control.launch ? entry.word[1] : control.signature;
+}
+
+/// Calls `attempt(seen)` until it returns true. False: the abort word was set, a mismatch was found, or the time was up (then it is
+/// reported). `attempt` leaves in `seen` what it found instead of `expected`.
 template <class Attempt>
-__device__ __forceinline__ bool waitUntil(const WaitControl& control, WaitNote note, uint64_t expected, Attempt&& attempt) {
-  uint64_t start = 0;
+__device__ __forceinline__ bool waitUntil(const WaitControl& control, const WaitNote& note, uint64_t expected, Attempt&& attempt) {
   uint64_t seen = 0;
+  uint64_t startNs = 0;
+  uint64_t foreign = 0;
   for (uint32_t tries = 1; !attempt(seen); ++tries) {
     if (tries % kTriesPerCheck != 0) continue;
     const uint64_t now = arch::globalTimerNs();
     if (isAborted(control, now)) return false;
-    if (start == 0) start = now;
-    if (now - start > control.timeoutNs) {
-      reportGiveUp(control, note, expected, seen);
-      return false;
-    }
+    if (startNs == 0) startNs = now;
+    const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
+    const bool isForeign = other != control.signature && other == foreign;
+    foreign = other;
+    if (!isForeign && (control.timeoutNs == 0 || now - startNs <= control.timeoutNs)) continue;
+    WaitNote last = note;
+    if (isForeign) last.waiting = Waiting::Mismatch;
+    reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen);
+    return false;
   }
   return true;
 }

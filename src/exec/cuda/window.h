@@ -1,12 +1,15 @@
-// A window for flag-in-data cells, mapped by all ranks of a group. Plain view, the same on host and device; the host owns the memory.
+// Windows mapped by all ranks of a group, one for flag-in-data cells and one for plain data with arrivals. Plain views, the same on host
+// and device; the host owns the memory.
 //
-//   window of a rank = [bank 0, 1][writer rank][channel][cell]      cell = {4 data bytes, epoch, 4 data bytes, epoch}
-//   cells     the writing rank stores them (relaxed, 8 bytes of {data, epoch} are one atomic store), the owner polls them (relaxed)
-//   epochs    own memory, one word a channel: the channel's lane reads it when a launch begins and writes it when it ends
-// 1. A channel's epoch counts the slices it has carried, on every rank alike; the slice's bank is its parity.
-// 2. Every slice carries at least one cell between every two ranks, also when it is empty; else the argument for two banks
-//    without a trailing barrier (algo/lane.h) would not hold for the channel.
-// 3. Epochs are 32 bits: before one wraps, the owner must clear the window with all ranks quiet.
+//   cells window    [bank 0, 1][channel][writer rank][cell]   cell = {4 data bytes, flag, 4 data bytes, flag}
+//   data window     [bank 0, 1][channel][writer rank][bytes]  and arrivals [channel][writer rank], each in a line of its own
+//   cells     the writing rank stores them (relaxed, 8 bytes of {data, flag} are one atomic store), the owner polls them (relaxed)
+//   arrivals  the writing rank stores the epoch (relaxed, after a release fence), the owner polls it (acquire)
+//   epochs    own memory, one word a channel: the channel's lane reads it when a work begins and writes it when it ends
+// 1. A channel's epoch counts the rounds it has carried, on every rank alike; the round's bank is its parity, its flag the low 32 bits.
+// 2. Every round carries at least one cell, or an arrival, between every two ranks, also when it is empty; else the argument for two
+//    banks without a trailing barrier (algo/lane.h) would not hold for the channel.
+// 3. Flags may wrap: kRewriteEvery.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +17,37 @@
 #include <type_traits>
 
 #include "core/macros.h"
+#include "exec/cuda/pipe.h"
 
 namespace tutti::exec::cuda {
 
 inline constexpr int kMaxLocalRanks = 8;
-inline constexpr uint64_t kCellBytes = 16;
-inline constexpr uint64_t kCellDataBytes = 8;
 
 struct WindowView {
-  std::byte* base[kMaxLocalRanks] = {};  ///< in the parameters and not in memory: a look-up would cost a trip to the cache
-  uint32_t* epochs = nullptr;
-  int32_t channels = 0;        ///< that the window has room for; at least those of the launch
-  uint32_t cellsPerSlice = 0;  ///< at least ceil(sliceBytes / kCellDataBytes)
+  std::byte* base[kMaxLocalRanks] = {};     ///< in the parameters and not in memory: a look-up would cost a trip to the cache
+  uint64_t* arrivals[kMaxLocalRanks] = {};  ///< data window only: of each rank
+  uint64_t* epochs = nullptr;
+  uint64_t shareBytes = 0;  ///< of one writer on one channel in one bank; a multiple of 128
+  int32_t channels = 0;     ///< that the window has room for; at least those of the launch
 
-  TUTTI_HD std::byte* cells(int32_t owner, uint32_t bank, int32_t writer, int32_t ranks, int32_t channel) const {
-    const uint64_t index = (static_cast<uint64_t>(bank) * ranks + writer) * channels + channel;
-    return base[owner] + index * cellsPerSlice * kCellBytes;
+  TUTTI_HD std::byte* share(int32_t owner, uint64_t epoch, int32_t writer, int32_t ranks, int32_t channel) const {
+    const uint64_t index = ((epoch & 1) * static_cast<uint64_t>(channels) + static_cast<uint64_t>(channel)) * static_cast<uint64_t>(ranks) +
+                           static_cast<uint64_t>(writer);
+    return base[owner] + index * shareBytes;
   }
+  TUTTI_HD uint64_t* arrival(int32_t owner, int32_t writer, int32_t channel) const {
+    return arrivals[owner] + (channel * kMaxLocalRanks + writer) * kWordsPerLine;
+  }
+
+  static constexpr int32_t kWordsPerLine = 16;
 };
 static_assert(std::is_trivially_copyable_v<WindowView>);
 
-constexpr uint64_t windowBytes(int32_t ranks, int32_t channels, uint32_t cellsPerSlice) {
-  return uint64_t{2} * ranks * channels * cellsPerSlice * kCellBytes;
+TUTTI_HD constexpr uint64_t windowBytes(int32_t ranks, int32_t channels, uint64_t shareBytes) {
+  return 2 * static_cast<uint64_t>(ranks) * static_cast<uint64_t>(channels) * shareBytes;
+}
+TUTTI_HD constexpr uint64_t arrivalBytes(int32_t channels) {
+  return static_cast<uint64_t>(channels) * kMaxLocalRanks * WindowView::kWordsPerLine * sizeof(uint64_t);
 }
 
 }  // namespace tutti::exec::cuda

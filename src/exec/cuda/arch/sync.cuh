@@ -10,9 +10,17 @@ __device__ __forceinline__ void barrier(int id, int threads) { asm volatile("bar
 
 /// Waits until the grids that this one was launched behind have ended and their stores are visible; returns at once where
 /// the launch did not ask for programmatic dependence.
-__device__ __forceinline__ void waitForPrecedingGrids() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void waitForPrecedingGrids() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // older devices have no such launches
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 /// From now on the next grid may be put on the device (it waits at the function above).
-__device__ __forceinline__ void allowNextGrid() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void allowNextGrid() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 /// Nanoseconds, the same clock for the whole GPU; ticks coarsely.
 __device__ __forceinline__ uint64_t globalTimerNs() {

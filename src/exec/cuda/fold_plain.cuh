@@ -1,0 +1,130 @@
+// The data loops of the Simple and Bulk protocols: plain memory on all sides, read and written in vectors of 16 bytes.
+//
+// Run by all workers of a block together, on a job in shared memory. No function here waits.
+#pragma once
+
+#include "exec/cuda/job.cuh"
+
+namespace tutti::exec::cuda {
+
+/// 16-byte loads of one source in flight for each thread. Types that widen to four or eight times their size have fewer.
+template <DataType kType>
+inline constexpr int kPlainUnroll = sizeof(ElementOf<kType>) == 1 ? 2 : 4;
+inline constexpr int kMoveUnroll = 8;
+
+/// Whether all memory of the job is aligned to vectors.
+__device__ __forceinline__ bool isVectorAligned(const Job& job) {
+  uintptr_t all = 0;
+  for (int i = 0; i < job.sources; ++i) all |= reinterpret_cast<uintptr_t>(job.source[i]);
+  for (int i = 0; i < job.targets; ++i) all |= reinterpret_cast<uintptr_t>(job.target[i]);
+  return all % sizeof(arch::Words2) == 0;
+}
+
+template <int kCount>
+__device__ __forceinline__ void loadVectors(arch::Words2 (&to)[kCount], const std::byte* from, uint64_t first, int stride) {
+  const arch::Words2* p = reinterpret_cast<const arch::Words2*>(from) + first;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = arch::loadWeak(p + i * stride);
+}
+template <int kCount>
+__device__ __forceinline__ void storeVectors(const arch::Words2 (&from)[kCount], const Job& job, uint64_t first, int stride) {
+#pragma unroll 1
+  for (int t = 0; t < job.targets; ++t) {
+    arch::Words2* p = reinterpret_cast<arch::Words2*>(job.target[t]) + first;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) arch::storeWeak(p + i * stride, from[i]);
+  }
+}
+
+/// Calls `pass.vectors(first, stride)` for all hunks of kUnroll vectors a worker, if `isFast`, and `pass.word(at)` for all words that are
+/// left.
+template <int kUnroll, class Pass>
+__device__ __forceinline__ void passOver(const Job& job, const LoopContext& context, bool isFast, Pass&& pass) {
+  const int stride = context.workers;
+  uint64_t done = 0;
+  if (isFast && isVectorAligned(job)) {
+    const uint64_t hunk = static_cast<uint64_t>(stride) * kUnroll;
+    const uint64_t hunks = job.bytes / sizeof(arch::Words2) / hunk * hunk;
+#pragma unroll 1
+    for (uint64_t v = context.worker(); v < hunks; v += hunk) pass.vectors(v, stride);
+    done = hunks * sizeof(arch::Words2);
+  }
+#pragma unroll 1
+  for (uint64_t at = done + 8 * static_cast<uint64_t>(context.worker()); at < job.bytes; at += 8 * static_cast<uint64_t>(stride))
+    pass.word(at);
+}
+
+/// One source, bit for bit, to all targets.
+struct MovePass {
+  const Job& job;
+  uint32_t elementBytes;
+
+  __device__ __forceinline__ void vectors(uint64_t first, int stride) const {
+    arch::Words2 value[kMoveUnroll];
+    loadVectors<kMoveUnroll>(value, job.source[0], first, stride);
+    storeVectors<kMoveUnroll>(value, job, first, stride);
+  }
+  __device__ __forceinline__ void word(uint64_t at) const {
+    const uint64_t word = loadPlain(job.source[0], at, job.bytes, elementBytes);
+#pragma unroll 1
+    for (int t = 0; t < job.targets; ++t) storePlain(job.target[t], at, word, job.bytes, elementBytes);
+  }
+};
+
+/// Sources combined in order, rounded once, to all targets. Scales and divides where it takes one word at a time.
+template <DataType kType, ReduceOp kOp>
+struct FoldPass {
+  using Fold = WordReduction<kType, kOp>;
+  static constexpr int kCount = kPlainUnroll<kType>;
+  const Job& job;
+  const Numbers& numbers;
+
+  __device__ __forceinline__ void vectors(uint64_t first, int stride) const {
+    arch::Words2 value[kCount];
+    arch::Words2 next[kCount];
+    loadVectors<kCount>(value, job.source[0], first, stride);
+    loadVectors<kCount>(next, job.source[1], first, stride);
+    Fold sum[2 * kCount];
+#pragma unroll
+    for (int i = 0; i < 2 * kCount; ++i) sum[i].begin(value[i / 2].word[i % 2], numbers);
+#pragma unroll 1
+    for (int s = 2;; ++s) {
+#pragma unroll
+      for (int i = 0; i < 2 * kCount; ++i) sum[i].add(next[i / 2].word[i % 2], numbers);
+      if (s >= job.sources) break;
+      loadVectors<kCount>(next, job.source[s], first, stride);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kCount; ++i) value[i / 2].word[i % 2] = sum[i].word(numbers);
+    storeVectors<kCount>(value, job, first, stride);
+  }
+
+  __device__ __forceinline__ void word(uint64_t at) const {
+    Fold sum;
+    uint64_t value = 0;
+#pragma unroll 1
+    for (int s = 0; s < job.sources; ++s) {
+      value = loadPlain(job.source[s], at, job.bytes, Fold::kElementBytes);
+      if ((job.scaledSources >> s & 1) != 0) value = scaleWord<kType>(value, numbers);
+      if (s == 0) {
+        sum.begin(value, numbers);
+      } else {
+        sum.add(value, numbers);
+      }
+    }
+    if (job.sources > 1) value = sum.word(numbers);
+    if (job.isLast && numbers.divisor > 1) value = divideWord<kType>(value, numbers);
+#pragma unroll 1
+    for (int t = 0; t < job.targets; ++t) storePlain(job.target[t], at, value, job.bytes, Fold::kElementBytes);
+  }
+};
+
+template <DataType kType, ReduceOp kOp>
+struct PlainFold {
+  static __device__ __noinline__ void run(const Job& job, LoopContext& context) {
+    const bool isFast = job.scaledSources == 0 && !(job.isLast && context.numbers.divisor > 1);
+    passOver<kPlainUnroll<kType>>(job, context, isFast, FoldPass<kType, kOp>{job, context.numbers});
+  }
+};
+
+}  // namespace tutti::exec::cuda
