@@ -18,8 +18,8 @@ struct Machine {
   double hopNs = 300;      ///< from a store until another core has seen it and gone on
   double switchNs = 2000;  ///< until a rank that shares its core with others gets its turn, for each of them
   double messageNs = 20;   ///< to send or to receive
-  /// More for a small one of a pipe, whose slot is given back; with larger ones that goes on beside the copies. `tutti bench all_gather` and
-  /// `reduce_scatter` with 2 processes, `ring` against `direct`.
+  /// More for a small one of a pipe, whose slot is given back; with larger ones that goes on beside the copies. `tutti bench all_gather`
+  /// and `reduce_scatter` with 2 processes, `ring` against `direct`.
   double pipeNs = 40;
   double bytesPerNs = 20;  ///< of memory traffic, by one core
   int32_t cores = 1;

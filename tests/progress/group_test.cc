@@ -49,7 +49,8 @@ TEST(JobGroup, ClosesInOrderAndDeliversWhatWasPushed) {
 /// Whether a close ended well; or, of connections that were only being made, because the other side had closed before this one began to:
 /// there is no goodbye yet that would tell it from a death.
 testing::AssertionResult closedWell(const Status& status, bool wasSettled) {
-  const bool isExcused = !wasSettled && status.code() == Code::RemoteError && status.text().find("closed the connection") != std::string::npos;
+  const bool isExcused =
+      !wasSettled && status.code() == Code::RemoteError && status.text().find("closed the connection") != std::string::npos;
   if (status.ok() || isExcused) return testing::AssertionSuccess();
   return testing::AssertionFailure() << status.text();
 }

@@ -37,8 +37,8 @@ struct alignas(kCacheLine) Member {
   Board board;
   std::atomic<uint64_t> departed;   ///< 0, or 1 + the calls it took part in: written once, by the rank that ends (release)
   std::atomic<bool> inside;         ///< written by the thread that drives the rank; read by waitQuiet
-  /// 1 + the core that its thread was seen on last, 0: not known. Written by the thread that drives the rank, read by those that wait for it
-  /// on fewer cores than there are ranks: a hint, which nothing is ordered by.
+  /// 1 + the core that its thread was seen on last, 0: not known. Written by the thread that drives the rank, read by those that wait for
+  /// it on fewer cores than there are ranks: a hint, which nothing is ordered by.
   alignas(kCacheLine) std::atomic<int32_t> core;
   bool needsFence;  ///< the kernel offers no barrier in all threads: every enter() has one of its own. Set once, before the rank runs
 
