@@ -256,12 +256,15 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   return work;
 }
 
+/// Numbers are taken once nothing can fail for want of memory: works wait for those before them.
 Status Communicator::runAlone(PendingCall& call) {
-  assign(call);
   Work& work = *alone_;
-  work.reset(takeTicket());
+  isAloneLatest_ = false;
+  work.reset(issuedWorks_.load(std::memory_order_relaxed));
   work.beginChain();
-  work.add(std::move(call.planned));
+  call.planned.call = call.call;
+  number(work.add(std::move(call.planned)));
+  (void)takeTicket();
   isAloneLatest_ = call.isLatest;
   return exec::host::drive(std::span(&alone_, 1), spins_);
 }

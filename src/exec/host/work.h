@@ -77,7 +77,7 @@ class Work {
 
   /// Opens a new chain; calls added next belong to it.
   void beginChain();
-  void add(PlannedCall call) { chains_[used_ - 1].calls.push_back(std::move(call)); }
+  PlannedCall& add(PlannedCall call) { return chains_[used_ - 1].calls.emplace_back(std::move(call)); }
 
   Poll advance();
   /// For waits that last, after a try that moved nothing: compares the call that is under way with what the peers have come to, and

@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-uint64_t stagingAt(uint32_t slots) { return (sizeof(FreedCount) + slots * sizeof(SlotHead) + kPage - 1) / kPage * kPage; }
+uint64_t stagingAt(uint32_t slots) { return (slots * sizeof(SlotHead) + sizeof(FreedCount) + kPage - 1) / kPage * kPage; }
 uint64_t strideOf(uint64_t slotBytes) { return (slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
 }  // namespace
@@ -16,8 +16,8 @@ uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes) { return stagingAt(slots)
 
 PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
   PipeView view;
-  view.freed = reinterpret_cast<FreedCount*>(memory);
-  view.heads = reinterpret_cast<SlotHead*>(memory + sizeof(FreedCount));
+  view.heads = reinterpret_cast<SlotHead*>(memory);
+  view.freed = reinterpret_cast<FreedCount*>(memory + slots * sizeof(SlotHead));
   view.memory = memory + stagingAt(slots);
   view.slots = slots;
   view.slotBytes = strideOf(slotBytes);
