@@ -334,7 +334,8 @@ void MeshCore::announceTrouble(const Status& cause) {
 /// Also for connections that are still being made: what is to be said on them goes with the process.
 void MeshCore::settle() {
   constexpr std::chrono::milliseconds kMost(500);
-  if (core_->reactor.settle(kMost)) (void)allSaid_.wait_for(kMost);
+  const auto end = std::chrono::steady_clock::now() + kMost;
+  if (core_->reactor.settle(kMost)) (void)allSaid_.wait_until(end);
 }
 
 void MeshCore::close() {

@@ -134,6 +134,7 @@ Status Child::compareCalls() {
   call.collective = isSplit() ? exec::host::kSplitCall : exec::host::kShrinkCall;
   call.sequence = isSplit() ? number_ : parent_.nextSequence();
   if (isSplit() && !posted_ && parent_.isDrained()) {  // the board has one writer at a time: not while works of streams post their calls
+    TUTTI_TRY(parent_.settleOwed());
     hub.board(parent_.rank()).post(call);
     posted_ = true;
   }

@@ -17,6 +17,9 @@ using exec::host::Work;
 
 namespace {
 
+/// A sender may be so far ahead of who reads from it; boards keep 64 calls, of which some are owed.
+constexpr uint32_t kMostSlotsOfLate = 32;
+
 connect::Layout makeLayout(const transport::local::Hub& hub, int32_t nodeRanks) {
   if (!hub.spansHosts() || nodeRanks > 0) return connect::Layout::natural(hub.ranks(), nodeRanks);
   std::vector<int32_t> hosts;
@@ -60,6 +63,7 @@ Status Communicator::open(const Outcome& outcome) {
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
   turn_->isCrowded = readCrowded(ranks());
+  turn_->comparesLate = settings_.slots <= kMostSlotsOfLate;
   readWaitLimits(*turn_);
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
@@ -260,11 +264,11 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
 Status Communicator::runAlone(PendingCall& call) {
   Work& work = *alone_;
   isAloneLatest_ = false;
-  work.reset(issuedWorks_.load(std::memory_order_relaxed));
+  work.clear();
   work.beginChain();
   call.planned.call = call.call;
   number(work.add(std::move(call.planned)));
-  (void)takeTicket();
+  work.start(takeTicket());
   isAloneLatest_ = call.isLatest;
   return exec::host::drive(std::span(&alone_, 1), spins_);
 }

@@ -115,6 +115,8 @@ class Communicator {
   /// touching anything of the caller's.
   void drain();
   bool isDrained() const;
+  /// Drained, and not failed: what of its calls was still to be compared with the peers'. Its failure is the communicator's.
+  Status settleOwed() { return alone_->settleOwed(); }
   /// Finalizes it, if that has not been done, and drains it.
   void close();
   /// Tells the peers that this rank will make no further call.

@@ -92,7 +92,7 @@ Status Communicator::finalize() {
   if (finalized_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been finalized already");
   if (!isBlocking()) return Status(Code::InProgress, "");
   drain();
-  return {};
+  return isDrained() ? settleOwed() : Status();
 }
 
 bool Communicator::isDrained() const {
@@ -109,6 +109,7 @@ void Communicator::drain() {
 void Communicator::close() {
   finalized_ = true;
   drain();
+  if (isDrained()) (void)settleOwed();  // the others hear of it
 }
 
 void Communicator::depart() {
@@ -132,7 +133,9 @@ void Communicator::abort() {
 
 std::string Communicator::verdictJson() {
   const ErrorLatch& latch = hub().latch(rank_);
-  if (latch.tripped() && !revoked_) exec::host::conclude(hub(), rank_, {transport::local::Ending::Aborted, latch.status(), {}}, {}, 0);
+  std::string known = exec::host::verdictJson(hub());
+  if (known != "null" || !latch.tripped() || revoked_) return known;
+  exec::host::conclude(hub(), rank_, {transport::local::Ending::Aborted, latch.status(), {}}, {}, 0);
   return exec::host::verdictJson(hub());
 }
 

@@ -25,7 +25,7 @@
 
 namespace tutti::observe {
 
-/// A call that runs as soon as it is made has no Enqueued, and one that never waits no Started.
+/// A call that runs as soon as it is made has no Enqueued; one that has not waited, also if its process ends in it, has no Started.
 enum class FlightKind : uint8_t { Enqueued, Started, Finished, Failed };
 std::string_view name(FlightKind kind);
 

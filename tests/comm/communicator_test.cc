@@ -291,6 +291,34 @@ TEST(Communicator, CallsThatDisagreeAreReportedOnBothSides) {
   }
 }
 
+/// Three broadcasts of rank 0, which only sends; rank 1 says that its third had another root.
+void broadcastBesideAnotherThird(Comms& comms, Ints& data) {
+  for (uint64_t i = 0; i < 3; ++i)
+    comms[0].hub().board(Rank(1)).post({Collective::Broadcast, DataType::I32, 0, i == 2 ? 1 : 0, data.size(), i, false});
+  CallRequest request = allReduce(data, data);
+  request.collective = Collective::Broadcast;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(runAlone(comms[0], request).ok()) << i;
+}
+
+TEST(Communicator, FinalizeFindsTheMismatchThatWasLeftForLater) {
+  Comms comms(2);
+  Ints data(2, 3);
+  broadcastBesideAnotherThird(comms, data);
+  const Status status = comms[0].finalize();
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  EXPECT_NE(status.text().find("root 1"), std::string::npos) << status.text();
+  EXPECT_EQ(comms[1].usable().code(), Code::InvalidUsage);
+}
+
+TEST(Communicator, ClosingTellsTheOthersOfTheMismatchThatWasLeftForLater) {
+  Comms comms(2);
+  Ints data(2, 3);
+  broadcastBesideAnotherThird(comms, data);
+  EXPECT_TRUE(comms[1].usable().ok());
+  comms[0].close();
+  EXPECT_EQ(comms[1].usable().code(), Code::InvalidUsage);
+}
+
 TEST(Communicator, KeepsAFlightRecordOfItsCalls) {
   Comms comms(1);
   const Ints in(4, 3);

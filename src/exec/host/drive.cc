@@ -90,7 +90,8 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
       watch.moved();
     } else {
       bool givesWay = false;
-      for (const auto& work : works) givesWay = givesWay || work->needsThisCore();
+      for (const auto& work : works)
+        if (work->needsThisCore()) givesWay = true;
       waiter.pause(givesWay);
       if (!waiter.spins() && remotes.any()) remotes.wait();
       if (!waiter.spins()) watch.stoodStill();

@@ -186,7 +186,11 @@ void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t
       if (report.wait.chains.empty()) return {};
       const Call call = report.wait.chains.front().call;
       state.verdict->ranks[self] = std::move(report);
-      if (!state.verdict->call) adopt(*state.verdict, rank, call, waitedMs);
+      if (state.verdict->call || state.verdict->ending != Ending::Aborted) return {};
+      for (size_t r = 0; r < state.ranks.size(); ++r)  // it was written before most came so far
+        if (r != self && state.verdict->ranks[r].state == RankReport::State::Elsewhere)
+          state.verdict->ranks[r] = reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r)));
+      adopt(*state.verdict, rank, call, waitedMs);
       return {};
     }
     Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}};

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "core/format.h"
@@ -32,13 +34,17 @@ class Inside {
 
 }  // namespace
 
-void Work::reset(uint64_t ticket) {
+void Work::clear() {
   for (size_t i = 0; i < used_; ++i) {
     chains_[i].calls.clear();
     chains_[i].next = 0;
     chains_[i].running = false;
   }
   used_ = 0;
+  finished_ = true;
+}
+
+void Work::start(uint64_t ticket) {
   ticket_ = ticket;
   finished_ = false;
   moved_ = false;
@@ -49,14 +55,15 @@ PlannedCall& Work::repeat(uint64_t ticket) {
   Chain& chain = chains_.front();
   chain.next = 0;
   chain.running = false;
-  ticket_ = ticket;
-  finished_ = false;
-  moved_ = false;
+  start(ticket);
   return chain.calls.front();
 }
 
 bool Work::needsThisCore() {
   if (!turn_->isCrowded || finished_) return false;
+  // Not its turn: it waits for another thread of its own rank.
+  const auto used = std::span(chains_).first(used_);
+  if (std::none_of(used.begin(), used.end(), [](const Chain& chain) { return chain.running; })) return true;
   const int32_t core = sched_getcpu() + 1;
   if (member_->core.load(std::memory_order_relaxed) != core) member_->core.store(core, std::memory_order_relaxed);
   const auto isOnThis = [&](Rank rank) { return turn_->hub->member(rank).core.load(std::memory_order_relaxed) == core; };
@@ -124,7 +131,7 @@ Poll Work::advanceChain(Chain& chain) {
       if (poll != Poll::Ready) return poll;
     }
     // Data flows one way only, or not at all: a rank may be done without having heard of anybody.
-    if (turn_->checks && (call.plan == nullptr || hasRoot(call.plan->collective)) && !compareOneWay(call.call)) return Poll::Failed;
+    if (turn_->checks && (call.plan == nullptr || hasRoot(call.plan->collective)) && !compareOneWay(call)) return Poll::Failed;
     chain.running = false;
     ++chain.next;
     moved_ = true;
@@ -172,10 +179,10 @@ Poll Work::giveUp() {
 Poll Work::fail(Outcome outcome) {
   conclude(*turn_->hub, turn_->rank, outcome, standing(), waitedMs());
   status_ = std::move(outcome.cause);
-  finished_ = true;
   moved_ = true;
   turn_->hub->failAll(status_);
   turn_->hub->waitQuiet();
+  finished_ = true;  // only now: without memory for the words, abandon() has to do all of this
   for (size_t i = 0; i < used_; ++i) {
     Chain& chain = chains_[i];
     if (!chain.running) continue;

@@ -27,6 +27,7 @@ struct Turn {
   std::shared_ptr<transport::local::Hub> hub;
   Rank rank;
   bool isCrowded = false;  ///< ranks share cores: a wait looks at who needs the one that it holds. Set before the first work
+  bool comparesLate = true;  ///< ranks stay closer together in repeated calls than boards are long. Set before the first work
   bool checks = true;  ///< false: calls are not compared, waits never give up; to measure what that costs. Set before the first work
   Nanoseconds silence = std::chrono::seconds(10);  ///< a wait this long is explained in the log, once. Set before the first work
   observe::FlightRecorder recorder;  ///< written under `recording` once streams' threads may have news beside the calling thread
@@ -69,10 +70,15 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Empties it for new calls. `ticket`: how many works of the communicator come before this one.
-  void reset(uint64_t ticket);
-
-  /// Instead: made ready to run its only call once more, which is returned to be brought up to date.
+  /// Empties it for new calls.
+  void clear();
+  /// Ready to run what was added. `ticket`: how many works of the communicator come before this one.
+  void start(uint64_t ticket);
+  void reset(uint64_t ticket) {
+    clear();
+    start(ticket);
+  }
+  /// Instead of clear() and start(): made ready to run its only call once more, which is returned to be brought up to date.
   PlannedCall& repeat(uint64_t ticket);
 
   /// Opens a new chain; calls added next belong to it.
@@ -96,6 +102,8 @@ class Work {
   /// What carries its pipes to other hosts; null where there is none.
   transport::local::Remote* remote() const { return turn_->hub->remote(); }
   const Status& status() const { return status_; }
+  /// With all works of the communicator at their end: compares what was left to be compared later, and fails as a call would.
+  Status settleOwed();
 
  private:
   struct Chain {
@@ -133,7 +141,7 @@ class Work {
 
   // work_wait.cc
   bool compareWithPeers(const Call& call);
-  bool compareOneWay(const Call& call);
+  bool compareOneWay(const PlannedCall& planned);
   bool compareOwed();
   bool isRepeated(const Call& call) const;
   bool lookForDeparted(Chain& chain);

@@ -81,16 +81,16 @@ bool Work::isRepeated(const Call& call) const {
 
 /// Of two that disagree in a call whose data flows one way, the later one notices. But the latest lines of a peer's board are those that
 /// it writes, so a call like the one before stays owed for a few more: whoever has gone over to another call looks at once, and so does
-/// who waits.
-bool Work::compareOneWay(const Call& call) {
+/// who waits, and who ends or divides the communicator.
+bool Work::compareOneWay(const PlannedCall& planned) {
+  const Call& call = planned.call;
   const bool repeats = isRepeated(call);
   turn_->oneWay = call;
   ++turn_->owed;
-  if (!repeats) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own post and the look at the others'
-    return compareOwed();
-  }
+  // Nothing holds ranks together that send each other nothing: their boards may soon be too far apart.
+  if (!repeats || planned.plan == nullptr || !turn_->comparesLate) return compareOwed();
   if (turn_->owed < kMostOwed + kTogether) return true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as below
   Call late = call;
   for (late.sequence -= turn_->owed - 1; turn_->owed > kMostOwed; --turn_->owed, ++late.sequence)
     if (!compareWithPeers(late)) return false;
@@ -98,9 +98,17 @@ bool Work::compareOneWay(const Call& call) {
 }
 
 bool Work::compareOwed() {
+  if (turn_->owed == 0) return true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own posts and the look at the others'
   for (Call call = turn_->oneWay; turn_->owed > 0; --turn_->owed, --call.sequence)
     if (!compareWithPeers(call)) return false;
   return true;
+}
+
+Status Work::settleOwed() {
+  if (member_->latch.tripped() || compareOwed()) return {};
+  (void)fail(std::move(outcome_));
+  return status_;
 }
 
 /// A collective waits in vain for a rank that ended before it. So does a message; but what its peer had sent before it ended may have
