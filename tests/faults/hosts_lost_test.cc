@@ -229,9 +229,9 @@ TEST(HostsKilled, DuringInit) {
 TEST(HostsStopped, TheOthersGiveUpAtTheDeadlineAndItHearsOfItLater) {
   ProcessRanks children(3, [](Self& self) {
     playHost(self.index() == 2 ? 0 : self.index());
-    setenv("TUTTI_TIMEOUT_MS", "300", 1);
     ncclComm_t comm = joinAll(self);
     EXPECT_EQ(sumOnce(comm, 3), ok);
+    EXPECT_EQ(tuttiCommSetTimeout(comm, 300), ok);  // only now: processes may come late
     self.meet(1);
     EXPECT_EQ(sumUntilError(comm, 10000), ncclRemoteError) << lastError();
     const std::string verdict = verdictOf(comm);
