@@ -190,7 +190,6 @@ Result<std::shared_ptr<const exec::host::HostPlan>> Communicator::planFor(const 
 void Communicator::assign(PendingCall& pending) {
   pending.planned.call = pending.call;
   number(pending.planned);
-  pending.call = pending.planned.call;
 }
 
 void Communicator::number(exec::host::PlannedCall& planned) {
