@@ -55,7 +55,7 @@ Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<
 struct LaunchOptions {
   int32_t blocks = 1;       ///< the highest of firstBlock + blocks() of all works; all must fit onto the device at once
   bool mayOverlap = false;  ///< programmatic dependent launch: may be put on the device before the kernel before it has ended
-  bool mayBeSmall = false;  ///< on a kernel of small calls, where the call is one; the same on all ranks
+  bool mayBeSmall = true;   ///< on a kernel of small calls, where the call is one; the same on all ranks
 };
 
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.
