@@ -14,20 +14,8 @@ constexpr uint64_t kCounts[] = {1, 2, 3, 5, 7, 16, 17, 31, 33, 64, 255, 1000, 10
 constexpr int kOperations = 6;
 
 bool fitsKernel(const exec::record::Algorithm& algorithm, KernelId kernel, const connect::Layout& layout, Rank root) {
-  size_t steps = 0;
-  int32_t fan = 0;
   const exec::record::Program program = algorithm.record(layout.view(root, root));
-  for (const auto& lane : program.lanes) {
-    size_t own = 0;
-    for (const algo::Step& s : lane) {
-      // Arrivals travel with the data of windows of cells, but where no data does.
-      const bool isSignal = s.kind == algo::Kind::Arrive || s.kind == algo::Kind::Await;
-      own += kernel == KernelId::Window && isSignal && algorithm.traits.collective != Collective::Reduce ? 0 : 1;
-      fan = std::max({fan, s.from.count, s.to.count});
-    }
-    steps = std::max(steps, own);
-  }
-  return exec::cuda::fits(kernel, algorithm.traits.needs, static_cast<int32_t>(steps), fan);
+  return exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, root).has_value();
 }
 
 void setOperation(Question& q, int operation, int32_t ranks, std::mt19937_64& random) {
@@ -86,6 +74,7 @@ std::vector<Job> makeJobs(const Fabric& fabric, const Selection& selection, std:
             job.inPlace = mayBeInPlace(traits.collective) && random() % 2 != 0;
             job.offsetElems = random() % 3;
             job.mayOverlap = random() % 2 != 0;
+            job.mayBeSmall = random() % 4 != 0;
             const bool fits = q.count * static_cast<uint64_t>(ranks) * sizeOf(q.reduction.type) * 6 < fabric.config().bufferBytes;
             const bool isPlain = traits.collective == Collective::AllReduce || traits.collective == Collective::SendRecv;
             job.copies = isPlain && fits && random() % 4 == 0 ? 1 + static_cast<int>(random() % 6) : 1;
@@ -102,11 +91,12 @@ std::vector<Job> makeJobs(const Fabric& fabric, const Selection& selection, std:
 std::string describe(const Job& job) {
   const exec::record::Algorithm& algorithm = exec::record::algorithms()[static_cast<size_t>(job.question.algorithm)];
   const Reduction& r = job.question.reduction;
-  return format("{} {} on {}, {} {}{}{}, count {}, root {}, channels {}, slice {}, offset {}{}{}{}, copies {}", algorithm.traits.name,
+  return format("{} {} on {}, {} {}{}{}, count {}, root {}, channels {}, slice {}, offset {}{}{}{}{}, copies {}", algorithm.traits.name,
                 name(algorithm.traits.collective), exec::cuda::kernelInfo(job.kernel).name, name(r.type), name(r.op),
                 r.scaling.hasFactor ? " scaled" : "", r.scaling.divisor > 1 ? " divided" : "", job.question.count, job.question.root,
                 job.channels, job.sliceBytes, job.offsetElems, job.inPlace ? ", in place" : "",
-                job.factorInMemory ? ", factor in memory" : "", job.mayOverlap ? ", overlapping" : "", job.copies);
+                job.factorInMemory ? ", factor in memory" : "", job.mayOverlap ? ", overlapping" : "", job.mayBeSmall ? "" : ", not small",
+                job.copies);
 }
 
 int findAlgorithm(const std::string& algorithmName, const std::string& collective) {

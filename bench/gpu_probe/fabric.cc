@@ -1,7 +1,6 @@
 #include "fabric.h"
 
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 #include "check.h"
@@ -48,7 +47,6 @@ const char* nameOf(exec::cuda::Waiting waiting) {
     case Waiting::ForArrival: return "an arrival";
     case Waiting::ForHandOver: return "a hand-over";
     case Waiting::Mismatch: return "the same call";
-    case Waiting::TooLong: return "a shorter program";
   }
   return "nothing";
 }
@@ -89,10 +87,6 @@ Fabric::Fabric(const FabricConfig& config)
       m.epochs[w] = allocate<uint64_t>(channels);
       fillWords(m.epochs[w], channels, config.startCount);
     }
-    m.order = allocate<int32_t>(static_cast<uint64_t>(config.ranks));
-    std::vector<int32_t> order(static_cast<size_t>(config.ranks));
-    std::iota(order.begin(), order.end(), 0);
-    PROBE_CHECK(cudaMemcpy(m.order, order.data(), order.size() * sizeof(int32_t), cudaMemcpyHostToDevice));
     m.relay = allocate<exec::cuda::AbortRelay>(1);
     m.board = allocate<exec::cuda::BoardEntry>(exec::cuda::kBoardPeers);
     m.arena = allocate<std::byte>(config.arenaBytes, kPattern);
@@ -164,13 +158,25 @@ void Fabric::connect(const exec::record::Algorithm& algorithm, Rank root, Kernel
   }
 }
 
+exec::cuda::ProgramView Fabric::program(int32_t rank, int algorithm, Rank root, KernelId kernel) {
+  exec::cuda::ProgramView& view = programs_[{rank, algorithm, root.value, kernel == KernelId::Window}];
+  if (view.words != nullptr) return view;
+  const exec::record::Algorithm& what = exec::record::algorithms()[static_cast<size_t>(algorithm)];
+  const auto packed = exec::cuda::packProgram(kernel, what.traits.needs, what.record(layout_.view(Rank(rank), root)).lanes, Rank(rank));
+  if (!packed) PROBE_CHECK(packed.error());
+  PROBE_CHECK(cudaSetDevice(member(rank).device));
+  uint64_t* const words = allocate<uint64_t>(packed->words.size());
+  PROBE_CHECK(cudaMemcpy(words, packed->words.data(), packed->words.size() * sizeof(uint64_t), cudaMemcpyHostToDevice));
+  PROBE_CHECK(cudaDeviceSynchronize());  // the copy may still be under way, and streams do not wait for it
+  return view = {words, packed->laneWords};
+}
+
 exec::cuda::CommView Fabric::view(int32_t rank, KernelId kernel, uint64_t launch) const {
   const Member& m = member(rank);
   const Protocol protocol = exec::cuda::kernelInfo(kernel).protocol;
   exec::cuda::CommView v;
-  v.layout = layout_.view(Rank(rank));
-  v.layout.ring.order = m.order;
-  v.layout.grid.order = m.order;
+  v.rank = rank;
+  v.ranks = ranks();
   v.pipes = {m.ends[static_cast<int>(protocol)], m.handOver, config_.slotBytes, config_.slots};
   const int which = protocol == Protocol::Simple ? 1 : 0;
   for (int32_t r = 0; r < ranks(); ++r) {

@@ -53,7 +53,6 @@ class Fabric {
     std::byte* windows[2] = {};  ///< of cells, of data
     uint64_t* arrivals = nullptr;
     uint64_t* epochs[2] = {};
-    int32_t* order = nullptr;
     exec::cuda::AbortRelay* relay = nullptr;
     exec::cuda::BoardEntry* board = nullptr;
     std::byte* arena = nullptr;
@@ -69,6 +68,9 @@ class Fabric {
 
   /// Opens the pipes of the kernel's protocol that the algorithm's programs name, on all ranks and the first `channels` channels.
   void connect(const exec::record::Algorithm& algorithm, Rank root, KernelId kernel, int32_t channels);
+
+  /// The program of a rank in its memory, made at the first call.
+  exec::cuda::ProgramView program(int32_t rank, int algorithm, Rank root, KernelId kernel);
 
   /// What the kernels of a rank see.
   exec::cuda::CommView view(int32_t rank, KernelId kernel, uint64_t launch) const;
@@ -88,7 +90,8 @@ class Fabric {
   connect::Layout layout_;
   std::vector<Member> members_;
   std::map<PipeKey, bool> pipes_;
-  std::map<std::tuple<int32_t, int, int32_t>, int> used_;  // rank, protocol, channel: ends
+  std::map<std::tuple<int32_t, int, int32_t, bool>, exec::cuda::ProgramView> programs_;  // rank, algorithm, root, of windows of cells
+  std::map<std::tuple<int32_t, int, int32_t>, int> used_;                                // rank, protocol, channel: ends
   exec::cuda::Verdict* verdict_ = nullptr;
   uint32_t* abort_ = nullptr;
 };

@@ -6,7 +6,8 @@
 //   gpu_probe absent   [--algorithm …] [--collective …] [--kernel …] [--timeout MS] [--limit MS]   the last rank never comes: who says so
 //   gpu_probe kernels  registers, local and shared memory of every kernel
 //
-// All: --ranks N (2) --devices D --nodes RANKS_OF_A_NODE --seed S --start COUNT; time: --type float --op sum --eager 1 --overlap 1 --ops N
+// All: --ranks N (2) --devices D --nodes RANKS_OF_A_NODE --seed S --start COUNT; time: --type float --op sum --eager 1 --overlap 1 --small
+// 0 --ops N
 // --replays N --rounds N. Ranks beyond the devices share them. Exit status: 0 all right, 1 a wrong result, 2 a CUDA error or bad argument,
 // 3 a wait gave up. A hanging kernel ends by the device's own limit, the host's, or at last the watchdog of the whole program.
 #include <unistd.h>
@@ -30,10 +31,10 @@ struct Options {
   std::string command;
   std::map<std::string, std::string> text = {
       {"algorithm", ""}, {"collective", "AllReduce"}, {"kernel", ""}, {"type", "float"}, {"op", "sum"}, {"bytes", ""}, {"channels", ""}};
-  std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0},    {"nodes", 0},     {"seed", 0},      {"start", 0},
-                                            {"samples", 1}, {"every", 1},      {"most", 0},      {"seconds", 60},  {"slot", 0},
-                                            {"pieces", 2},  {"eager", 0},      {"overlap", 0},   {"ops", 0},       {"replays", 0},
-                                            {"rounds", 5},  {"timeout", 2000}, {"limit", 20000}, {"watchdog", 300}};
+  std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0}, {"nodes", 0},      {"seed", 0},      {"start", 0},
+                                            {"samples", 1}, {"every", 1},   {"most", 0},       {"seconds", 60},  {"slot", 0},
+                                            {"pieces", 2},  {"eager", 0},   {"overlap", 0},    {"small", 1},     {"ops", 0},
+                                            {"replays", 0}, {"rounds", 5},  {"timeout", 2000}, {"limit", 20000}, {"watchdog", 300}};
 };
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -138,6 +139,7 @@ int timeAll(const Options& o, FabricConfig config) {
   q.reduction.type = valueNamed<DataType>(o.text.at("type"), kNumDataTypes);
   q.reduction.op = valueNamed<ReduceOp>(o.text.at("op"), kNumReduceOps);
   job.mayOverlap = o.number.at("overlap") != 0;
+  job.mayBeSmall = o.number.at("small") != 0;
   const exec::record::Algorithm& algorithm = exec::record::algorithms()[static_cast<size_t>(q.algorithm)];
   const std::vector<uint64_t> sizes = parseList(o.text.at("bytes").empty() ? "8" : o.text.at("bytes"));
   const std::vector<uint64_t> channels = parseList(o.text.at("channels").empty() ? "0" : o.text.at("channels"));
@@ -210,13 +212,15 @@ int main(int argc, char** argv) {
   const FabricConfig config = configOf(o, present);
   for (int d = config.devices - 1; d >= 0; --d) {
     PROBE_CHECK(cudaSetDevice(d));
-    exec::cuda::KernelUse uses[exec::cuda::kNumKernels];
-    PROBE_CHECK(exec::cuda::loadKernels(uses));
+    exec::cuda::KernelUses uses;
+    PROBE_CHECK(exec::cuda::loadKernels(&uses));
     if (o.command != "kernels") continue;
-    for (int k = 0; k < exec::cuda::kNumKernels; ++k)
-      std::printf("device %d %-7s %3d registers, %d local, %d shared bytes, %d blocks a multiprocessor\n", d,
-                  exec::cuda::kernelInfo(static_cast<KernelId>(k)).name, uses[k].registers, uses[k].localBytes, uses[k].sharedBytes,
-                  uses[k].blocksPerMultiprocessor);
+    const auto print = [d](const char* kernel, const exec::cuda::KernelUse& use) {
+      std::printf("device %d %-7s %3d registers, %d local, %d shared bytes, %d blocks a multiprocessor\n", d, kernel, use.registers,
+                  use.localBytes, use.sharedBytes, use.blocksPerMultiprocessor);
+    };
+    for (int k = 0; k < exec::cuda::kNumKernels; ++k) print(exec::cuda::kernelInfo(static_cast<KernelId>(k)).name, uses.of[k]);
+    print("small", uses.small);
   }
   if (o.command == "kernels") return 0;
   if (o.command == "verify") return verifyAll(o, config);

@@ -61,7 +61,12 @@ uint64_t Runner::sliceBytes(const Job& job, uint64_t pieces) const {
   return pieces * carriedBytes(protocol, fabric_.config().slotBytes);
 }
 
-void Runner::connect(const Job& job) { fabric_.connect(algorithmOf(job), Rank(job.question.root), job.kernel, job.channels); }
+/// Everything that may not be done during a launch, or while a stream is captured: pipes and programs.
+void Runner::connect(const Job& job) {
+  fabric_.connect(algorithmOf(job), Rank(job.question.root), job.kernel, job.channels);
+  for (int32_t r = 0; r < fabric_.ranks(); ++r)
+    for (int32_t root = 0; root < fabric_.ranks(); ++root) fabric_.program(r, job.question.algorithm, Rank(root), job.kernel);
+}
 
 void Runner::enqueue(const Job& job, int32_t rank) {
   const Question& q = job.question;
@@ -83,7 +88,7 @@ void Runner::enqueue(const Job& job, int32_t rank) {
       work.scaling.factor = ~work.scaling.factor;
     }
   }
-  work.root = q.root;
+  work.program = fabric_.program(rank, q.algorithm, Rank(q.root), job.kernel);
   work.lanes = static_cast<uint8_t>(algorithm.lanes(ranks));
   std::vector<Work> works;
   for (int copy = 0; copy < job.copies; ++copy) {
@@ -97,11 +102,11 @@ void Runner::enqueue(const Job& job, int32_t rank) {
     work.geometry.slices = std::max(work.geometry.slices, 1);
     work.lanes = 1;
     Work send = work;
-    send.root = (rank + 1) % ranks;
+    send.program = fabric_.program(rank, q.algorithm, Rank((rank + 1) % ranks), job.kernel);
     works.push_back(send);
     if (ranks == 1) continue;
     Work receive = work;
-    receive.root = (rank + ranks - 1) % ranks;
+    receive.program = fabric_.program(rank, q.algorithm, Rank((rank + ranks - 1) % ranks), job.kernel);
     receive.firstLane = 1;
     receive.firstBlock = static_cast<uint16_t>(job.channels);
     works.push_back(receive);
@@ -110,8 +115,10 @@ void Runner::enqueue(const Job& job, int32_t rank) {
   Launch launch;
   launch.comm = fabric_.view(rank, job.kernel, ++number);
   launch.works = static_cast<int32_t>(works.size());
+  launch.type = q.reduction.type;
   exec::cuda::LaunchOptions options;
   options.mayOverlap = job.mayOverlap;
+  options.mayBeSmall = job.mayBeSmall;
   for (size_t i = 0; i < works.size(); ++i) {
     if (i < exec::cuda::kInlineWorks) launch.work[i] = works[i];
     options.blocks = std::max(options.blocks, works[i].firstBlock + works[i].blocks());

@@ -10,7 +10,11 @@
 
 namespace tutti::algo {
 
-TUTTI_HD Rank rankAfter(const LayoutView& view, int32_t places) { return Rank((view.rank.value + places) % view.ranks); }
+/// `places` from 0 to the number of ranks.
+TUTTI_HD Rank rankAfter(const LayoutView& view, int32_t places) {
+  const int32_t rank = view.rank.value + places;
+  return Rank(rank < view.ranks ? rank : rank - view.ranks);
+}
 
 /// Every rank gives `contribution(peer)` to each peer, itself included; afterwards all that was meant for this rank is there.
 template <class Lane, class Contribution>

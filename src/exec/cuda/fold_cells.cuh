@@ -5,22 +5,13 @@
 // 2. Once a wait has given up nothing is stored any more.
 #pragma once
 
+#include "exec/cuda/cell.cuh"
 #include "exec/cuda/job.cuh"
 
 namespace tutti::exec::cuda {
 
 /// Sources whose cells are loaded together before the first is needed.
 inline constexpr int kCellsAtOnce = 4;
-
-__device__ __forceinline__ arch::Words2 sealCell(uint64_t word, uint64_t epoch) {
-  const uint64_t flag = epoch << 32;
-  return {{(word & 0xffffffffu) | flag, word >> 32 | flag}};
-}
-__device__ __forceinline__ bool isSealed(const arch::Words2& cell, uint64_t epoch) {
-  const auto flag = static_cast<uint32_t>(epoch);
-  return static_cast<uint32_t>(cell.word[0] >> 32) == flag && static_cast<uint32_t>(cell.word[1] >> 32) == flag;
-}
-__device__ __forceinline__ uint64_t dataOf(const arch::Words2& cell) { return (cell.word[0] & 0xffffffffu) | cell.word[1] << 32; }
 
 inline __device__ __noinline__ arch::Words2 awaitCell(const Job& job, LoopContext& context, int source, uint64_t c) {
   const auto* at = reinterpret_cast<const arch::Words2*>(job.source[source]) + c;
@@ -71,7 +62,7 @@ __device__ __forceinline__ void moveCells(const Job& job, LoopContext& context) 
 /// Sources combined in order, rounded once, to all targets. Of the sources one at most is plain memory: the own contribution.
 template <DataType kType, ReduceOp kOp>
 struct CellFold {
-  static __device__ __noinline__ void run(const Job& job, LoopContext& context) {
+  static __device__ __forceinline__ void run(const Job& job, LoopContext& context) {
 #pragma unroll 1
     for (uint64_t c = context.worker(); c < cellsOf(job); c += context.workers) {
       const uint64_t word = fold(job, context, c);
@@ -131,12 +122,13 @@ inline __device__ __noinline__ void rewriteCells(const Job& job, const LoopConte
 }
 
 /// The whole of a job whose pipes or windows hold cells.
+template <DataType kType>
 __device__ __forceinline__ void runCells(const Job& job, LoopContext& context) {
   if (job.sources == 0) return;  // a step that only signals
   if (job.isMove) {
     moveCells(job, context);
   } else {
-    runLoop<CellFold>(job, context);
+    runLoop<CellFold, kType>(job, context);
   }
   if (job.rewriteBytes != 0) rewriteCells(job, context);
 }

@@ -131,7 +131,7 @@ __device__ __forceinline__ void moveLines(const Job& job, LoopContext& context) 
 /// lines.
 template <DataType kType, ReduceOp kOp>
 struct LineFold {
-  static __device__ __noinline__ void run(const Job& job, LoopContext& context) {
+  static __device__ __forceinline__ void run(const Job& job, LoopContext& context) {
     forEachPart(job, context, [&](const LineParts& part) {
       LineValues value;
       fold(job, context, part, value);
@@ -180,12 +180,13 @@ struct LineFold {
 };
 
 /// The whole of a job whose pipes hold lines. Flags have 64 bits and never come again.
+template <DataType kType>
 __device__ __forceinline__ void runLines(const Job& job, LoopContext& context) {
   if (job.sources == 0) return;  // a step that only signals
   if (job.isMove) {
     moveLines(job, context);
   } else {
-    runLoop<LineFold>(job, context);
+    runLoop<LineFold, kType>(job, context);
   }
 }
 

@@ -121,7 +121,7 @@ struct FoldPass {
 
 template <DataType kType, ReduceOp kOp>
 struct PlainFold {
-  static __device__ __noinline__ void run(const Job& job, LoopContext& context) {
+  static __device__ __forceinline__ void run(const Job& job, LoopContext& context) {
     const bool isFast = job.scaledSources == 0 && !(job.isLast && context.numbers.divisor > 1);
     passOver<kPlainUnroll<kType>>(job, context, isFast, FoldPass<kType, kOp>{job, context.numbers});
   }

@@ -10,6 +10,7 @@
 
 #include "algo/step.h"
 #include "exec/cuda/element.cuh"
+#include "exec/cuda/plain.cuh"
 #include "exec/cuda/wait.cuh"
 #include "exec/cuda/work.h"
 
@@ -51,60 +52,14 @@ struct LoopContext {
   __device__ __forceinline__ bool hasFailed() const { return *static_cast<const volatile uint32_t*>(&failed) != 0; }
 };
 
-/// Loads `bytes` <= 8 from plain memory of any alignment; what lies beyond is zero.
-__device__ __forceinline__ uint64_t loadPlainSlowly(const std::byte* p, uint32_t bytes, uint32_t elementBytes) {
-  uint64_t word = 0;
-  if (elementBytes == 8) return *reinterpret_cast<const uint64_t*>(p);
-  if (elementBytes == 4) {
-    for (uint32_t i = 0; i < bytes; i += 4) word |= static_cast<uint64_t>(*reinterpret_cast<const uint32_t*>(p + i)) << (8 * i);
-  } else if (elementBytes == 2) {
-    for (uint32_t i = 0; i < bytes; i += 2) word |= static_cast<uint64_t>(*reinterpret_cast<const uint16_t*>(p + i)) << (8 * i);
-  } else {
-    for (uint32_t i = 0; i < bytes; ++i) word |= static_cast<uint64_t>(*reinterpret_cast<const uint8_t*>(p + i)) << (8 * i);
-  }
-  return word;
-}
-__device__ __forceinline__ void storePlainSlowly(std::byte* p, uint64_t word, uint32_t bytes, uint32_t elementBytes) {
-  if (elementBytes == 8) {
-    *reinterpret_cast<uint64_t*>(p) = word;
-  } else if (elementBytes == 4) {
-    for (uint32_t i = 0; i < bytes; i += 4) *reinterpret_cast<uint32_t*>(p + i) = static_cast<uint32_t>(word >> (8 * i));
-  } else if (elementBytes == 2) {
-    for (uint32_t i = 0; i < bytes; i += 2) *reinterpret_cast<uint16_t*>(p + i) = static_cast<uint16_t>(word >> (8 * i));
-  } else {
-    for (uint32_t i = 0; i < bytes; ++i) *reinterpret_cast<uint8_t*>(p + i) = static_cast<uint8_t>(word >> (8 * i));
-  }
-}
-
-/// The word at byte `at` of a job's plain memory, `at` a multiple of 8. Memory that is not the caller's is always aligned and whole.
-__device__ __forceinline__ uint64_t loadPlain(const std::byte* base, uint64_t at, uint64_t bytes, uint32_t elementBytes) {
-  const std::byte* p = base + at;
-  if (at >= bytes) return 0;
-  if (at + 8 <= bytes && reinterpret_cast<uintptr_t>(p) % 8 == 0) return arch::loadWeak(reinterpret_cast<const uint64_t*>(p));
-  return loadPlainSlowly(p, static_cast<uint32_t>(min(bytes - at, uint64_t{8})), elementBytes);
-}
-__device__ __forceinline__ void storePlain(std::byte* base, uint64_t at, uint64_t word, uint64_t bytes, uint32_t elementBytes) {
-  std::byte* p = base + at;
-  if (at >= bytes) return;
-  if (at + 8 <= bytes && reinterpret_cast<uintptr_t>(p) % 8 == 0) {
-    arch::storeWeak(reinterpret_cast<uint64_t*>(p), word);
-  } else {
-    storePlainSlowly(p, word, static_cast<uint32_t>(min(bytes - at, uint64_t{8})), elementBytes);
-  }
-}
-
-/// Runs Loop<type, op>::run of the work's numbers: a search, because a chain of 27 comparisons would be felt.
-template <template <DataType, ReduceOp> class Loop, int kFirst = 0, int kEnd = kNumLoops>
+/// Runs the loop of the work's operation. Inlined: a function that is called saves registers of its caller, and a kernel that calls 27 of
+/// them spilled (docs/decisions/0014).
+template <template <DataType, ReduceOp> class Loop, DataType kType>
 __device__ __forceinline__ void runLoop(const Job& job, LoopContext& context) {
-  if constexpr (kEnd - kFirst == 1) {
-    Loop<kLoopTypes[kFirst / kNumLoopOps], kLoopOps[kFirst % kNumLoopOps]>::run(job, context);
-  } else {
-    constexpr int kMiddle = (kFirst + kEnd) / 2;
-    if (context.numbers.loop < kMiddle) {
-      runLoop<Loop, kFirst, kMiddle>(job, context);
-    } else {
-      runLoop<Loop, kMiddle, kEnd>(job, context);
-    }
+  switch (context.numbers.loop % kNumLoopOps) {
+    case 0: Loop<kType, kLoopOps[0]>::run(job, context); break;
+    case 1: Loop<kType, kLoopOps[1]>::run(job, context); break;
+    default: Loop<kType, kLoopOps[2]>::run(job, context); break;
   }
 }
 

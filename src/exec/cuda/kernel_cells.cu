@@ -7,37 +7,54 @@
 namespace tutti::exec::cuda {
 namespace {
 
+template <DataType kType>
 struct CellsKind {
   static constexpr Protocol kProtocol = Protocol::Cells;
   static constexpr int kWorkers = 256;
   using Shared = RoleShared;
 
   static __device__ __forceinline__ void begin(Shared&) {}
-  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) { runCells(job, shared.context); }
+  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) { runCells<kType>(job, shared.context); }
 };
 
-__global__ void __launch_bounds__(RoleLane<CellsKind>::kThreads, 1) cellsKernel(const __grid_constant__ Launch launch) {
+template <DataType kType>
+__global__ void __launch_bounds__(RoleLane<CellsKind<kType>>::kThreads, 1) cellsKernel(const __grid_constant__ Launch launch) {
   __shared__ RoleShared shared;
-  runWorks<PipesOnly>(launch, shared, RoleLane<CellsKind>(launch, shared));
+  runWorks(launch, shared, RoleLane<CellsKind<kType>>(launch, shared));
 }
 
 constexpr int kWindowThreads = 256;
 
+template <DataType kType>
 __global__ void __launch_bounds__(kWindowThreads, 1) windowKernel(const __grid_constant__ Launch launch) {
   __shared__ WindowShared shared;
-  runWorks<WindowsOnly>(launch, shared, WindowLane<kWindowThreads>(launch, shared));
+  runWorks(launch, shared, WindowLane<kType, kWindowThreads>(launch, shared));
 }
+
+struct CellsFunction {
+  template <DataType kType>
+  const void* operator()() const {
+    return reinterpret_cast<const void*>(&cellsKernel<kType>);
+  }
+};
+struct WindowFunction {
+  template <DataType kType>
+  const void* operator()() const {
+    return reinterpret_cast<const void*>(&windowKernel<kType>);
+  }
+};
+
+constexpr KernelInfo kCells{"cells", Protocol::Cells, true, false, RoleLane<CellsKind<DataType::U8>>::kThreads, 0, 80};
+constexpr KernelInfo kWindow{"window", Protocol::Cells, false, true, kWindowThreads, 0, 80};
 
 }  // namespace
 
 const KernelEntry& cellsEntry() {
-  static const KernelEntry entry{{"cells", Protocol::Cells, true, false, RoleLane<CellsKind>::kThreads, 0, 80},
-                                 reinterpret_cast<const void*>(&cellsKernel)};
+  static const KernelEntry entry = makeEntry(kCells, CellsFunction{});
   return entry;
 }
 const KernelEntry& windowEntry() {
-  static const KernelEntry entry{{"window", Protocol::Cells, false, true, kWindowThreads, 0, 80},
-                                 reinterpret_cast<const void*>(&windowKernel)};
+  static const KernelEntry entry = makeEntry(kWindow, WindowFunction{});
   return entry;
 }
 

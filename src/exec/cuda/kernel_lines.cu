@@ -6,25 +6,35 @@
 namespace tutti::exec::cuda {
 namespace {
 
+template <DataType kType>
 struct LinesKind {
   static constexpr Protocol kProtocol = Protocol::Lines;
   static constexpr int kWorkers = 448;
   using Shared = RoleShared;
 
   static __device__ __forceinline__ void begin(Shared&) {}
-  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) { runLines(job, shared.context); }
+  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) { runLines<kType>(job, shared.context); }
 };
 
-__global__ void __launch_bounds__(RoleLane<LinesKind>::kThreads, 1) linesKernel(const __grid_constant__ Launch launch) {
+template <DataType kType>
+__global__ void __launch_bounds__(RoleLane<LinesKind<kType>>::kThreads, 1) linesKernel(const __grid_constant__ Launch launch) {
   __shared__ RoleShared shared;
-  runWorks<PipesOnly>(launch, shared, RoleLane<LinesKind>(launch, shared));
+  runWorks(launch, shared, RoleLane<LinesKind<kType>>(launch, shared));
 }
+
+struct LinesFunction {
+  template <DataType kType>
+  const void* operator()() const {
+    return reinterpret_cast<const void*>(&linesKernel<kType>);
+  }
+};
+
+constexpr KernelInfo kLines{"lines", Protocol::Lines, true, false, RoleLane<LinesKind<DataType::U8>>::kThreads, 0, 80};
 
 }  // namespace
 
 const KernelEntry& linesEntry() {
-  static const KernelEntry entry{{"lines", Protocol::Lines, true, false, RoleLane<LinesKind>::kThreads, 0, 80},
-                                 reinterpret_cast<const void*>(&linesKernel)};
+  static const KernelEntry entry = makeEntry(kLines, LinesFunction{});
   return entry;
 }
 

@@ -13,6 +13,7 @@ struct SimpleShared : RoleShared {
 
 extern __shared__ __align__(128) std::byte bulkStages[];
 
+template <DataType kType>
 struct SimpleKind {
   static constexpr Protocol kProtocol = Protocol::Simple;
   static constexpr int kWorkers = 448;
@@ -21,28 +22,38 @@ struct SimpleKind {
   static __device__ __forceinline__ void begin(Shared& shared) { beginBulk(shared.bulk); }
   static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) {
     if (!job.isMove) {
-      runLoop<PlainFold>(job, shared.context);
+      runLoop<PlainFold, kType>(job, shared.context);
     } else if (!tryBulk(job, shared.context, shared.bulk, bulkStages)) {
       passOver<kMoveUnroll>(job, shared.context, true, MovePass{job, shared.context.numbers.elementBytes});
     }
   }
 };
 
-__global__ void __launch_bounds__(RoleLane<SimpleKind>::kThreads, 1) simpleKernel(const __grid_constant__ Launch launch) {
+template <DataType kType>
+__global__ void __launch_bounds__(RoleLane<SimpleKind<kType>>::kThreads, 1) simpleKernel(const __grid_constant__ Launch launch) {
   __shared__ SimpleShared shared;
-  runWorks<AllKinds>(launch, shared, RoleLane<SimpleKind>(launch, shared));
+  runWorks(launch, shared, RoleLane<SimpleKind<kType>>(launch, shared));
 }
+
+struct SimpleFunction {
+  template <DataType kType>
+  const void* operator()() const {
+    return reinterpret_cast<const void*>(&simpleKernel<kType>);
+  }
+};
+
+constexpr int kThreads = RoleLane<SimpleKind<DataType::U8>>::kThreads;
+
+KernelEntry entryOf(const KernelInfo& info) { return makeEntry(info, SimpleFunction{}); }
 
 }  // namespace
 
 const KernelEntry& simpleEntry() {
-  static const KernelEntry entry{{"simple", Protocol::Simple, true, true, RoleLane<SimpleKind>::kThreads, 0, 80},
-                                 reinterpret_cast<const void*>(&simpleKernel)};
+  static const KernelEntry entry = entryOf({"simple", Protocol::Simple, true, true, kThreads, 0, 80});
   return entry;
 }
 const KernelEntry& bulkEntry() {
-  static const KernelEntry entry{{"bulk", Protocol::Simple, true, true, RoleLane<SimpleKind>::kThreads, kBulkBytes, 90},
-                                 reinterpret_cast<const void*>(&simpleKernel)};
+  static const KernelEntry entry = entryOf({"bulk", Protocol::Simple, true, true, kThreads, kBulkBytes, 90});
   return entry;
 }
 

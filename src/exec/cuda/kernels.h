@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
+#include "exec/cuda/loops.h"
 #include "exec/cuda/pipe.h"
 
 namespace tutti::exec::cuda {
@@ -18,15 +20,31 @@ struct KernelInfo {
   int32_t minimumArch;  ///< 80: sm_80
 };
 
+/// A kernel is compiled once for each type that has loops of its own.
 struct KernelEntry {
   KernelInfo info;
-  const void* function;
+  const void* function[kNumLoopTypes];  ///< by place in kLoopTypes
 };
+
+template <class FunctionOf, int... kPlace>
+KernelEntry makeEntry(const KernelInfo& info, FunctionOf functionOf, std::integer_sequence<int, kPlace...>) {
+  return {info, {functionOf.template operator()<kLoopTypes[kPlace]>()...}};
+}
+/// `functionOf.operator()<type>()` gives the kernel of a type.
+template <class FunctionOf>
+KernelEntry makeEntry(const KernelInfo& info, FunctionOf functionOf) {
+  return makeEntry(info, functionOf, std::make_integer_sequence<int, kNumLoopTypes>{});
+}
 
 const KernelEntry& windowEntry();
 const KernelEntry& cellsEntry();
 const KernelEntry& linesEntry();
 const KernelEntry& simpleEntry();
 const KernelEntry& bulkEntry();
+
+/// The kernels of small calls (small.h) by place in kLoopTypes, for operations that add, multiply and take the larger.
+const void* smallSum(int type);
+const void* smallProd(int type);
+const void* smallMax(int type);
 
 }  // namespace tutti::exec::cuda

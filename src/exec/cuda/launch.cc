@@ -2,6 +2,10 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
+#include "exec/cuda/small.h"
+
 namespace tutti::exec::cuda {
 namespace {
 
@@ -21,28 +25,78 @@ Status checkCuda(cudaError_t error, const char* what, const char* kernel) {
                               : tutti::error(Code::UnhandledCudaError, "{} of kernel {}: {}", what, kernel, cudaGetErrorString(error));
 }
 
-Status load(const KernelEntry& entry, KernelUse* use) {
-  if (entry.info.sharedBytes > 0) {
-    const cudaError_t error = cudaFuncSetAttribute(entry.function, cudaFuncAttributeMaxDynamicSharedMemorySize, entry.info.sharedBytes);
-    if (error != cudaSuccess) return checkCuda(error, "setting the shared memory", entry.info.name);
-  }
+struct Footprint {
+  const char* name;
+  const void* function;
+  int32_t threads;
+  int32_t sharedBytes;
+};
+
+/// Loads the kernel, and makes `most` what it takes where that is more.
+Status load(const Footprint& kernel, KernelUse& most) {
+  cudaError_t error = cudaSuccess;
+  if (kernel.sharedBytes > 0)
+    error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.sharedBytes);
+  if (error != cudaSuccess) return checkCuda(error, "setting the shared memory", kernel.name);
   cudaFuncAttributes attributes{};
-  if (const cudaError_t error = cudaFuncGetAttributes(&attributes, entry.function); error != cudaSuccess)
-    return checkCuda(error, "loading", entry.info.name);
+  error = cudaFuncGetAttributes(&attributes, kernel.function);
+  if (error != cudaSuccess) return checkCuda(error, "loading", kernel.name);
   int blocks = 0;
-  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, entry.function, entry.info.threads,
-                                                                          static_cast<size_t>(entry.info.sharedBytes));
-  if (error != cudaSuccess) return checkCuda(error, "asking for the occupancy", entry.info.name);
-  if (use != nullptr)
-    *use = {attributes.numRegs, static_cast<int32_t>(attributes.localSizeBytes), static_cast<int32_t>(attributes.sharedSizeBytes), blocks};
+  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, kernel.threads, static_cast<size_t>(kernel.sharedBytes));
+  if (error != cudaSuccess) return checkCuda(error, "asking for the occupancy", kernel.name);
+  most.registers = std::max(most.registers, attributes.numRegs);
+  most.localBytes = std::max(most.localBytes, static_cast<int32_t>(attributes.localSizeBytes));
+  most.sharedBytes = std::max(most.sharedBytes, static_cast<int32_t>(attributes.sharedSizeBytes));
+  most.blocksPerMultiprocessor = most.blocksPerMultiprocessor == 0 ? blocks : std::min(most.blocksPerMultiprocessor, blocks);
   return {};
+}
+
+const void* smallFunction(DataType type, ReduceOp op) {
+  const int loop = loopOf(type, op);
+  const int place = loop / kNumLoopOps;
+  switch (kLoopOps[loop % kNumLoopOps]) {
+    case ReduceOp::Sum: return smallSum(place);
+    case ReduceOp::Prod: return smallProd(place);
+    default: return smallMax(place);
+  }
+}
+
+template <class... Algorithms>
+bool reducesAmong(algo::TypeList<Algorithms...>, uint8_t algorithm) {
+  static constexpr bool kReduces[] = {reduces(Algorithms::kTraits.collective)...};
+  return algorithm < sizeof...(Algorithms) && kReduces[algorithm];
+}
+
+/// Those works that lie in device memory are not looked at.
+Status checkTypes(const Launch& launch) {
+  for (int32_t w = 0; w < std::min(launch.works, kInlineWorks); ++w) {
+    const Work& work = launch.work[w];
+    if (loopType(work.type) != loopType(launch.type) && reducesAmong(algo::AllAlgorithms{}, work.algorithm))
+      return error(Code::InternalError, "work {} combines {} in a launch of {}", w, name(work.type), name(launch.type));
+  }
+  return {};
+}
+
+Status enqueue(const Footprint& kernel, void* parameters, const LaunchOptions& options, void* stream) {
+  void* arguments[] = {parameters};
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(options.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(kernel.sharedBytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = options.mayOverlap ? 1 : 0;
+  return checkCuda(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching", kernel.name);
 }
 
 }  // namespace
 
 const KernelInfo& kernelInfo(KernelId kernel) { return entryOf(kernel).info; }
 
-Status loadKernels(KernelUse* uses) {
+Status loadKernels(KernelUses* uses) {
   int device = 0;
   int major = 0;
   int minor = 0;
@@ -50,38 +104,54 @@ Status loadKernels(KernelUse* uses) {
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   if (error != cudaSuccess) return checkCuda(error, "asking for the architecture", "any");
+  KernelUses found;
   for (int k = 0; k < kNumKernels; ++k) {
     const KernelEntry& entry = entryOf(static_cast<KernelId>(k));
     if (10 * major + minor < entry.info.minimumArch) continue;
-    if (Status status = load(entry, uses == nullptr ? nullptr : uses + k); !status.ok()) return status;
+    for (const void* function : entry.function) {
+      const Footprint kernel{entry.info.name, function, entry.info.threads, entry.info.sharedBytes};
+      if (Status status = load(kernel, found.of[k]); !status.ok()) return status;
+    }
   }
+  for (const DataType type : kLoopTypes)
+    for (const ReduceOp op : kLoopOps)
+      if (Status status = load({"small", smallFunction(type, op), kSmallThreads, 0}, found.small); !status.ok()) return status;
+  if (uses != nullptr) *uses = found;
   return {};
 }
 
-int32_t mostSteps(KernelId kernel) { return kernel == KernelId::Window ? kMostWindowSteps : kMostSteps; }
-
-bool fits(KernelId kernel, algo::Needs needs, int32_t steps, int32_t fan) {
+Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self) {
   const KernelInfo& info = kernelInfo(kernel);
   const bool runs = needs == algo::Needs::Pipe ? info.runsPipes : info.runsWindows;
-  return runs && steps <= mostSteps(kernel) && fan <= kMostFan;
+  if (!runs)
+    return tl::unexpected(error(Code::InvalidArgument, "kernel {} has no {}", info.name, needs == algo::Needs::Pipe ? "pipes" : "windows"));
+  const size_t most = kernel == KernelId::Window ? kMostWindowSteps : kMostSteps;
+  std::vector<std::vector<ProgramStep>> packed;
+  for (const std::vector<algo::Step>& lane : lanes) {
+    packed.push_back(packLane(lane, self, kernel == KernelId::Window));
+    if (packed.back().size() > most)
+      return tl::unexpected(error(Code::InvalidArgument, "a lane has {} steps; kernel {} holds {}", packed.back().size(), info.name, most));
+    for (const ProgramStep& s : packed.back())
+      if (s.froms > kMostFan || s.tos > kMostFan)
+        return tl::unexpected(
+            error(Code::InvalidArgument, "a step has {} peers; kernels hold {}", std::max<int32_t>(s.froms, s.tos), kMostFan));
+  }
+  return joinLanes(packed);
 }
 
 Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) {
+  if (kernel == KernelId::Window && options.mayBeSmall && isSmall(launch)) {
+    const Work& first = launch.work[0];
+    SmallLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling)};
+    const int32_t threads = smallThreads(first.geometry, first.type);
+    return enqueue({"small", smallFunction(first.type, first.op), threads, 0}, &parameters, options, stream);
+  }
+  if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);
   Launch parameters = launch;
   parameters.bulkBytes = static_cast<uint32_t>(entry.info.sharedBytes);
-  void* arguments[] = {&parameters};
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(options.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(entry.info.threads));
-  config.dynamicSmemBytes = static_cast<size_t>(entry.info.sharedBytes);
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = options.mayOverlap ? 1 : 0;
-  return checkCuda(cudaLaunchKernelExC(&config, entry.function, arguments), "launching", entry.info.name);
+  const void* const function = entry.function[loopOf(launch.type, ReduceOp::Sum) / kNumLoopOps];
+  return enqueue({entry.info.name, function, entry.info.threads, entry.info.sharedBytes}, &parameters, options, stream);
 }
 
 }  // namespace tutti::exec::cuda

@@ -3,17 +3,21 @@
 // Any thread; loadKernels() and launch() act on the device that is current on the calling thread.
 // 1. loadKernels() is called for a device when a communicator connects. After it no launch loads code or changes an attribute, so a launch
 //    never waits for a peer's kernel that waits for this one.
-// 2. Kernels of one launch share a protocol. A group whose calls have several is launched once for each, in the order of KernelId on all
-//    ranks, on one stream.
-// 3. work.h says how a plan becomes works; fits() says whether a plan's program can run here.
+// 2. Works of one launch share a protocol, and those that combine share a loop type (loops.h): a kernel is compiled for each. A group whose
+//    calls have several is launched once for each, in the order of KernelId and type on all ranks, on one stream.
+// 3. work.h says how a plan becomes works; packProgram() says whether a program can run here.
+// 4. A lone one-shot or two-shot of one slice for the Window kernel may run on a kernel of small calls: the same windows, epochs and
+// bits.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "algo/traits.h"
 #include "core/status.h"
 #include "exec/cuda/kernels.h"
+#include "exec/cuda/program.h"
 #include "exec/cuda/work.h"
 
 namespace tutti::exec::cuda {
@@ -29,7 +33,7 @@ inline constexpr int kNumKernels = 5;
 
 const KernelInfo& kernelInfo(KernelId kernel);
 
-/// What a kernel takes of a multiprocessor on the current device, for tests and the register table.
+/// What a kernel takes of a multiprocessor on the current device: of its types, the one that takes most.
 struct KernelUse {
   int32_t registers = 0;
   int32_t localBytes = 0;  ///< of a thread: stack and spills
@@ -37,18 +41,21 @@ struct KernelUse {
   int32_t blocksPerMultiprocessor = 0;
 };
 
-/// Loads every kernel on the current device; `uses`, if given, has room for kNumKernels. Kernels that the device is too old for are left
-/// out.
-Status loadKernels(KernelUse* uses = nullptr);
+struct KernelUses {
+  KernelUse of[kNumKernels];
+  KernelUse small;  ///< of the kernels of small calls
+};
 
-/// How many steps a lane's program may have on a kernel, arrivals not counted where flags travel with the data.
-int32_t mostSteps(KernelId kernel);
-/// Whether a lane whose program has so many steps, and so many peers in one of them, can run.
-bool fits(KernelId kernel, algo::Needs needs, int32_t steps, int32_t fan);
+/// Loads every kernel on the current device. Kernels that the device is too old for are left out.
+Status loadKernels(KernelUses* uses = nullptr);
+
+/// A rank's recorded lanes as `kernel` carries them out; the error says what does not fit.
+Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self);
 
 struct LaunchOptions {
   int32_t blocks = 1;       ///< the highest of firstBlock + blocks() of all works; all must fit onto the device at once
   bool mayOverlap = false;  ///< programmatic dependent launch: may be put on the device before the kernel before it has ended
+  bool mayBeSmall = true;   ///< on a kernel of small calls, where the call is one; the same on all ranks
 };
 
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.

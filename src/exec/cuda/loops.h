@@ -57,4 +57,17 @@ TUTTI_HD constexpr uint64_t flipOf(DataType type, ReduceOp op) {
   return (isSignedInteger(type) ? sign : 0) ^ (isMin ? ~uint64_t{0} : 0);
 }
 
+/// All but a factor that lies in memory.
+TUTTI_HD constexpr Numbers numbersOf(DataType type, ReduceOp op, const Scaling& scaling) {
+  Numbers n;
+  n.factor = scaling.hasFactor ? scaling.factor : 0;
+  n.flip = flipOf(type, op);
+  n.divisor = scaling.divisor;
+  n.loop = loopOf(type, op);
+  n.elementBytes = sizeOf(type);
+  n.isSigned = isSignedInteger(type);
+  n.hasFactor = scaling.hasFactor;
+  return n;
+}
+
 }  // namespace tutti::exec::cuda

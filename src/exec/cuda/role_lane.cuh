@@ -34,7 +34,6 @@ class RoleLane {
  public:
   static constexpr int kWorkers = Kind::kWorkers;
   static constexpr int kThreads = kWorkers + 64;
-  static constexpr bool kSkipsSignals = false;
 
   __device__ __forceinline__ RoleLane(const Launch& launch, typename Kind::Shared& shared) : launch_(launch), shared_(shared) {
     Kind::begin(shared);
@@ -51,10 +50,6 @@ class RoleLane {
       reinterpret_cast<uint64_t*>(shared_.ends)[i] = reinterpret_cast<uint64_t*>(ends)[i];
     __syncthreads();
     const uint64_t doneBefore = threadIdx.x < kMostEnds ? shared_.ends[threadIdx.x].done : 0;
-    if (!isWhole(shared_.program)) {
-      if (threadIdx.x == 0) reportTooLong(shared_.context, shared_.program.steps);
-      return;
-    }
     resolvePeers(shared_.program, shared_.ends);
     __syncthreads();
     if (static_cast<int>(threadIdx.x) < kWorkers) {
@@ -64,6 +59,7 @@ class RoleLane {
     } else {
       waitAhead();
     }
+    __syncwarp();  // the waiter's first lane has had more to do than the others
     __syncthreads();
     if (shared_.context.failed == 0 && threadIdx.x < kMostEnds && shared_.ends[threadIdx.x].done != doneBefore)
       ends[threadIdx.x].done = shared_.ends[threadIdx.x].done;
@@ -307,7 +303,7 @@ class RoleLane {
   __device__ __forceinline__ void makeWindowJob(const ProgramStep& s, uint64_t epoch, bool tells) {
     const WindowView& window = launch_.comm.window;
     const Numbers& numbers = shared_.context.numbers;
-    const int32_t ranks = shared_.view.ranks;
+    const int32_t ranks = launch_.comm.ranks;
     emptyJob();
     Job& job = desk().job;
     desk().signals = tells ? 1 : 0;

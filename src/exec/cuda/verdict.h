@@ -20,7 +20,6 @@ enum class Waiting : uint32_t {
   ForArrival,   ///< of a window: the peer's arrival
   ForHandOver,  ///< for another lane of the same rank; `peer` is the lane
   Mismatch,     ///< the peer is in a call with the same number and another signature (`expected` is the own one, `seen` its)
-  TooLong,      ///< the algorithm's program does not fit (`seen` steps): the launch should have been refused
 };
 
 struct Verdict {

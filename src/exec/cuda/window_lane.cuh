@@ -14,11 +14,10 @@ struct WindowShared : BlockShared {
   uint64_t epoch;  ///< rounds that the channel had carried when the work began
 };
 
-template <int kThreads>
+template <DataType kType, int kThreads>
 class WindowLane {
  public:
   static constexpr int kWorkers = kThreads;
-  static constexpr bool kSkipsSignals = true;
 
   __device__ __forceinline__ WindowLane(const Launch& launch, WindowShared& shared) : launch_(launch), shared_(shared) {}
 
@@ -27,10 +26,6 @@ class WindowLane {
     if (threadIdx.x == 64) shared_.epoch = arch::loadRelaxedSys(window.epochs + place.pipeChannel);
     __syncthreads();
     const Program& program = shared_.program;
-    if (program.steps > kMostWindowSteps || !isWhole(program)) {
-      if (threadIdx.x == 0) reportTooLong(shared_.context, program.steps);
-      return;
-    }
     const int32_t slices = shared_.work.geometry.slices;
     for (int32_t slice = 0; slice < slices; ++slice) {
       if (slice > 0) __syncthreads();
@@ -38,7 +33,7 @@ class WindowLane {
       __syncthreads();
       for (int i = 0; i < program.steps; ++i) {
         if (i > 0 && program.step[i].round != program.step[i - 1].round) __syncthreads();
-        runCells(shared_.job[i], shared_.context);
+        runCells<kType>(shared_.job[i], shared_.context);
       }
     }
     __syncthreads();
@@ -49,8 +44,8 @@ class WindowLane {
   __device__ __forceinline__ void makeJob(const Place& place, int32_t slice, int i) {
     const ProgramStep& s = shared_.program.step[i];
     const WindowView& window = launch_.comm.window;
-    const int32_t self = shared_.view.rank.value;
-    const int32_t ranks = shared_.view.ranks;
+    const int32_t self = launch_.comm.rank;
+    const int32_t ranks = launch_.comm.ranks;
     const uint64_t epoch = shared_.epoch + static_cast<uint64_t>(slice) * shared_.program.rounds + s.round + 1;
     const Numbers& numbers = shared_.context.numbers;
     Job& job = shared_.job[i];
@@ -102,7 +97,7 @@ class WindowLane {
     job.isMove = !s.reduce || (job.sources == 1 && job.scaledSources == 0 && !(job.isLast && numbers.divisor > 1));
   }
   __device__ __forceinline__ void setCells(Job& job, int source, int32_t peer, uint64_t epoch, const Place& place) {
-    job.source[source] = launch_.comm.window.share(shared_.view.rank.value, epoch, peer, shared_.view.ranks, place.pipeChannel);
+    job.source[source] = launch_.comm.window.share(launch_.comm.rank, epoch, peer, launch_.comm.ranks, place.pipeChannel);
     job.sourceFlag[source] = epoch;
     job.sourcePeer[source] = peer;
     job.flaggedSources |= 1u << source;

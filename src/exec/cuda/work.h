@@ -1,15 +1,15 @@
 // One call as a launch carries it, and the parameters of a launch. Plain values, trivially copyable, the same on host and device.
 //
-// From a plan to a Work: `algorithm` is its place in algo/list.h; `geometry` is makeGeometry(traits.division, count, chunks, type,
-// channels, sliceBytes) with sliceBytes at most what the protocol carries (limits below); block b of the launch runs, one after the other,
-// every work with firstBlock <= b < firstBlock + channels × lanes, and is there lane firstLane + (b - firstBlock) % lanes of channel (b -
-// firstBlock) / lanes.
+// From a plan to a Work: `program` is what packProgram() (launch.h) makes of the recorded steps; `geometry` is
+// makeGeometry(traits.division, count, chunks, type, channels, sliceBytes) with sliceBytes at most what the protocol carries (limits
+// below); block b of the launch runs, one after the other, every work with firstBlock <= b < firstBlock + channels × lanes, and is there
+// lane firstLane + (b - firstBlock) % lanes of channel (b - firstBlock) / lanes.
 // 1. All blocks of a launch must be on the device at once: they wait for each other across ranks.
 // 2. `firstChannel` moves a work to other pipes: geometry channel c uses the pipes and windows of channel firstChannel + c.
 // 3. Works on the same block follow one another in the order given, the same order on all ranks. They have the same number of lanes, and
-//    if that is more than one, the same algorithm. Works on different blocks use different pipe ends, windows' channels and hand-overs.
+//    if that is more than one, the same program. Works on different blocks use different pipe ends, windows' channels and hand-overs.
 // 4. Slices of PeerMemory algorithms fit a window's share: sliceBytes <= carriedBytes(protocol, shareBytes).
-// 5. A message runs one lane a side: firstLane 0 to send, 1 to receive, lanes 1; `root` is the other side.
+// 5. A message runs one lane a side: firstLane 0 to send, 1 to receive, lanes 1; it is recorded with the other side as the root.
 #pragma once
 
 #include <cstddef>
@@ -17,32 +17,26 @@
 #include <type_traits>
 
 #include "algo/geometry.h"
-#include "algo/layout.h"
 #include "core/types.h"
 #include "exec/cuda/pipe.h"
+#include "exec/cuda/program.h"
 #include "exec/cuda/verdict.h"
 #include "exec/cuda/window.h"
 
 namespace tutti::exec::cuda {
 
-/// What fits: steps of a lane's program, and peers on one side of a step. planFits() of launch.h asks.
-inline constexpr int kMostSteps = 128;
-inline constexpr int kMostFan = 4;
-/// Of the Window kernel, which has no steps for arrivals: 8 ranks' two-shot has 22.
-inline constexpr int kMostWindowSteps = 32;
-
 struct Work {
   algo::Geometry geometry;
+  ProgramView program;  ///< of the rank, for the work's root
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   Scaling scaling;
   const void* factorSource = nullptr;  ///< device memory that holds the factor, one element; null: scaling.factor
-  int32_t root = 0;
   uint16_t firstBlock = 0;
   uint16_t firstChannel = 0;
   uint8_t firstLane = 0;
-  uint8_t lanes = 1;  ///< that this work runs of each channel, from firstLane on
-  uint8_t algorithm = 0;
+  uint8_t lanes = 1;      ///< that this work runs of each channel, from firstLane on
+  uint8_t algorithm = 0;  ///< place in algo/list.h
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;
 
@@ -51,9 +45,10 @@ struct Work {
 
 /// A communicator of one rank, as its kernels see it; the same from launch to launch but for `wait.launch` and `wait.signature`.
 struct CommView {
-  algo::LayoutView layout;  ///< `order` pointers are null or in device memory; `root` is the work's
-  PipeView pipes;           ///< of the kernel's protocol
-  WindowView window;        ///< cells for Window, data for Simple and Bulk
+  int32_t rank = 0;
+  int32_t ranks = 1;
+  PipeView pipes;     ///< of the kernel's protocol
+  WindowView window;  ///< cells for Window, data for Simple and Bulk
   WaitControl wait;
 };
 
@@ -63,7 +58,8 @@ inline constexpr int kInlineWorks = 4;
 struct Launch {
   CommView comm;
   int32_t works = 0;
-  uint32_t bulkBytes = 0;      ///< set by launchKernel()
+  DataType type = DataType::F32;  ///< of all works that combine, or one with the same loops (loops.h)
+  uint32_t bulkBytes = 0;         ///< set by launchKernel()
   const Work* more = nullptr;  ///< device memory: works from kInlineWorks on; unchanged until the launch, and the graph it is in, has ended
   Work work[kInlineWorks];
 };
