@@ -44,8 +44,8 @@ struct WindowFunction {
   }
 };
 
-constexpr KernelInfo kCells{"cells", Protocol::Cells, true, false, RoleLane<CellsKind<DataType::U8>>::kThreads, 0, 80};
-constexpr KernelInfo kWindow{"window", Protocol::Cells, false, true, kWindowThreads, 0, 80};
+constexpr BlockSize kCells{RoleLane<CellsKind<DataType::U8>>::kThreads, 0};
+constexpr BlockSize kWindow{kWindowThreads, 0};
 
 }  // namespace
 

@@ -29,7 +29,7 @@ struct LinesFunction {
   }
 };
 
-constexpr KernelInfo kLines{"lines", Protocol::Lines, true, false, RoleLane<LinesKind<DataType::U8>>::kThreads, 0, 80};
+constexpr BlockSize kLines{RoleLane<LinesKind<DataType::U8>>::kThreads, 0};
 
 }  // namespace
 

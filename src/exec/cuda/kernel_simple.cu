@@ -44,16 +44,16 @@ struct SimpleFunction {
 
 constexpr int kThreads = RoleLane<SimpleKind<DataType::U8>>::kThreads;
 
-KernelEntry entryOf(const KernelInfo& info) { return makeEntry(info, SimpleFunction{}); }
+KernelEntry entryOf(const BlockSize& block) { return makeEntry(block, SimpleFunction{}); }
 
 }  // namespace
 
 const KernelEntry& simpleEntry() {
-  static const KernelEntry entry = entryOf({"simple", Protocol::Simple, true, true, kThreads, 0, 80});
+  static const KernelEntry entry = entryOf({kThreads, 0});
   return entry;
 }
 const KernelEntry& bulkEntry() {
-  static const KernelEntry entry = entryOf({"bulk", Protocol::Simple, true, true, kThreads, kBulkBytes, 90});
+  static const KernelEntry entry = entryOf({kThreads, kBulkBytes});
   return entry;
 }
 

@@ -10,30 +10,25 @@
 
 namespace tutti::exec::cuda {
 
-struct KernelInfo {
-  const char* name;
-  Protocol protocol;
-  bool runsPipes;       ///< algorithms that need pipes and hand-overs
-  bool runsWindows;     ///< algorithms that need windows
-  int32_t threads;      ///< of a block
-  int32_t sharedBytes;  ///< dynamic shared memory of a block
-  int32_t minimumArch;  ///< 80: sm_80
+struct BlockSize {
+  int32_t threads;
+  int32_t sharedBytes;  ///< dynamic shared memory
 };
 
 /// A kernel is compiled once for each type that has loops of its own.
 struct KernelEntry {
-  KernelInfo info;
+  BlockSize block;
   const void* function[kNumLoopTypes];  ///< by place in kLoopTypes
 };
 
 template <class FunctionOf, int... kPlace>
-KernelEntry makeEntry(const KernelInfo& info, FunctionOf functionOf, std::integer_sequence<int, kPlace...>) {
-  return {info, {functionOf.template operator()<kLoopTypes[kPlace]>()...}};
+KernelEntry makeEntry(const BlockSize& block, FunctionOf functionOf, std::integer_sequence<int, kPlace...>) {
+  return {block, {functionOf.template operator()<kLoopTypes[kPlace]>()...}};
 }
 /// `functionOf.operator()<type>()` gives the kernel of a type.
 template <class FunctionOf>
-KernelEntry makeEntry(const KernelInfo& info, FunctionOf functionOf) {
-  return makeEntry(info, functionOf, std::make_integer_sequence<int, kNumLoopTypes>{});
+KernelEntry makeEntry(const BlockSize& block, FunctionOf functionOf) {
+  return makeEntry(block, functionOf, std::make_integer_sequence<int, kNumLoopTypes>{});
 }
 
 const KernelEntry& windowEntry();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/cuda/kernels.h"
 #include "exec/cuda/small.h"
 
 namespace tutti::exec::cuda {
@@ -94,8 +95,6 @@ Status enqueue(const Footprint& kernel, void* parameters, const LaunchOptions& o
 
 }  // namespace
 
-const KernelInfo& kernelInfo(KernelId kernel) { return entryOf(kernel).info; }
-
 Status loadKernels(KernelUses* uses) {
   int device = 0;
   int major = 0;
@@ -106,10 +105,11 @@ Status loadKernels(KernelUses* uses) {
   if (error != cudaSuccess) return checkCuda(error, "asking for the architecture", "any");
   KernelUses found;
   for (int k = 0; k < kNumKernels; ++k) {
+    const KernelInfo& info = kKernels[k];
+    if (10 * major + minor < info.minimumArch) continue;
     const KernelEntry& entry = entryOf(static_cast<KernelId>(k));
-    if (10 * major + minor < entry.info.minimumArch) continue;
     for (const void* function : entry.function) {
-      const Footprint kernel{entry.info.name, function, entry.info.threads, entry.info.sharedBytes};
+      const Footprint kernel{info.name, function, entry.block.threads, entry.block.sharedBytes};
       if (Status status = load(kernel, found.of[k]); !status.ok()) return status;
     }
   }
@@ -118,25 +118,6 @@ Status loadKernels(KernelUses* uses) {
       if (Status status = load({"small", smallFunction(type, op), kSmallThreads, 0}, found.small); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
-}
-
-Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self) {
-  const KernelInfo& info = kernelInfo(kernel);
-  const bool runs = needs == algo::Needs::Pipe ? info.runsPipes : info.runsWindows;
-  if (!runs)
-    return tl::unexpected(error(Code::InvalidArgument, "kernel {} has no {}", info.name, needs == algo::Needs::Pipe ? "pipes" : "windows"));
-  const size_t most = kernel == KernelId::Window ? kMostWindowSteps : kMostSteps;
-  std::vector<std::vector<ProgramStep>> packed;
-  for (const std::vector<algo::Step>& lane : lanes) {
-    packed.push_back(packLane(lane, self, kernel == KernelId::Window));
-    if (packed.back().size() > most)
-      return tl::unexpected(error(Code::InvalidArgument, "a lane has {} steps; kernel {} holds {}", packed.back().size(), info.name, most));
-    for (const ProgramStep& s : packed.back())
-      if (s.froms > kMostFan || s.tos > kMostFan)
-        return tl::unexpected(
-            error(Code::InvalidArgument, "a step has {} peers; kernels hold {}", std::max<int32_t>(s.froms, s.tos), kMostFan));
-  }
-  return joinLanes(packed);
 }
 
 Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) {
@@ -149,9 +130,23 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);
   Launch parameters = launch;
-  parameters.bulkBytes = static_cast<uint32_t>(entry.info.sharedBytes);
+  parameters.bulkBytes = static_cast<uint32_t>(entry.block.sharedBytes);
   const void* const function = entry.function[loopOf(launch.type, ReduceOp::Sum) / kNumLoopOps];
-  return enqueue({entry.info.name, function, entry.info.threads, entry.info.sharedBytes}, &parameters, options, stream);
+  return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, options, stream);
 }
+
+namespace {
+
+class Kernels final : public Executor {
+ public:
+  Status load(KernelUses& uses) override { return loadKernels(&uses); }
+  Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override {
+    return launchKernel(kernel, launch, options, stream);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> makeExecutor() { return std::make_unique<Kernels>(); }
 
 }  // namespace tutti::exec::cuda

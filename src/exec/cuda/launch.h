@@ -11,12 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "algo/traits.h"
 #include "core/status.h"
-#include "exec/cuda/kernels.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/work.h"
 
@@ -31,7 +31,19 @@ enum class KernelId : uint8_t {
 };
 inline constexpr int kNumKernels = 5;
 
-const KernelInfo& kernelInfo(KernelId kernel);
+struct KernelInfo {
+  const char* name;
+  Protocol protocol;
+  bool runsPipes;       ///< algorithms that need pipes and hand-overs
+  bool runsWindows;     ///< algorithms that need windows
+  int32_t minimumArch;  ///< 80: sm_80
+};
+inline constexpr KernelInfo kKernels[kNumKernels] = {
+    {"window", Protocol::Cells, false, true, 80},   {"cells", Protocol::Cells, true, false, 80},
+    {"lines", Protocol::Lines, true, false, 80},    {"simple", Protocol::Simple, true, true, 80},
+    {"bulk", Protocol::Simple, true, true, 90},
+};
+constexpr const KernelInfo& kernelInfo(KernelId kernel) { return kKernels[static_cast<int>(kernel)]; }
 
 /// What a kernel takes of a multiprocessor on the current device: of its types, the one that takes most.
 struct KernelUse {
@@ -60,5 +72,19 @@ struct LaunchOptions {
 
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.
 Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream);
+
+/// What runs works on GPUs, as a parameter: the kernels of this build, or what a test puts in their place.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  virtual Status load(KernelUses& uses) = 0;
+  virtual Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) = 0;
+};
+
+/// Null in a build without kernels (TUTTI_CUDA=OFF).
+std::unique_ptr<Executor> makeExecutor();
 
 }  // namespace tutti::exec::cuda

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "exec/cuda/launch.h"
+
 namespace tutti::exec::cuda {
 namespace {
 
@@ -82,6 +84,25 @@ PackedProgram joinLanes(std::span<const std::vector<ProgramStep>> lanes) {
     if (!lanes[l].empty()) std::memcpy(at + 1, lanes[l].data(), lanes[l].size() * sizeof(ProgramStep));
   }
   return packed;
+}
+
+Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self) {
+  const KernelInfo& info = kernelInfo(kernel);
+  const bool runs = needs == algo::Needs::Pipe ? info.runsPipes : info.runsWindows;
+  if (!runs)
+    return tl::unexpected(error(Code::InvalidArgument, "kernel {} has no {}", info.name, needs == algo::Needs::Pipe ? "pipes" : "windows"));
+  const size_t most = kernel == KernelId::Window ? kMostWindowSteps : kMostSteps;
+  std::vector<std::vector<ProgramStep>> packed;
+  for (const std::vector<algo::Step>& lane : lanes) {
+    packed.push_back(packLane(lane, self, kernel == KernelId::Window));
+    if (packed.back().size() > most)
+      return tl::unexpected(error(Code::InvalidArgument, "a lane has {} steps; kernel {} holds {}", packed.back().size(), info.name, most));
+    for (const ProgramStep& s : packed.back())
+      if (s.froms > kMostFan || s.tos > kMostFan)
+        return tl::unexpected(
+            error(Code::InvalidArgument, "a step has {} peers; kernels hold {}", std::max<int32_t>(s.froms, s.tos), kMostFan));
+  }
+  return joinLanes(packed);
 }
 
 }  // namespace tutti::exec::cuda
