@@ -110,7 +110,8 @@ Result<driver::cuda::DevicePtr> ScratchPool::allow(uint64_t number, const Gpu& r
   } else {
     allowed = allowPlainAccess(reader, gpu_);
   }
-  if (!allowed.ok()) return tl::unexpected(std::move(allowed).at(format("scratch of device {} for device {}", gpu_.device(), reader.device())));
+  if (!allowed.ok())
+    return tl::unexpected(std::move(allowed).at(format("scratch of device {} for device {}", gpu_.device(), reader.device())));
   segment.readers.push_back(reader.device());
   return address;
 }
