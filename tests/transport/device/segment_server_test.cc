@@ -313,6 +313,27 @@ TEST(SegmentServer, AProcessThatStandsStillIsWaitedForUntilTheLimit) {
   expectServes(key, 9);
 }
 
+TEST(SegmentServer, OtherUsersGetNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can play another user";
+  const NothingIsLeft check;
+  Child child([](int socket) { return serveAt(socket, answer); });
+  const auto key = child.receive<ProcessKey>();
+  Child stranger([&](int) {
+    if (setuid(65534) != 0) return 1;
+    const auto refused = fetchSegment({key, 0, 0, 1}, milliseconds(5000));
+    if (refused || refused.error().code() != Code::InvalidUsage) return 2;
+    const UniqueFd rude = knock(key);  // does not look whom it asks
+    if (!rude) return 3;
+    (void)sendRequest(rude.get(), {key, 0, 0, 1});
+    pollfd ready{rude.get(), POLLIN, 0};
+    if (poll(&ready, 1, 5000) != 1) return 4;
+    return receiveReply(rude.get()) ? 5 : 0;
+  });
+  EXPECT_EQ(stranger.exitCode(), 0);
+  expectServes(key, 1);
+  EXPECT_EQ(child.exitCode(), 0);
+}
+
 TEST(SegmentServer, AForkedChildBeginsAnew) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer lets no forked child of a process with threads start one";
