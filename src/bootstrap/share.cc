@@ -2,9 +2,7 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "bootstrap/asio.h"
 #include "bootstrap/wire.h"
 #include "core/descriptor_message.h"
+#include "core/same_user.h"
 #include "observe/log.h"
 
 namespace tutti::bootstrap {
@@ -37,16 +36,6 @@ SocketAddress addressOf(const SharePlace& place) {
 
 Secret keyOf(const SharePlace& place) { return derive(place.key, "descriptors of a host", {}); }
 
-Status checkUser(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-    return error(Code::SystemError, "the system does not say whose socket it is: {}", std::strerror(errno));
-  if (peer.uid != geteuid())
-    return error(Code::InvalidUsage, "process {} of this host belongs to another user ({}, not {})", peer.pid, peer.uid, geteuid());
-  return {};
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace& place, int fd) {
@@ -61,7 +50,7 @@ Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace
         return key;
       },
       [fd](Established connection) {
-        Status status = checkUser(connection.socket.native_handle());
+        Status status = checkSameUser(connection.socket.native_handle());
         if (status.ok()) status = sendDescriptor(connection.socket.native_handle(), fd, kWhat);
         if (!status.ok()) observe::warn("bootstrap: {}", status.text());
       });
@@ -73,7 +62,7 @@ void fetchShared(Reactor& reactor, const SharePlace& place, std::chrono::millise
   const Handshake::Target target{addressOf(place), "the first process of this host", Purpose::Share, place.number, keyOf(place)};
   (void)Handshake::connect(reactor, target, limit, [done = std::move(done)](Result<Established> outcome) {
     if (!outcome) return done(fail(outcome.error().code(), "cannot get {}: {}", kWhat, outcome.error().text()));
-    if (Status status = checkUser(outcome->socket.native_handle()); !status.ok()) return done(tl::unexpected(std::move(status)));
+    if (Status status = checkSameUser(outcome->socket.native_handle()); !status.ok()) return done(tl::unexpected(std::move(status)));
     const auto socket = std::make_shared<Socket>(std::move(outcome->socket));
     socket->async_wait(Socket::wait_read, [socket, done](const asio::error_code& why) {
       if (why) return done(fail(Code::RemoteError, "cannot receive {}: {}", kWhat, why.message()));

@@ -1,5 +1,6 @@
 #include "memory/device_scratch.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::memory {
@@ -74,6 +75,45 @@ void ScratchPool::give(Bank& bank) {
   const std::lock_guard lock(mutex_);
   bank.segment_->parts.give(bank.offset_, bank.size_.value);
   budget_.move(bank.purpose_, Purpose::Idle, bank.size_);
+}
+
+Result<Segment*> ScratchPool::find(uint64_t number) const {
+  const auto found = std::ranges::find(segments_, number, [](const auto& segment) { return segment->number; });
+  if (found != segments_.end()) return found->get();
+  return fail(Code::InvalidArgument, "device {} has no segment {} of scratch{}", gpu_.device(), number,
+              number != 0 && number <= lastNumber_ ? " any more" : "");
+}
+
+Result<Shared> ScratchPool::share(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto segment = find(number);
+  if (!segment) return tl::unexpected(segment.error());
+  const DeviceMemory& memory = (*segment)->memory;
+  if (memory.localKind() == ShareKind::None)
+    return fail(Code::UnhandledCudaError, "device {}: its memory cannot be shared with other processes of this host (no file descriptors)",
+                gpu_.device());
+  return memory.share(memory.localKind());
+}
+
+Result<driver::cuda::DevicePtr> ScratchPool::allow(uint64_t number, const Gpu& reader) {
+  const std::lock_guard lock(mutex_);
+  const auto found = find(number);
+  if (!found) return tl::unexpected(found.error());
+  Segment& segment = **found;
+  const driver::cuda::DevicePtr address = segment.memory.address();
+  if (reader.device() == gpu_.device() || std::ranges::count(segment.readers, reader.device()) != 0) return address;
+  Status allowed;
+  if (segment.memory.isVirtual()) {
+    // Changes what the devices of the list may do, and no other.
+    const driver::cuda::AccessDesc access[] = {driver::cuda::readWriteFrom(reader.device())};
+    allowed = gpu_.driver().setAccess({address, segment.memory.size()}, access);
+  } else {
+    allowed = allowPlainAccess(reader, gpu_);
+  }
+  if (!allowed.ok())
+    return tl::unexpected(std::move(allowed).at(format("scratch of device {} for device {}", gpu_.device(), reader.device())));
+  segment.readers.push_back(reader.device());
+  return address;
 }
 
 void ScratchPool::trim() {

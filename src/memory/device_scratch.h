@@ -27,6 +27,7 @@ class ScratchPool;
 struct Segment {
   DeviceMemory memory;
   uint64_t number = 0;  ///< of the pool, never used twice: tells readers which one they have mapped already
+  std::vector<driver::cuda::Device> readers;  ///< other devices of this process that may use it
   Offsets parts{Bytes(0)};
 };
 
@@ -67,12 +68,20 @@ class ScratchPool {
   /// At least `bytes` (> 0) that nobody else has. UnhandledCudaError: the budget or the device has no more; the text says what has the
   /// rest.
   Result<Bank> take(Purpose purpose, Bytes bytes);
+  /// What another process of this host needs to map the segment of that number: kind PosixFd or, for plain memory, LegacyIpc. Only while a
+  /// bank lies in it, which is what makes it stay. InvalidArgument: no live segment has that number.
+  Result<Shared> share(uint64_t number) const;
+  /// Lets `reader`, a device of this process, use the segment, beside those that may already, and says where it lies in this process: there
+  /// for all of them, until its last bank goes. InvalidArgument: no live segment has that number.
+  Result<driver::cuda::DevicePtr> allow(uint64_t number, const Gpu& reader);
   /// Gives the driver back what nobody uses.
   void trim();
   size_t segments() const;
+  const Gpu& gpu() const { return gpu_; }
 
  private:
   friend class Bank;
+  Result<Segment*> find(uint64_t number) const;
   void give(Bank& bank);
   Status grow(Purpose purpose, Bytes bytes);
   void trimLocked();

@@ -122,6 +122,111 @@ TEST(ScratchPool, PlainMemoryWhereThereIsNoOther) {
   EXPECT_FALSE(play.pool.take(Purpose::Pipes, Bytes(2 * kMega)));
 }
 
+TEST(ScratchPool, OtherDevicesAreAddedToThoseThatUseASegment) {
+  Pool play(0, {.devices = 3});
+  const auto second = open(play.world, 1);
+  const auto third = open(play.world, 2);
+  const Bank bank = play.take(Purpose::Pipes, 4096);
+  const Bytes size = bank.memory().size();
+  EXPECT_FALSE(play.world.fake->accessible(1, bank.address(), Bytes(1)));
+  for (const Gpu* reader : {play.gpu.get(), second.get(), third.get(), second.get()}) {
+    const auto address = play.pool.allow(bank.segmentNumber(), *reader);
+    ASSERT_TRUE(address) << address.error().text();
+    EXPECT_EQ(*address, bank.memory().address());
+    EXPECT_TRUE(play.world.fake->accessible(reader->device(), *address, size));
+  }
+  for (int device = 0; device < 3; ++device) EXPECT_TRUE(play.world.fake->accessible(device, bank.memory().address(), size)) << device;
+  play.world.fake->failAt(1);
+  EXPECT_TRUE(play.pool.allow(bank.segmentNumber(), *third)) << "the driver is not asked again";
+}
+
+TEST(ScratchPool, PlainSegmentsAreForDevicesWhoseContextIsAllowed) {
+  Pool play(0, {.virtualMemory = false});
+  const auto second = open(play.world, 1);
+  const Bank bank = play.take(Purpose::Pipes, 4096);
+  EXPECT_FALSE(play.world.fake->accessible(1, bank.address(), bank.size()));
+  EXPECT_EQ(play.pool.allow(bank.segmentNumber(), *second), bank.memory().address());
+  EXPECT_TRUE(play.world.fake->accessible(1, bank.address(), bank.size()));
+}
+
+TEST(ScratchPool, DevicesThatCannotReachItAreNotAdded) {
+  Pool play(0, {.cut = {{0, 1}}});
+  const auto second = open(play.world, 1);
+  const Bank bank = play.take(Purpose::Pipes, 4096);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const auto refused = play.pool.allow(bank.segmentNumber(), *second);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().text().find("cuMemSetAccess("), std::string::npos) << refused.error().text();
+    EXPECT_NE(refused.error().text().find("[scratch of device 0 for device 1]"), std::string::npos) << refused.error().text();
+  }
+  EXPECT_TRUE(play.world.fake->accessible(0, bank.address(), bank.size()));
+}
+
+TEST(ScratchPool, SegmentsAreSharedTheWayThatTheirMemoryAllows) {
+  {
+    Pool play(0);
+    const Bank bank = play.take(Purpose::Pipes, 3 * kMega);
+    auto shared = play.pool.share(bank.segmentNumber());
+    ASSERT_TRUE(shared) << shared.error().text();
+    EXPECT_EQ(shared->ticket.kind, ShareKind::PosixFd);
+    EXPECT_EQ(shared->ticket.bytes, 4 * kMega);
+    at(bank.memory().address()) = 77;
+    const auto reader = open(play.world, 1);
+    const auto opened = DeviceMemory::open(*reader, shared->ticket, shared->fd.get());
+    ASSERT_TRUE(opened) << opened.error().text();
+    EXPECT_EQ(at(opened->address()), 77);
+  }
+  Pool plain(0, {.virtualMemory = false});
+  const Bank bank = plain.take(Purpose::Pipes, 3 * kMega);
+  const auto shared = plain.pool.share(bank.segmentNumber());
+  ASSERT_TRUE(shared) << shared.error().text();
+  EXPECT_EQ(shared->ticket.kind, ShareKind::LegacyIpc);
+  EXPECT_EQ(shared->ticket.bytes, 4 * kMega);
+  EXPECT_EQ(shared->ticket.offset, 0u);
+  Pool alone(0, {.posixFd = false});
+  const Bank own = alone.take(Purpose::Pipes, 1);
+  const auto refused = alone.pool.share(own.segmentNumber());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().text(), "device 0: its memory cannot be shared with other processes of this host (no file descriptors)");
+}
+
+TEST(ScratchPool, NumbersOfNoLiveSegmentAreRefused) {
+  Pool play(0);
+  Bank bank = play.take(Purpose::Pipes, 1);
+  const uint64_t gone = bank.segmentNumber();
+  bank = Bank();
+  play.pool.trim();
+  for (const uint64_t number : {uint64_t{0}, gone, gone + 1, UINT64_MAX}) {
+    const auto shared = play.pool.share(number);
+    const auto allowed = play.pool.allow(number, *play.gpu);
+    ASSERT_FALSE(shared) << number;
+    ASSERT_FALSE(allowed) << number;
+    EXPECT_EQ(shared.error().code(), Code::InvalidArgument);
+    EXPECT_EQ(allowed.error().code(), Code::InvalidArgument);
+  }
+  EXPECT_EQ(play.pool.share(gone).error().text(), "device 0 has no segment 1 of scratch any more");
+  EXPECT_EQ(play.pool.share(gone + 1).error().text(), "device 0 has no segment 2 of scratch");
+}
+
+TEST(ScratchPool, SharingMayFailAtEveryCall) {
+  const auto shareAndAllow = [](World& world) -> Status {
+    auto gpu = Gpu::open(*world.driver, 0);
+    if (!gpu) return std::move(gpu).error();
+    auto reader = Gpu::open(*world.driver, 1);
+    if (!reader) return std::move(reader).error();
+    Budget budget(0, Bytes(0));
+    ScratchPool pool(**gpu, budget);
+    auto bank = pool.take(Purpose::Pipes, Bytes(1));
+    if (!bank) return std::move(bank).error();
+    auto shared = pool.share(bank->segmentNumber());
+    if (!shared) return std::move(shared).error();
+    auto allowed = pool.allow(bank->segmentNumber(), **reader);
+    return allowed ? Status() : std::move(allowed).error();
+  };
+  failEveryCall({}, shareAndAllow, 20);
+  failEveryCall({.virtualMemory = false}, shareAndAllow, 20);
+}
+
 TEST(ScratchPool, EveryCallMayFail) {
   failEveryCall(
       {},
