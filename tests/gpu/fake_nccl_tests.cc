@@ -102,6 +102,13 @@ void perform(const Table& t) {
           if (row > 2 && t.deed == "crash") std::abort();
           printRow(t, size, type, op, root, row == rows);
         }
+  const std::string forced = environment("TUTTI_ALGO");
+  if (!forced.empty()) {
+    const char* algorithm = t.deed == "detour" ? "pat" : forced.c_str();
+    const std::string protocol = t.deed == "simplify" ? "Simple" : environment("NCCL_PROTO");
+    if (t.deed != "taciturn")
+      std::fprintf(stderr, "INFO AllReduce: 8 elements of float -> algorithm %s, protocol %s\n", algorithm, protocol.c_str());
+  }
   if (t.deed == "leave") leaveBehind();
   if (t.deed == "silent") return;
   std::printf("# Out of bounds values : %d %s\n", t.deed == "bounds", t.deed == "bounds" ? "FAILED" : "OK");

@@ -158,6 +158,14 @@ class Runner(unittest.TestCase):
         self.assertEqual((code, verdicts), (1, ["FAILED"]), text)
         self.assertIn("6 of 72 cases are missing, such as f8e5m2 avg -1", text)
 
+    def test_forced_is_compared_with_the_log(self):
+        for deed, verdict, word in (("", "ok", ""), ("detour", "FAILED", "took algorithm pat, not ring"),
+                                    ("simplify", "FAILED", "took protocol simple, not ll"),
+                                    ("taciturn", "ok", "the log names no algorithm; the log names no protocol")):
+            code, text, verdicts = self.run_it("--only", "^all_reduce.*PROTO=LL$", deeds=f"all_reduce_perf={deed}")
+            self.assertEqual((code, verdicts), (int(verdict != "ok"), [verdict]), text)
+            self.assertIn(word, text)
+
     def test_hang_is_ended_and_the_rest_goes_on(self):
         for only, command in (("-g 2 8..64M x8 float( sum)?$", "all_reduce_perf -t 1 -g 2"), ("mpirun", "-np 2")):
             pids = self.root / "pids"

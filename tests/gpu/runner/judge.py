@@ -18,6 +18,7 @@ class Result:
     libraries: tuple = ()
     rows: list = dataclasses.field(default_factory=list)
     outcome: process.Outcome | None = None
+    notes: list = dataclasses.field(default_factory=list)
 
     def library_text(self):
         return " and ".join(str(library) for library in self.libraries) or "none mapped"
@@ -42,6 +43,7 @@ def judge(check, outcome, expected, hopper):
     result.errors += wrong_library(check, outcome, expected)
     if check.is_nccl_test():
         read_rows(check, outcome, hopper, result)
+        compare_choices(check, outcome, result)
     elif check.program == "driver_probe" and outcome.exit_code == NO_DRIVER and not outcome.timed_out:
         result.verdict, result.errors = NOT_RUN, ["no CUDA driver"]
         return result
@@ -62,7 +64,7 @@ def wrong_library(check, outcome, expected):
         return ["maps a libnccl, and should not"] if outcome.mapped else []
     errors = []
     processes = check.gpus if check.mode == "mpi" else 1
-    if len(outcome.mapped) != processes:
+    if len(outcome.mapped) < processes:  # more: a driver may start helpers, which are copies of their parent until they run
         errors.append(f"libnccl was seen in {len(outcome.mapped)} processes, not in {processes}")
     if foreign := {str(library) for mapped in outcome.mapped.values() for library in mapped if library != expected}:
         errors.append(f"not the library under test: {', '.join(sorted(foreign))}")
@@ -88,6 +90,19 @@ def read_rows(check, outcome, hopper, result):
     places = (0,) if check.program in cases.UNCHECKED_IN_PLACE else (0, 1)
     if blind := sum(row.wrong[place] is None for row in out.rows for place in places):
         errors.append(f"{blind} results were not checked")
+
+
+def compare_choices(check, outcome, result):
+    """Whether what was forced is what ran, as far as the log tells."""
+    names = ("TUTTI_ALGO", "NCCL_ALGO"), ("NCCL_PROTO",)
+    for what, variables, taken in zip(("algorithm", "protocol"), names, output.choices(outcome.log)):
+        wanted = next((check.environment[v].lower() for v in variables if v in check.environment), None)
+        if wanted is None:
+            continue
+        if not taken:
+            result.notes.append(f"the log names no {what}")
+        elif others := {name.lower() for name in taken} - {wanted}:
+            result.errors.append(f"took {what} {', '.join(sorted(others))}, not {wanted}")
 
 
 def missing_rows(check, out, hopper):

@@ -12,6 +12,8 @@ REDUCED = re.compile(r"^#\s*Reducing maxBytes to (\d+)")
 TROUBLE = re.compile(r"Test (?:NCCL |CUDA )?failure|[Ss]egmentation fault|\bAbort(?:ed|ing)\b|NCCL WARN|"
                      r"unhandled cuda error|Invalid number of GPUs")
 
+CHOICE = re.compile(r"-> algorithm (\w+)(?:\W+protocol (\w+))?")  # NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING
+
 
 @dataclasses.dataclass
 class Row:
@@ -79,3 +81,9 @@ def parse(text):
 def trouble(text):
     """The first line that tells of an error, or nothing."""
     return next((line.strip() for line in text.splitlines() if TROUBLE.search(line)), "")
+
+
+def choices(log):
+    """Algorithms and protocols that the library says it took, as two sets; empty where it does not say."""
+    found = CHOICE.findall(log)
+    return {algorithm for algorithm, _ in found}, {protocol for _, protocol in found if protocol}

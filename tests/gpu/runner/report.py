@@ -6,7 +6,7 @@ from . import cases
 from .judge import NOT_RUN, OK
 
 HEAD = ("#", "program", "mode", "sizes", "types, ops", "forced", "wrong", "time", "verdict",
-        "libnccl of the processes: path, build id", "errors")
+        "libnccl of the processes: path, build id", "errors, notes")
 FAR = 1.25
 
 
@@ -15,7 +15,8 @@ def cells(index, result):
     program = (check.unit or check.program) + (" (reference)" if check.library == "reference" else "")
     library = "" if result.verdict == NOT_RUN else result.library_text()
     return (str(index), program, check.mode_text(), check.sizes_text(), check.what_text(), check.forced_text(),
-            result.wrong, f"{result.seconds:.1f} s" if result.seconds else "", result.verdict, library, "; ".join(result.errors))
+            result.wrong, f"{result.seconds:.1f} s" if result.seconds else "", result.verdict, library,
+            "; ".join([*result.errors, *result.notes]))
 
 
 def aligned(rows):
