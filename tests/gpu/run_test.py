@@ -1,0 +1,214 @@
+"""Tests tests/gpu/run without a GPU: run_test.py FAKE TESTED REFERENCE TUTTI, the fake programs and libraries and the tutti command."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+TUTTI, REFERENCE, TESTED, FAKE = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(4))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from runner import cases, output, process  # noqa: E402
+
+ROW = "        1024           256     float     sum      -1    12.34    0.08    0.08       0    13.00    0.08    0.08     N/A"
+COLUMNS = 11
+ALL_REDUCE = r"^all_reduce -g 2 8\.\.64M x8 float sum$"
+
+
+class Parser(unittest.TestCase):
+    def test_row(self):
+        row = output.parse(ROW).rows[0]
+        self.assertEqual(row, output.Row(1024, "float", "sum", -1, (12.34, 13.0), (0, None)))
+
+    def test_row_without_operator(self):
+        row = output.parse(ROW.replace("sum", "   ")).rows[0]
+        self.assertEqual((row.op, row.root, row.type), ("", -1, "float"))
+
+    def test_wrong_elements_are_added(self):
+        text = "\n".join([ROW, ROW.replace("     0  ", "1e+06  "), "# Out of bounds values : 2 FAILED"])
+        out = output.parse(text)
+        self.assertEqual((out.wrong, out.unchecked, out.out_of_bounds, out.bounds_verdict), (1e6, 2, 2, "FAILED"))
+
+    def test_what_is_no_whole_row_is_malformed(self):
+        for bad in (ROW[:60], ROW.replace("12.34", "nan"), ROW.replace("12.34", "-1.0"), ROW + " 1 2", ROW.replace("-1", "x", 1)):
+            out = output.parse(bad)
+            self.assertEqual((len(out.rows), len(out.malformed)), (0, 1), bad)
+
+    def test_other_lines_are_none(self):
+        out = output.parse("# Using devices\n#\n\nReducing 8 8\n# Reducing maxBytes to 77 due to memory limitation\n")
+        self.assertEqual((out.rows, out.malformed, out.reduced_to, out.out_of_bounds), ([], [], 77, None))
+
+
+class Cases(unittest.TestCase):
+    def test_sizes(self):
+        self.assertEqual(cases.Sizes(8, 4 << 30).count(), 30)
+        self.assertEqual(cases.Sizes(1, 4099, 0, 61).count(), len(range(1, 4100, 61)))
+
+    def test_every_check_is_in_one_part(self):
+        checks = cases.full(4, True)
+        parts = [cases.part_of(checks, i, 5) for i in range(1, 6)]
+        self.assertEqual(sorted(map(id, checks)), sorted(id(c) for part in parts for c in part))
+        for unit in {c.unit for c in checks} - {""}:
+            self.assertEqual(sum(any(c.unit == unit for c in part) for part in parts), 1, unit)
+        for part in parts:
+            self.assertLess(sum(c.estimate_s for c in part), 1.4 * sum(c.estimate_s for c in checks) / 5)
+
+    def test_algorithms_are_those_of_the_library(self):
+        listed = subprocess.run([TUTTI, "prove", "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
+        names = {("alltoall" if c == "AlltoAll" else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", c).lower().replace("send_recv", "sendrecv"), a)
+                 for c, a in re.findall(r"^\s*(\w+):(\w+)", listed, re.M)}
+        self.assertEqual(names, {(program, a) for program, algorithms in cases.ALGORITHMS.items() for a in algorithms})
+
+
+class BuildId(unittest.TestCase):
+    def test_is_that_of_readelf(self):
+        said = subprocess.run(["readelf", "-n", TESTED], capture_output=True, text=True, check=True, timeout=60).stdout
+        self.assertEqual(process.build_id(TESTED), re.search(r"Build ID: (\w+)", said)[1])
+        self.assertNotEqual(process.build_id(TESTED), process.build_id(REFERENCE))
+
+    def test_of_other_files(self):
+        self.assertEqual(process.build_id(__file__), "(no 64-bit ELF file)")
+        self.assertIn("unreadable", process.build_id("/nowhere"))
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        names = {"build/bin": ("driver_probe", "ll128_torture", "gpu_probe"), "mpi": ("mpirun",)}
+        for place in ("tests", "tests-mpi"):
+            names[place] = [f"{program}_perf" for program in cases.PROGRAMS]
+        for place, programs in names.items():
+            (self.root / place).mkdir(parents=True)
+            for program in programs:
+                (self.root / place / program).symlink_to(FAKE)
+        (self.root / "build/lib").mkdir()
+        (self.root / "build/lib/libnccl.so.2").symlink_to(TESTED)
+
+    def run_it(self, *arguments, deeds="", mpi=True, gpus=2, **environment):
+        """Exit code, everything printed, and the verdict column of the table by row."""
+        command = [HERE / "run", "--build", self.root / "build", "--nccl-tests", self.root / "tests", "--assume-gpus", str(gpus),
+                   "--mpirun", f"{self.root}/mpi/mpirun --any", *arguments]
+        if mpi:
+            command += ["--nccl-tests-mpi", self.root / "tests-mpi"]
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=100, check=False,
+                              env={**os.environ, "FAKE": deeds, **environment})
+        lines = [line for line in done.stdout.splitlines() if re.match(r"\| \d+ ", line)]
+        rows = [[cell.strip() for cell in line.removeprefix("| ").removesuffix(" |").split(" | ")] for line in lines]
+        return done.returncode, done.stdout + done.stderr, [row[8] for row in rows if len(row) == COLUMNS]
+
+    def fails(self, deed, *words, **environment):
+        code, text, verdicts = self.run_it("--only", ALL_REDUCE, "--limit", "2", deeds=f"all_reduce_perf={deed}", **environment)
+        self.assertEqual((code, verdicts), (1, ["FAILED"]), text)
+        for word in words:
+            self.assertIn(word, text)
+        return text
+
+    def test_gate_passes_and_names_the_library(self):
+        code, text, verdicts = self.run_it("--gate", "--out", self.root / "out", NCCL_STRAY="yes", LD_PRELOAD="")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(verdicts, ["ok"] * len(cases.gate(2)))
+        named = f"{TESTED} {process.build_id(TESTED)}"
+        table = (self.root / "out/table.md").read_text(encoding="utf-8")
+        self.assertEqual(table.count(named), len(cases.gate(2)) - 3)  # all but the probes
+        kept = [file.read_text(encoding="utf-8") for file in (self.root / "out").glob("*LL128.txt")]
+        self.assertEqual(len(kept), 1)
+        self.assertIn("algorithm 'ring' protocol 'LL128' stray ''", kept[0])
+
+    def test_wrong_elements(self):
+        self.fails("wrong", "wrong elements, first at", "6 in 8 rows")
+
+    def test_out_of_bounds(self):
+        self.fails("bounds", "out of bounds values: 1 FAILED")
+
+    def test_crash(self):
+        self.fails("crash", "killed by signal 6", "2 sizes instead of 8", "no closing line")
+
+    def test_exit_code(self):
+        self.fails("fail", "exit code 3")
+
+    def test_missing_size(self):
+        self.fails("short", "7 sizes instead of 8")
+
+    def test_missing_closing_line(self):
+        self.fails("silent", "no closing line")
+
+    def test_mixed_lines(self):
+        self.fails("mixed", "1 rows cut off", "something else")
+
+    def test_nothing_checked(self):
+        self.fails("unchecked", "16 results were not checked")
+
+    def test_foreign_library(self):
+        text = self.fails("foreign", "not the library under test", FAKE_FOREIGN=str(REFERENCE))
+        self.assertIn(f"{REFERENCE} {process.build_id(REFERENCE)}", text)
+
+    def test_no_library(self):
+        self.fails("unmapped", "libnccl was seen in 0 processes, not in 1", "none mapped")
+
+    def test_process_left_behind(self):
+        self.fails("leave", "1 processes outlived it")
+
+    def test_missing_type(self):
+        code, text, verdicts = self.run_it("--only", "all_reduce .*12 types", deeds="all_reduce_perf=poor")
+        self.assertEqual((code, verdicts), (1, ["FAILED"]), text)
+        self.assertIn("6 of 72 cases are missing, such as f8e5m2 avg -1", text)
+
+    def test_forced_is_compared_with_the_log(self):
+        for deed, verdict, word in (("", "ok", ""), ("detour", "FAILED", "took algorithm pat, not ring"),
+                                    ("simplify", "FAILED", "took protocol simple, not ll"),
+                                    ("taciturn", "ok", "the log names no algorithm; the log names no protocol")):
+            code, text, verdicts = self.run_it("--only", "^all_reduce.*PROTO=LL$", deeds=f"all_reduce_perf={deed}")
+            self.assertEqual((code, verdicts), (int(verdict != "ok"), [verdict]), text)
+            self.assertIn(word, text)
+
+    def test_hang_is_ended_and_the_rest_goes_on(self):
+        for only, command in (("-g 2 8..64M x8 float( sum)?$", "all_reduce_perf -t 1 -g 2"), ("mpirun", "-np 2")):
+            pids = self.root / "pids"
+            code, text, verdicts = self.run_it("--only", f"^(all_reduce|broadcast) .*{only}", "--limit", "0.5",
+                                               deeds="all_reduce_perf=hang", FAKE_PIDS=str(pids))
+            self.assertEqual((code, verdicts[0], set(verdicts[1:])), (1, "FAILED", {"ok"} if "-g" in only else set()), text)
+            for word in ("hangs: ended after", "last lines of output:", "state S", command):
+                self.assertIn(word, text)
+            for pid in pids.read_text(encoding="utf-8").split():
+                self.assertIn((process.stat_of(pid) or [""] * 3)[2], ("", "Z"), pid)
+
+    def test_probes(self):
+        only = ("--only", "_probe|torture")
+        code, text, verdicts = self.run_it(*only, deeds="ll128_torture=1 driver_probe=2")
+        self.assertEqual((code, verdicts), (1, ["not run", "FAILED", "ok"]), text)
+        (self.root / "build/bin/gpu_probe").unlink()
+        self.assertEqual(self.run_it(*only)[2], ["ok", "ok", "not run"])
+
+    def test_what_is_missing_is_told(self):
+        code, text, verdicts = self.run_it("--only", "^all_reduce -g 2 8|mpirun", mpi=False)
+        self.assertEqual((code, sorted(verdicts)), (1, ["not run", *["ok"] * 5]), text)
+        self.assertIn("no --nccl-tests-mpi", text)
+        code, text, verdicts = self.run_it("--gpus", "4", "--only", "all_gather")
+        self.assertEqual((code, verdicts), (1, ["not run"]), text)
+        self.assertIn("2 GPUs were found", text)
+        (self.root / "tests/gather_perf").unlink()
+        self.assertEqual(self.run_it("--only", "^gather")[2], ["not run"])
+        self.assertEqual(self.run_it("--only", "mpirun", "--mpirun", "/nowhere/mpirun")[2], ["not run"])
+        self.assertEqual(self.run_it("--only", "^all", "--seconds", "0.5")[2][0], "not run")
+        self.assertEqual(self.run_it("--only", "no such check")[0], 1)
+
+    def test_ratios(self):
+        code, text, verdicts = self.run_it("--full", "--reference", REFERENCE, "--only", "^time all_gather")
+        self.assertEqual((code, verdicts), (0, ["ok"] * 6), text)
+        self.assertIn("* above 1.25: 30 of 30", text)
+        self.assertRegex(text, r"\| 4294967296 +\| 1\.50 \* +\|")
+        self.assertEqual(text.count(f"{REFERENCE} {process.build_id(REFERENCE)}"), 3)
+
+    def test_bad_arguments(self):
+        for bad in (["--part", "3/2", "--full"], ["--part", "1/2"], ["--gate", "--full"], ["--env", "A"], ["--reference", REFERENCE]):
+            self.assertEqual(self.run_it(*bad)[0], 2, bad)
+        self.assertEqual(self.run_it("--full", "--reference", TESTED)[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,199 @@
+"""Which checks there are: the gate, the full set, and the timings beside a reference. What a check expects to see is part of it."""
+import dataclasses
+
+KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
+
+TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2")
+HOPPER_TYPES = ("f8e4m3", "f8e5m2")  # nccl-tests leaves them out before compute capability 9.0
+OPS = ("sum", "prod", "max", "min", "avg", "mulsum")
+
+PROGRAMS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "alltoallv", "scatter", "gather", "sendrecv",
+            "hypercube")
+WITH_OPS = ("all_reduce", "reduce_scatter", "reduce")
+WITH_ROOTS = ("broadcast", "reduce", "scatter", "gather")
+UNCHECKED_IN_PLACE = ("alltoall", "alltoallv", "sendrecv")  # nccl-tests prints N/A there
+TIMED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv")
+
+# What TUTTI_ALGO may name for which program; tests/gpu/run_test.py compares it with `tutti prove --list`.
+ALGORITHMS = {
+    "all_reduce": ("ring", "tree", "chain", "oneshot", "twoshot", "hierarchical"),
+    "reduce_scatter": ("ring", "direct", "pat", "hierarchical"),
+    "all_gather": ("ring", "direct", "pat", "hierarchical"),
+    "broadcast": ("ring", "chain"),
+    "reduce": ("ring", "chain", "direct"),
+    "alltoall": ("direct", "p2p"),
+    "gather": ("star",),
+    "scatter": ("star",),
+    "sendrecv": ("p2p",),
+}
+PROTOCOLS = ("LL", "LL128", "Simple")
+NCCL_ALGORITHMS = ("Ring", "Tree")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """As -b, -e, and -f or -i."""
+    first: int
+    last: int
+    factor: int = 2
+    step: int = 0
+
+    def count(self):
+        n, size = 0, self.first
+        while size <= self.last:
+            n, size = n + 1, size + self.step if self.step else size * self.factor
+        return n
+
+    def arguments(self):
+        return ["-b", str(self.first), "-e", str(self.last), *(["-i", str(self.step)] if self.step else ["-f", str(self.factor)])]
+
+    def __str__(self):
+        return f"{human(self.first)}..{human(self.last)} {f'+{self.step}' if self.step else f'x{self.factor}'}"
+
+
+@dataclasses.dataclass
+class Check:
+    program: str                 # all_reduce of nccl-tests, or the name of another program
+    mode: str = ""               # "g": one thread; "t": a thread for each GPU; "mpi": a process for each; "": no nccl-tests
+    gpus: int = 1
+    sizes: Sizes | None = None
+    types: tuple = ("float",)
+    ops: tuple = ("sum",)
+    all_roots: bool = False
+    unalign: int = 0             # elements by which the buffers are shifted
+    iterations: tuple = (2, 1)   # measured and warm-up calls of each row
+    environment: dict = dataclasses.field(default_factory=dict)
+    arguments: tuple = ()        # of a program that is none of nccl-tests
+    library: str = "tested"      # "reference": the row must map that one; "none": the program links none
+    limit_s: float = 60
+    estimate_s: float = 4
+    unit: str = ""               # checks of one unit stay in one part, in order
+
+    def is_nccl_test(self):
+        return self.sizes is not None
+
+    def mode_text(self):
+        return {"g": f"-g {self.gpus}", "t": f"-t {self.gpus} -g 1", "mpi": f"mpirun -np {self.gpus}", "": ""}[self.mode]
+
+    def forced_text(self):
+        return " ".join(f"{name}={value}" for name, value in self.environment.items())
+
+    def sizes_text(self):
+        return f"{self.sizes}{f' -u {self.unalign}' if self.unalign else ''}" if self.sizes else " ".join(self.arguments)
+
+    def what_text(self):
+        if not self.sizes:
+            return ""
+        text = f"{len(self.types)} types" if len(self.types) > 1 else self.types[0]
+        if self.program in WITH_OPS:
+            text += f" x {len(self.ops)} ops" if len(self.ops) > 1 else f" {self.ops[0]}"
+        return text + (f" x {self.gpus} roots" if self.all_roots else "")
+
+    def title(self):
+        return " ".join(filter(None, (self.unit or self.program, self.mode_text(), self.sizes_text(), self.what_text(), self.forced_text(),
+                                      "(reference)" if self.library == "reference" else "")))
+
+    def options(self):
+        """Of the nccl-tests program."""
+        types = "all" if self.types == TYPES else self.types[0]
+        ops = "all" if self.ops == OPS else self.ops[0]
+        return ["-t", str(self.gpus if self.mode == "t" else 1), "-g", str(self.gpus if self.mode == "g" else 1), *self.sizes.arguments(),
+                "-d", types, "-o", ops, "-r", "-1" if self.all_roots else "0",
+                "-n", str(self.iterations[0]), "-w", str(self.iterations[1]), "-c", "1",
+                *(["-u", str(self.unalign)] if self.unalign else [])]
+
+    def combinations(self, hopper):
+        """The (type, operator, root) that must each appear once for every size; operator "" where the program has none."""
+        types = [t for t in self.types if hopper or t not in HOPPER_TYPES]
+        ops = self.ops if self.program in WITH_OPS else ("",)
+        roots = (range(self.gpus) if self.all_roots else (0,)) if self.program in WITH_ROOTS else (-1,)
+        return {(t, o, r) for t in types for o in ops for r in roots}
+
+
+def human(size):
+    for unit, name in ((GB, "G"), (MB, "M"), (KB, "K")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return str(size)
+
+
+def probe(program, *arguments, limit_s=60, estimate_s=5):
+    return Check(program, arguments=arguments, library="none", limit_s=limit_s, estimate_s=estimate_s)
+
+
+def gate(gpus):
+    """Two minutes: whether anything is broken."""
+    quick = Sizes(8, 64 * MB, 8)
+    checks = [probe("driver_probe", limit_s=30), probe("ll128_torture", "--seconds", "3", limit_s=30, estimate_s=6),
+              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "6", limit_s=40, estimate_s=9)]
+    checks += [Check(program, "g", gpus, quick, limit_s=20, estimate_s=4) for program in PROGRAMS]
+    checks += [Check("all_reduce", mode, gpus, quick, limit_s=25, estimate_s=5) for mode in ("t", "mpi")]
+    checks.append(Check("all_reduce", "g", gpus, Sizes(8, 64 * KB, 16), TYPES, OPS, limit_s=30, estimate_s=6))
+    checks.append(Check("reduce", "g", gpus, Sizes(8, 8 * KB, 32), TYPES, OPS, all_roots=True, limit_s=30, estimate_s=6))
+    checks.append(Check("all_reduce", "g", gpus, Sizes(3, 3_000_000, 7), ("int8",), unalign=1, limit_s=20))
+    for protocol in PROTOCOLS:
+        checks.append(Check("all_reduce", "g", gpus, quick, environment={"TUTTI_ALGO": "ring", "NCCL_PROTO": protocol}, limit_s=20))
+    return checks
+
+
+def whole_range(gpus):
+    """Every program, 8 B to 4 GB, in the three ways that ranks are placed."""
+    sizes = Sizes(8, 4 * GB)
+    return [Check(program, mode, gpus, sizes, iterations=(5, 1), limit_s=150, estimate_s=18)
+            for program in PROGRAMS for mode in ("g", "t", "mpi")]
+
+
+def matrix(gpus):
+    """Every type, operator and root up to 1 MB."""
+    return [Check(program, mode, gpus, Sizes(8, MB), TYPES, OPS if program in WITH_OPS else ("sum",), program in WITH_ROOTS,
+                  iterations=(1, 1), limit_s=240, estimate_s=25 if program in WITH_OPS else 8)
+            for program in PROGRAMS for mode in (("g", "mpi") if program == "all_reduce" else ("g",))]
+
+
+def odd(gpus):
+    """Sizes that no vector divides, from addresses that none is aligned to."""
+    checks = []
+    for program in PROGRAMS:
+        checks.append(Check(program, "g", gpus, Sizes(1, 4099, 0, 61), ("int8",), unalign=1))
+        checks.append(Check(program, "g", gpus, Sizes(3, 300_000_000, 7), ("int8",), unalign=3))
+        checks.append(Check(program, "g", gpus, Sizes(8, 10_000_000, 5), TYPES, unalign=1, limit_s=90, estimate_s=6))
+    checks.append(Check("all_reduce", "t", gpus, Sizes(3, 30_000_000, 3), ("int8",), unalign=1))
+    checks.append(Check("all_reduce", "mpi", gpus, Sizes(3, 30_000_000, 3), ("int8",), unalign=1))
+    return checks
+
+
+def forced(gpus):
+    """Every algorithm with every protocol."""
+    sizes = Sizes(8, 64 * MB, 8)
+    checks = [Check(program, "g", gpus, sizes, environment={"TUTTI_ALGO": algorithm, "NCCL_PROTO": protocol})
+              for program, algorithms in ALGORITHMS.items() for algorithm in algorithms for protocol in PROTOCOLS]
+    checks += [Check("all_reduce", "g", gpus, sizes, environment={"NCCL_ALGO": algorithm, "NCCL_PROTO": protocol})
+               for algorithm in NCCL_ALGORITHMS for protocol in PROTOCOLS]
+    return checks
+
+
+def timings(gpus, repeats=3):
+    """Both libraries in turn, so that a change of the machine's state meets both."""
+    return [Check(program, "g", gpus, Sizes(8, 4 * GB), iterations=(20, 5), library=library, limit_s=150, estimate_s=20,
+                  unit=f"time {program}")
+            for program in TIMED for _ in range(repeats) for library in ("tested", "reference")]
+
+
+def full(gpus, with_reference):
+    checks = [probe("driver_probe", limit_s=60), probe("ll128_torture", "--seconds", "30", limit_s=90, estimate_s=35),
+              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95)]
+    checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus)
+    return checks + (timings(gpus) if with_reference else [])
+
+
+def part_of(checks, index, parts):
+    """Part `index` of `parts` (from 1): about equal estimates, every check in exactly one part, units whole."""
+    total, before, chosen, units = sum(c.estimate_s for c in checks), 0.0, [], {}
+    for check in checks:
+        number = min(parts, int(before / total * parts) + 1)
+        if check.unit:
+            number = units.setdefault(check.unit, number)
+        if number == index:
+            chosen.append(check)
+        before += check.estimate_s
+    return chosen
