@@ -30,7 +30,8 @@ struct PipeNeed {
   bool sends = false;  ///< this rank to `peer`
   Rank peer;
 
-  friend auto operator<=>(const PipeNeed&, const PipeNeed&) = default;
+  friend std::strong_ordering operator<=>(const PipeNeed&, const PipeNeed&) = default;
+  friend bool operator==(const PipeNeed&, const PipeNeed&) = default;
 };
 
 struct DevicePlan {

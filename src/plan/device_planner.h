@@ -8,11 +8,11 @@
 // launch.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <tuple>
+#include <vector>
 
 #include "connect/layout.h"
+#include "plan/device_fit.h"
 #include "plan/device_plan.h"
 #include "plan/planner.h"
 
@@ -30,18 +30,24 @@ class DevicePlanner {
   const DeviceSettings& settings() const { return settings_; }
 
  private:
-  struct Draft;
   struct Option;
+  struct Draft;
+  enum class Obstacle : uint8_t;
+  struct Hindrance;
+
   Result<std::vector<Option>> options(const Shape& shape);
-  Status checkFit(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, Rank root);
+  Obstacle examine(Option& option, const Shape& shape);
+  Status explain(const Hindrance& hindrance, const std::vector<const exec::record::Algorithm*>& allowed, const Shape& shape);
+  bool isOnDevice(exec::cuda::KernelId kernel) const;
+  Draft divide(const Option& option, const Shape& shape, int32_t channels);
+  std::vector<int32_t> channelsToTry(const Option& option, const Shape& shape) const;
   Result<Draft> draft(const Shape& shape);
 
   const connect::Layout& layout_;
   Rank rank_;
   DeviceSettings settings_;
   tune::DeviceModel model_;
-  /// Whether programs fit on all ranks, by algorithm, whether they are the Window kernel's, and root.
-  std::map<std::tuple<const exec::record::Algorithm*, bool, int32_t>, Status> fits_;
+  DeviceFits fits_;
 };
 
 }  // namespace tutti::plan

@@ -38,14 +38,14 @@ struct DeviceMachine {
   // clang-format off
   std::array<KernelCost, exec::cuda::kNumKernels> kernels = {{
       // start  message  hop  round  job  block  link  least
-      {   3.0,     0.2,  1.5,   1.5, 0.0,    25,  180,  2048},  // window
+      {   3.0,     0.2,  1.3,   1.5, 0.0,    40,  180,  2048},  // window
       {   4.3,     0.0,  3.5,   0.0, 0.3,    30,  180,  4096},  // cells
       {   4.6,     0.0,  4.7,   0.0, 0.3,    45,  350,  8192},  // lines
       {   4.9,     0.3,  5.5,   5.0, 0.2,   210,  382, 16384},  // simple
-      {   5.1,     0.3,  5.7,   5.0, 0.3,   170,  365, 32768},  // bulk
+      {   5.1,     0.3,  5.7,   5.0, 0.2,    90,  365, 32768},  // bulk
   }};
   /// A one-shot or two-shot of one slice on the Window kernel, which runs on a kernel of small calls (exec/cuda/small.h).
-  KernelCost small = {0.7, 0.2, 1.4, 0.0, 0.0, 25, 180, 2048};
+  KernelCost small = {0.9, 0.2, 1.2, 0.0, 0.0, 40, 180, 2048};
   // clang-format on
 };
 
@@ -61,9 +61,12 @@ class DeviceModel {
   const DeviceMachine& machine() const { return machine_; }
 
  private:
+  const exec::record::Profile& profile(const exec::record::Algorithm& algorithm);
+
   int32_t ranks_;
   DeviceMachine machine_;
   Profiles profiles_;
+  exec::record::Profile messages_;  ///< of a message; not of the communicator's size
 };
 
 }  // namespace tutti::tune
