@@ -39,7 +39,7 @@ class DevicePlanner {
   Obstacle examine(Option& option, const Shape& shape);
   Status explain(const Hindrance& hindrance, const std::vector<const exec::record::Algorithm*>& allowed, const Shape& shape);
   bool isOnDevice(exec::cuda::KernelId kernel) const;
-  Draft divide(const Option& option, const Shape& shape, int32_t channels);
+  Draft divide(const Option& option, const Shape& shape, int32_t channels, uint64_t slotParts);
   std::vector<int32_t> channelsToTry(const Option& option, const Shape& shape) const;
   Result<Draft> draft(const Shape& shape);
 

@@ -54,7 +54,8 @@ double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, cons
   if (isWindow) {
     us += p.messages * cost.messageUs + (slices - 1) * algorithm.traits.rounds * cost.roundUs;
   } else {
-    const double piece = std::clamp(part, 1.0, static_cast<double>(pieceBytes));
+    const auto carried = static_cast<double>(std::min(pieceBytes, geometry.sliceElems * elementBytes));
+    const double piece = std::clamp(part, 1.0, carried);
     us += (std::max(part / piece, slices) - 1) * p.steps * cost.jobUs;
     // Where the same bytes go from rank to rank, the first piece does so before the last one sets out.
     const double first = hops * std::min(piece * geometry.channels, bytes);
