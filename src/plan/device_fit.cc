@@ -28,6 +28,14 @@ std::set<End> endsOf(const exec::record::Program& program) {
   return ends;
 }
 
+/// Whether slices are handed over to a lane that has no place for it.
+bool handsOverTooFar(const exec::record::Program& program) {
+  for (const auto& lane : program.lanes)
+    for (const algo::Step& step : lane)
+      if (step.kind == algo::Kind::Give && step.lane >= exec::cuda::kHandOverLanes) return true;
+  return false;
+}
+
 }  // namespace
 
 DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank root) const {
@@ -41,8 +49,8 @@ DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank roo
   // A message has two ends, whoever they are.
   const bool isMessage = algorithm.traits.collective == Collective::SendRecv;
   const int32_t first = isMessage ? root.value : 0;
-  const int32_t end = isMessage ? root.value + 1 : layout_.ranks();
-  for (int32_t r = first; r < end; ++r) {
+  const int32_t last = isMessage ? root.value : layout_.ranks() - 1;
+  for (int32_t r = first; r <= last; ++r) {
     const Rank other = isMessage ? Rank((r + 1) % layout_.ranks()) : root;
     const exec::record::Program program = algorithm.record(layout_.view(Rank(r), other));
     const auto packed = exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, Rank(r));
@@ -54,6 +62,11 @@ DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank roo
     if (ends.size() > exec::cuda::kMostEnds) {
       fit.status = error(Code::InvalidArgument, "{} has {} ends of pipes on a channel; kernels hold {}", algorithm.traits.name, ends.size(),
                          exec::cuda::kMostEnds);
+      return fit;
+    }
+    if (handsOverTooFar(program)) {
+      fit.status =
+          error(Code::InvalidArgument, "{} hands slices over to more than {} lanes", algorithm.traits.name, exec::cuda::kHandOverLanes);
       return fit;
     }
     for (const auto& [port, sends, peer] : ends) fit.ports |= uint64_t{1} << std::min<int>(port, 63);
