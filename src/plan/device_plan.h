@@ -63,7 +63,7 @@ struct DeviceSettings {
   std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
   std::array<uint64_t, kNumWindows> shareBytes{16384, 131072};          ///< of a writer on a channel in a bank: of cells, of data
   std::array<int32_t, kNumWindows> windowChannels{32, 32};
-  bool hasWindows = false;     ///< all ranks are on one host, at most exec::cuda::kMaxLocalRanks
+  bool hasWindows = false;     ///< all ranks are on one host, at most exec::cuda::kMaxLocalRanks; one alone needs none
   bool hasLines = false;       ///< lines of 128 bytes arrive in order between all ranks
   bool hasBulk = false;        ///< the copy engine's kernel may be chosen
   bool deterministic = false;  ///< reductions in rank order only

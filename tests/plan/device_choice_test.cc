@@ -138,6 +138,10 @@ TEST(DeviceChoice, ProgramsThatFitNoKernelAreLeftOutOnAllRanks) {
   settings.restrictions.tutti = filterOf("TUTTI_ALGO", "ring");
   const Status status = World(n, settings).failure(shapeOf(Collective::AllReduce, 100));
   EXPECT_NE(status.text().find("139 steps"), std::string::npos) << status.text();
+  // Of a gather, the root alone has more ends than fit: the others must not begin it.
+  settings.maxChannels = 128;
+  const Status gather = World(n, settings).failure(shapeOf(Collective::Gather, 100, DataType::F32, n - 1));
+  EXPECT_NE(gather.text().find("69 ends"), std::string::npos) << gather.text();
 }
 
 }  // namespace
