@@ -48,6 +48,7 @@ struct Settings {
 /// A plan in numbers, for `explain` and the benchmark's yardstick. Bytes and steps are this rank's.
 struct Summary {
   std::string_view algorithm;
+  std::string_view kernel;  ///< on a device; empty: host threads
   int32_t channels = 0;
   int32_t lanes = 0;
   int32_t slices = 0;

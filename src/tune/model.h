@@ -1,15 +1,12 @@
 // How long a call takes with an algorithm, from its recorded steps and a few constants of the machine.
 //
 // Owner: the planner, by value; one thread. Estimates depend on the call, the layout and the settings alone, so all ranks agree.
-// 1. Algorithms are recorded for at most kMostRanks ranks, once each; beyond, hops and traffic go on growing as they did up to there.
 #pragma once
-
-#include <map>
-#include <utility>
 
 #include "algo/geometry.h"
 #include "connect/layout.h"
 #include "exec/record/profile.h"
+#include "tune/profiles.h"
 
 namespace tutti::tune {
 
@@ -23,32 +20,28 @@ struct Machine {
   double pipeNs = 40;
   double bytesPerNs = 20;  ///< of memory traffic, by one core
   int32_t cores = 1;
-  bool spansHosts = false;      ///< nodes are connected by a network
+  bool spansHosts = false;  ///< nodes are connected by a network
   // First guesses for TCP between machines, not measured: over loopback `tutti bench` with two NCCL_HOSTID shows a fifth of such a hop.
-  double farHopNs = 25'000;     ///< from a send until a rank on another host has seen it
-  double farBytesPerNs = 2.5;   ///< between two hosts
+  double farHopNs = 25'000;    ///< from a send until a rank on another host has seen it
+  double farBytesPerNs = 2.5;  ///< between two hosts
 };
 
 class Model {
  public:
-  static constexpr int32_t kMostRanks = 64;
   /// Up to here only what goes from core to core is counted as traffic. `tutti bench all_reduce` with 2 processes shows where one-shot
   /// and ring cross.
   static constexpr uint64_t kSmallBytes = 16384;
 
   /// `layout` outlives the model.
-  Model(const connect::Layout& layout, const Machine& machine) : layout_(layout), machine_(machine) {}
+  Model(const connect::Layout& layout, const Machine& machine);
 
   /// Microseconds of a call whose larger buffer has `bytes`.
   double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends);
 
  private:
-  const exec::record::Profile& profile(const exec::record::Algorithm& algorithm, bool lends);
-  exec::record::Profile record(const exec::record::Algorithm& algorithm, int32_t ranks, bool lends) const;
-
   const connect::Layout& layout_;
   Machine machine_;
-  std::map<std::pair<const exec::record::Algorithm*, bool>, exec::record::Profile> profiles_;
+  Profiles profiles_;
 };
 
 }  // namespace tutti::tune

@@ -87,5 +87,16 @@ TEST(Cache, APlanInUseOutlivesItsPlace) {
   EXPECT_FALSE(watch.expired());
 }
 
+TEST(Cache, HoldsPlansOfAnyKind) {
+  PlanCache<int> numbers(2);
+  const auto one = std::make_shared<int>(1);
+  numbers.insert(shapeOf(1), one);
+  *numbers.find(shapeOf(1)) = 5;
+  EXPECT_EQ(*one, 5) << "to be finished by whoever keeps it";
+  numbers.insert(shapeOf(2), one);
+  numbers.insert(shapeOf(3), one);
+  EXPECT_EQ(numbers.find(shapeOf(1)), nullptr);
+}
+
 }  // namespace
 }  // namespace tutti::plan

@@ -36,7 +36,7 @@ struct WindowView {
     return base[owner] + index * shareBytes;
   }
   TUTTI_HD uint64_t* arrival(int32_t owner, int32_t writer, int32_t channel) const {
-    return arrivals[owner] + (channel * kMaxLocalRanks + writer) * kWordsPerLine;
+    return arrivals[owner] + (channel * kMaxLocalRanks + writer) * kWordsPerLine;  // NOLINT(bugprone-implicit-widening-*): small
   }
 
   static constexpr int32_t kWordsPerLine = 16;

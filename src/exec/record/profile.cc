@@ -127,7 +127,7 @@ Sent bytesSent(const Program& program, const algo::Geometry& geometry, int32_t r
 
 }  // namespace
 
-Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends) {
+Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends, bool passesByReference) {
   const auto ranks = static_cast<int32_t>(views.size());
   const int32_t chunks = algorithm.chunks(ranks);
   // Large enough that shares are even, small enough for one slice.
@@ -143,7 +143,8 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
     const Sent sent = bytesSent(programs.back(), geometry, view.rank.value, views);
     leaving[view.grid.node] += sent.toOtherNodes;
     profile.crossing = std::max(profile.crossing, static_cast<double>(sent.toOthers) / static_cast<double>(geometry.totalElems));
-    const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, true, lends);
+    for (const auto& lane : programs.back().lanes) profile.steps = std::max(profile.steps, static_cast<int32_t>(lane.size()));
+    const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, passesByReference, lends);
     const double share = static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
     profile.traffic += share;
     profile.busiest = std::max(profile.busiest, share);

@@ -17,9 +17,11 @@ struct Profile {
   double busiest = 0;    ///< the same of the rank that has the most of it
   double crossing = 0;   ///< bytes that a rank sends to others, of the rank that sends the most; for each byte of the same
   double leaving = 0;    ///< bytes that go from one node to others, of the node that sends the most; for each byte of the same
+  int32_t steps = 0;     ///< of the longest lane, for one slice
 };
 
-/// `views[r]`: what rank r sees. `lends`: what is stored for peers is read where it lies.
-Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends);
+/// `views[r]`: what rank r sees. `lends`: what is stored for peers is read where it lies; `passesByReference`: so is what is sent from a
+/// caller's buffer (cost.h).
+Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends, bool passesByReference = true);
 
 }  // namespace tutti::exec::record

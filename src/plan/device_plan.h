@@ -1,0 +1,78 @@
+// What a call needs on a device, once it is planned: the kernel, the work, its program, pipes and windows; and what a planner is told.
+//
+// Owner: the communicator, which puts the program into device memory and opens what the plan names. Plain values. Nothing here touches a
+// device.
+// 1. DeviceSettings are the same on all ranks of a communicator; then so are algorithm, kernel, geometry, lanes and the need for a window.
+// 2. A plan depends on layout, rank, settings and shape alone, never on buffers or streams.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "algo/sendrecv.h"
+#include "exec/cuda/launch.h"
+#include "tune/choose.h"
+#include "tune/device_model.h"
+
+namespace tutti::plan {
+
+inline constexpr int kNumProtocols = 3;  ///< of exec::cuda::Protocol
+inline constexpr int kNumWindows = 2;    ///< windows of cells, of data
+
+/// Pipes of one protocol between this rank and a peer: one on each channel, on as many channels as DeviceSettings::pipeChannels() says
+/// for the port.
+struct PipeNeed {
+  exec::cuda::Protocol protocol = exec::cuda::Protocol::Simple;
+  uint8_t port = 0;
+  bool sends = false;  ///< this rank to `peer`
+  Rank peer;
+
+  friend std::strong_ordering operator<=>(const PipeNeed&, const PipeNeed&) = default;
+  friend bool operator==(const PipeNeed&, const PipeNeed&) = default;
+};
+
+struct DevicePlan {
+  std::string_view algorithm;
+  exec::cuda::KernelId kernel = exec::cuda::KernelId::Simple;
+  /// Complete but for program.words, in, out, firstBlock, firstChannel and the factor (Scaling::factor, factorSource).
+  exec::cuda::Work work;
+  exec::cuda::PackedProgram program;  ///< to be put into device memory
+  std::vector<PipeNeed> pipes;        ///< distinct, in order
+  bool needsWindow = false;           ///< window()
+  double estimatedUs = 0;             ///< a launch of its own included
+
+  int32_t blocks() const { return work.blocks(); }
+  /// Which window, if any: that of the kernel's protocol. 0: cells (Window), 1: data (Simple and Bulk).
+  int window() const { return kernel == exec::cuda::KernelId::Window ? 0 : 1; }
+};
+
+struct DeviceSettings {
+  /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
+  /// kernels of small calls.
+  std::array<int32_t, exec::cuda::kNumKernels> mostBlocks{};
+  /// What the user allows of BLOCKS of a call (minCTAs and maxCTAs of a communicator, NCCL_MIN_CTAS …): never more than `maxChannels`, and
+  /// at least `minChannels` where there are elements for them.
+  int32_t minChannels = 1;
+  int32_t maxChannels = 32;
+  /// Channels that the pipes of messages have.
+  int32_t messageChannels = 8;
+  std::array<int32_t, kNumProtocols> slots{8, 8, 8};                    ///< by Protocol; at least 2
+  std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
+  std::array<uint64_t, kNumWindows> shareBytes{16384, 131072};          ///< of a writer on a channel in a bank: of cells, of data
+  std::array<int32_t, kNumWindows> windowChannels{32, 32};
+  bool hasWindows = false;     ///< all ranks are on one host, at most exec::cuda::kMaxLocalRanks; one alone needs none
+  bool hasLines = false;       ///< lines of 128 bytes arrive in order between all ranks
+  bool hasBulk = false;        ///< the copy engine's kernel may be chosen
+  bool deterministic = false;  ///< reductions in rank order only
+  tune::Restrictions restrictions;
+  tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines, Simple is Simple and Bulk
+  tune::DeviceMachine machine;
+
+  /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.
+  int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;
+};
+
+}  // namespace tutti::plan

@@ -1,0 +1,326 @@
+#include "plan/device_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "exec/record/cost.h"
+
+namespace tutti::plan {
+
+using algo::Geometry;
+using algo::Needs;
+using exec::cuda::carriedBytes;
+using exec::cuda::KernelId;
+using exec::cuda::kernelInfo;
+using exec::cuda::Protocol;
+using exec::record::Algorithm;
+using exec::record::Program;
+
+namespace {
+
+constexpr int32_t kChannelCounts[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
+
+/// Slices of all the slots that an algorithm may fill, or of a part of one slot: where the same bytes go from rank to rank, short slices
+/// are on their way sooner.
+constexpr uint64_t kSlotParts[] = {0, 2, 4};
+
+/// What is tried first is preferred to what is faster by less than this: well-known algorithms, few channels, long slices.
+constexpr double kWorthwhile = 1.01;
+
+bool isMessage(const Shape& shape) { return shape.collective == Collective::SendRecv; }
+
+/// As NCCL_PROTO calls what the kernel does.
+std::string_view protocolName(KernelId kernel) {
+  switch (kernelInfo(kernel).protocol) {
+    case Protocol::Cells: return "LL";
+    case Protocol::Lines: return "LL128";
+    case Protocol::Simple: break;
+  }
+  return "Simple";
+}
+
+bool isWindow(const Algorithm& algorithm) { return algorithm.traits.needs == Needs::PeerMemory; }
+
+bool carriesOut(KernelId kernel, const Algorithm& algorithm) {
+  return isWindow(algorithm) ? kernelInfo(kernel).runsWindows : kernelInfo(kernel).runsPipes;
+}
+
+size_t windowOf(KernelId kernel) { return kernel == KernelId::Window ? 0 : 1; }
+
+/// Slots that a slice takes: as many as leave room for the slices that the algorithm has under way.
+uint64_t piecesOf(const Algorithm& algorithm, int32_t slots) {
+  return static_cast<uint64_t>(std::max(1, slots / std::max(algorithm.traits.minSlots, 2)));
+}
+
+/// "ring, tree".
+template <class Items, class Name>
+std::string listOf(const Items& items, Name&& nameOf) {
+  std::string text;
+  for (const auto& item : items) {
+    const std::string_view word = nameOf(item);
+    if ((", " + text + ", ").find(", " + std::string(word) + ", ") == std::string::npos)
+      text += (text.empty() ? "" : ", ") + std::string(word);
+  }
+  return text;
+}
+
+int32_t ceilDivide(uint64_t value, uint64_t divisor) {
+  return static_cast<int32_t>(std::min<uint64_t>((value + divisor - 1) / divisor, std::numeric_limits<int32_t>::max()));
+}
+
+}  // namespace
+
+int32_t DeviceSettings::pipeChannels(Protocol, uint8_t port) const {
+  const bool ofMessages = port == algo::kUserPort || port == algo::kMessagePort;
+  return std::max(1, ofMessages ? std::min(messageChannels, maxChannels) : maxChannels);
+}
+
+/// An algorithm on a kernel.
+struct DevicePlanner::Option {
+  const Algorithm* algorithm = nullptr;
+  KernelId kernel = KernelId::Simple;
+  int32_t lanes = 1;         ///< that a rank runs
+  int32_t mostChannels = 0;  ///< that fit
+};
+
+struct DevicePlanner::Draft {
+  Option option;
+  Geometry geometry;
+  uint64_t sliceBytes = 0;
+  double estimatedUs = 0;
+};
+
+/// What keeps an option from being one; the later ones are the nearer misses.
+enum class DevicePlanner::Obstacle : uint8_t { Protocol, Kernel, Window, Slots, Program, Blocks, None };
+
+struct DevicePlanner::Hindrance {
+  Obstacle obstacle = Obstacle::Protocol;
+  Option option;
+};
+
+DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings)
+    : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), fits_(layout) {}
+
+bool DevicePlanner::isOnDevice(KernelId kernel) const {
+  if (kernel == KernelId::Lines && !settings_.hasLines) return false;
+  if (kernel == KernelId::Bulk && !settings_.hasBulk) return false;
+  return settings_.mostBlocks[static_cast<size_t>(kernel)] > 0;
+}
+
+/// Sets the option's lanes and channels where nothing is in the way.
+DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shape) {
+  const algo::Traits& traits = option.algorithm->traits;
+  const Protocol protocol = kernelInfo(option.kernel).protocol;
+  if (!settings_.protocols.allows(shape.collective, protocolName(option.kernel))) return Obstacle::Protocol;
+  if (!isOnDevice(option.kernel)) return Obstacle::Kernel;
+  if (isWindow(*option.algorithm) && !settings_.hasWindows) return Obstacle::Window;
+  if (!isWindow(*option.algorithm) && settings_.slots[static_cast<size_t>(protocol)] < traits.minSlots) return Obstacle::Slots;
+  const DeviceFit& fit = fits_.of(*option.algorithm, option.kernel, shape.root);
+  if (!fit.status.ok()) return Obstacle::Program;
+  option.lanes = isMessage(shape) ? 1 : option.algorithm->lanes(layout_.ranks());
+  const int32_t blocks = std::min(settings_.mostBlocks[static_cast<size_t>(option.kernel)], settings_.maxChannels);
+  option.mostChannels = blocks / option.lanes;
+  if (isWindow(*option.algorithm)) option.mostChannels = std::min(option.mostChannels, settings_.windowChannels[windowOf(option.kernel)]);
+  for (int port = 0; port < 64; ++port)
+    if ((fit.ports >> port & 1) != 0)
+      option.mostChannels = std::min(option.mostChannels, settings_.pipeChannels(protocol, static_cast<uint8_t>(port)));
+  return option.mostChannels < 1 ? Obstacle::Blocks : Obstacle::None;
+}
+
+/// Why the nearest miss is one, and what there is.
+Status DevicePlanner::explain(const Hindrance& hindrance, const std::vector<const Algorithm*>& allowed, const Shape& shape) {
+  const Option& option = hindrance.option;
+  const std::string algorithms = listOf(allowed, [](const Algorithm* a) { return a->traits.name; });
+  const std::string_view call = name(shape.collective);
+  const bool isRestricted = settings_.protocols.restricts(shape.collective);
+  if (hindrance.obstacle <= Obstacle::Kernel && isRestricted) {
+    std::vector<KernelId> kernels;
+    for (int k = 0; k < exec::cuda::kNumKernels; ++k)
+      for (const Algorithm* a : allowed)
+        if (carriesOut(static_cast<KernelId>(k), *a) && isOnDevice(static_cast<KernelId>(k))) kernels.push_back(static_cast<KernelId>(k));
+    const std::string there = listOf(kernels, protocolName);
+    return error(Code::InvalidUsage, "{} leaves no kernel for {} with {}: there are {}", settings_.protocols.source(), call, algorithms,
+                 there.empty() ? "none" : there);
+  }
+  const std::string_view algorithm = option.algorithm->traits.name;
+  switch (hindrance.obstacle) {
+    case Obstacle::Protocol:
+    case Obstacle::Kernel:
+      return error(Code::InvalidUsage, "no kernel that these devices run carries out {} with {}: TUTTI_ALGO may allow others", call,
+                   algorithms);
+    case Obstacle::Window:
+      return error(Code::InvalidUsage,
+                   "{} with {} needs memory that all ranks map, on one host, at most {} ranks: TUTTI_ALGO may allow others", call,
+                   algorithms, exec::cuda::kMaxLocalRanks);
+    case Obstacle::Slots:
+      return error(Code::InvalidUsage, "{} with {} needs pipes of {} slots, and those of protocol {} have {}", call, algorithm,
+                   option.algorithm->traits.minSlots, protocolName(option.kernel),
+                   settings_.slots[static_cast<size_t>(kernelInfo(option.kernel).protocol)]);
+    case Obstacle::Program: return Status(fits_.of(*option.algorithm, option.kernel, shape.root).status).at(call);
+    case Obstacle::Blocks:
+    case Obstacle::None: break;
+  }
+  return error(Code::InvalidUsage, "{} with {} needs {} blocks at once: NCCL_MAX_CTAS (maxCTAs) allows {}, {} fit onto the device", call,
+               algorithm, option.lanes, settings_.maxChannels, settings_.mostBlocks[static_cast<size_t>(option.kernel)]);
+}
+
+/// All that can run, in the order of algo/list.h and of KernelId. Whether one does never depends on the count, so that with
+/// `deterministic` all sizes have the same order of combining.
+Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& shape) {
+  const bool inOrder = settings_.deterministic && reduces(shape.collective);
+  auto allowed = tune::candidates(shape.collective, settings_.restrictions, false);
+  if (!allowed) return tl::unexpected(allowed.error());
+  if (inOrder) {
+    // Its error names what leaves nothing in order. What it returns is too narrow: the best order may not run here, and the next one may.
+    if (const auto strict = tune::candidates(shape.collective, settings_.restrictions, true); !strict)
+      return tl::unexpected(strict.error());
+    std::erase_if(*allowed, [](const Algorithm* a) { return a->traits.order == algo::Order::Layout; });
+  }
+  std::vector<Option> found;
+  algo::Order best = algo::Order::Layout;
+  Hindrance nearest{Obstacle::Protocol, {allowed->front(), KernelId::Simple}};
+  for (const Algorithm* algorithm : *allowed) {
+    for (int k = 0; k < exec::cuda::kNumKernels; ++k) {
+      Option option{algorithm, static_cast<KernelId>(k)};
+      if (!carriesOut(option.kernel, *algorithm)) continue;
+      const Obstacle obstacle = examine(option, shape);
+      if (obstacle == Obstacle::None) {
+        found.push_back(option);
+        best = std::max(best, algorithm->traits.order);
+      } else if (obstacle > nearest.obstacle) {
+        nearest = {obstacle, option};
+      }
+    }
+  }
+  if (found.empty()) {
+    const Status why = explain(nearest, *allowed, shape);
+    if (!inOrder) return tl::unexpected(why);
+    return fail(why.code(), "{} (TUTTI_DETERMINISTIC wants rank order)", why.text());
+  }
+  if (inOrder) std::erase_if(found, [&](const Option& o) { return o.algorithm->traits.order != best; });
+  return found;
+}
+
+/// `slotParts`: one of kSlotParts.
+DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& shape, int32_t channels, uint64_t slotParts) {
+  const Algorithm& algorithm = *option.algorithm;
+  const Protocol protocol = kernelInfo(option.kernel).protocol;
+  const auto p = static_cast<size_t>(protocol);
+  const uint64_t pieceBytes = carriedBytes(protocol, settings_.slotBytes[p]);
+  Draft draft;
+  draft.option = option;
+  if (isWindow(algorithm)) {
+    draft.sliceBytes = carriedBytes(protocol, settings_.shareBytes[windowOf(option.kernel)]);
+  } else {
+    draft.sliceBytes = slotParts == 0 ? piecesOf(algorithm, settings_.slots[p]) * pieceBytes
+                                      : std::max(pieceBytes / slotParts / algo::kShareAlignBytes, uint64_t{1}) * algo::kShareAlignBytes;
+  }
+  draft.geometry =
+      algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, draft.sliceBytes);
+  draft.estimatedUs = model_.estimateUs(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
+  return draft;
+}
+
+/// At least as many as the user wants and elements can use, at most as many as fit and are of use; both ends included.
+std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Shape& shape) const {
+  const algo::Traits& traits = option.algorithm->traits;
+  const Geometry whole =
+      algo::makeGeometry(traits.division, shape.count, option.algorithm->chunks(layout_.ranks()), shape.type, 1, 1 << 20);
+  const uint64_t chunkBytes = std::min(whole.chunkElems, whole.totalElems) * sizeOf(shape.type);
+  const int32_t used = std::clamp(ceilDivide(chunkBytes, algo::kShareAlignBytes), 1, option.mostChannels);
+  const int32_t wanted = (settings_.minChannels + option.lanes - 1) / option.lanes;
+  const int32_t least = std::clamp(wanted, 1, used);
+  const uint64_t leastBytes = settings_.machine.kernels[static_cast<size_t>(option.kernel)].leastBytes;
+  const int32_t most = std::clamp(ceilDivide(chunkBytes, std::max<uint64_t>(leastBytes, 1)), least, used);
+  std::vector<int32_t> counts = {least};
+  for (const int32_t count : kChannelCounts)
+    if (count > least && count < most) counts.push_back(count);
+  if (most > least) counts.push_back(most);
+  return counts;
+}
+
+/// What the model holds to be the fastest, or the first that is hardly slower.
+Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape) {
+  const auto found = options(shape);
+  if (!found) return tl::unexpected(found.error());
+  std::vector<Draft> drafts;
+  double leastUs = std::numeric_limits<double>::max();
+  for (const Option& option : *found) {
+    for (const int32_t channels : channelsToTry(option, shape)) {
+      for (const uint64_t slotParts : kSlotParts) {
+        if (slotParts != 0 && isWindow(*option.algorithm)) continue;
+        const Draft draft = divide(option, shape, channels, slotParts);
+        if (!draft.geometry.isComplete()) continue;
+        leastUs = std::min(leastUs, draft.estimatedUs);
+        drafts.push_back(draft);
+      }
+    }
+  }
+  const auto chosen = std::find_if(drafts.begin(), drafts.end(), [&](const Draft& d) { return d.estimatedUs <= leastUs * kWorthwhile; });
+  if (chosen == drafts.end())
+    return fail(Code::InvalidUsage, "{} of {} elements is more than 2^31 slices: allow more channels or another algorithm",
+                name(shape.collective), shape.count);
+  // A message of no bytes still meets its partner.
+  if (isMessage(shape)) chosen->geometry.slices = std::max(chosen->geometry.slices, 1);
+  return *chosen;
+}
+
+Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) {
+  const auto drafted = draft(shape);
+  if (!drafted) return tl::unexpected(drafted.error());
+  const Option& option = drafted->option;
+  const Program program = option.algorithm->record(layout_.view(rank_, shape.root));
+
+  auto plan = std::make_shared<DevicePlan>();
+  plan->algorithm = option.algorithm->traits.name;
+  plan->kernel = option.kernel;
+  plan->needsWindow = isWindow(*option.algorithm);
+  plan->estimatedUs = drafted->estimatedUs;
+  exec::cuda::Work& work = plan->work;
+  work.geometry = drafted->geometry;
+  work.scaling = shape.scaling;
+  work.lanes = static_cast<uint8_t>(option.lanes);
+  work.firstLane = isMessage(shape) && shape.receives ? 1 : 0;
+  work.algorithm = static_cast<uint8_t>(option.algorithm - exec::record::algorithms().data());
+  work.type = shape.type;
+  work.op = shape.op;
+  auto packed = exec::cuda::packProgram(option.kernel, option.algorithm->traits.needs, program.lanes, rank_);
+  if (!packed) return tl::unexpected(Status(packed.error()).at("plan"));
+  plan->program = std::move(*packed);
+  work.program.laneWords = plan->program.laneWords;
+  for (int32_t lane = work.firstLane; lane < work.firstLane + work.lanes; ++lane) {
+    for (const algo::Step& step : program.lanes[static_cast<size_t>(lane)]) {
+      if (step.kind != algo::Kind::Pipe) continue;
+      const Protocol protocol = kernelInfo(option.kernel).protocol;
+      for (int32_t i = 0; i < step.from.count; ++i) plan->pipes.push_back({protocol, step.port, false, step.from.at(i)});
+      for (int32_t i = 0; i < step.to.count; ++i) plan->pipes.push_back({protocol, step.port, true, step.to.at(i)});
+    }
+  }
+  std::sort(plan->pipes.begin(), plan->pipes.end());
+  plan->pipes.erase(std::unique(plan->pipes.begin(), plan->pipes.end()), plan->pipes.end());
+  return plan;
+}
+
+Result<Summary> DevicePlanner::summarize(const Shape& shape) {
+  const auto drafted = draft(shape);
+  if (!drafted) return tl::unexpected(drafted.error());
+  const Option& option = drafted->option;
+  Program program = option.algorithm->record(layout_.view(rank_, shape.root));
+  if (isMessage(shape)) program.lanes[shape.receives ? 0 : 1].clear();
+  Summary summary;
+  summary.algorithm = option.algorithm->traits.name;
+  summary.kernel = kernelInfo(option.kernel).name;
+  summary.channels = drafted->geometry.channels;
+  summary.lanes = option.lanes;
+  summary.slices = drafted->geometry.slices;
+  const Protocol protocol = kernelInfo(option.kernel).protocol;
+  summary.slots = isWindow(*option.algorithm) ? 2 : static_cast<uint32_t>(settings_.slots[static_cast<size_t>(protocol)]);
+  summary.sliceBytes = drafted->sliceBytes;
+  summary.estimatedUs = drafted->estimatedUs;
+  for (int32_t channel = 0; channel < summary.channels; ++channel)
+    summary.traffic += exec::record::countTraffic(program, drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), false);
+  return summary;
+}
+
+}  // namespace tutti::plan

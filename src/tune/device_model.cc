@@ -1,0 +1,70 @@
+#include "tune/device_model.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "exec/cuda/small.h"
+
+namespace tutti::tune {
+
+using exec::cuda::KernelId;
+using exec::record::Algorithm;
+using exec::record::Profile;
+
+namespace {
+
+/// Whether launchKernel() puts the call, alone in its launch, on a kernel of small calls.
+bool isSmallCall(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry) {
+  const auto place = &algorithm - exec::record::algorithms().data();
+  return kernel == KernelId::Window && geometry.slices <= 1 && (place == exec::cuda::kOneShot || place == exec::cuda::kTwoShot);
+}
+
+double usOf(double bytes, double gigabytesPerSecond) { return bytes / (gigabytesPerSecond * 1000); }
+
+/// Two ranks, each of which sends to the other.
+Profile profileOfMessages(const Algorithm& algorithm) {
+  const connect::Layout pair = connect::Layout::natural(2);
+  const std::vector<algo::LayoutView> views = {pair.view(Rank(0), Rank(1)), pair.view(Rank(1), Rank(0))};
+  return profileOf(algorithm, views, false, false);
+}
+
+}  // namespace
+
+const Profile& DeviceModel::profile(const Algorithm& algorithm) {
+  if (algorithm.traits.collective != Collective::SendRecv) return profiles_.get(algorithm, false);
+  if (messages_.steps == 0) messages_ = profileOfMessages(algorithm);
+  return messages_;
+}
+
+double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
+                               uint64_t pieceBytes) {
+  const Profile& p = profile(algorithm);
+  const KernelCost& cost = isSmallCall(algorithm, kernel, geometry) ? machine_.small : machine_.kernels[static_cast<size_t>(kernel)];
+  const uint64_t elementBytes = sizeOf(type);
+  const auto bytes = static_cast<double>(geometry.totalElems * elementBytes);
+  const auto part = static_cast<double>(std::min({geometry.partElems, geometry.chunkElems, geometry.totalElems}) * elementBytes);
+  const double blocks = static_cast<double>(geometry.channels) * algorithm.lanes(ranks_);
+  const double slices = std::max(1, geometry.slices);
+  const bool isWindow = algorithm.traits.needs == algo::Needs::PeerMemory;
+  const double hops = p.hops + p.farHops;
+
+  double us = machine_.launchUs + cost.startUs + blocks * machine_.blockUs + hops * cost.hopUs;
+  double passing = p.crossing * bytes;
+  double repeated = 1;
+  if (isWindow) {
+    us += p.messages * cost.messageUs + (slices - 1) * algorithm.traits.rounds * cost.roundUs;
+  } else {
+    const auto carried = static_cast<double>(std::min(pieceBytes, geometry.sliceElems * elementBytes));
+    const double piece = std::clamp(part, 1.0, carried);
+    us += (std::max(part / piece, slices) - 1) * p.steps * cost.jobUs;
+    // Where the same bytes go from rank to rank, the first piece does so before the last one sets out.
+    const double first = hops * std::min(piece * geometry.channels, bytes);
+    if (passing > 0 && first > passing) {
+      repeated = first / passing;
+      passing = first;
+    }
+  }
+  return us + usOf(passing, cost.linkGBs) + repeated * usOf(p.busiest * bytes, blocks * cost.blockGBs);
+}
+
+}  // namespace tutti::tune

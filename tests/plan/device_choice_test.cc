@@ -1,0 +1,148 @@
+#include "device_world.h"
+#include "plan/device_planner.h"
+
+namespace tutti::plan {
+namespace {
+
+TEST(DeviceChoice, SmallCallsTakeWindowsAndLargeOnesTheRing) {
+  for (const int32_t n : {2, 4}) {
+    DeviceSettings settings = settingsFor(n);
+    World world(n, settings);
+    const PlanPtr small = world.plan(0, shapeOf(Collective::AllReduce, 2));
+    EXPECT_EQ(small->algorithm, "oneshot");
+    EXPECT_EQ(small->kernel, KernelId::Window);
+    EXPECT_EQ(small->blocks(), 1);
+    EXPECT_EQ(small->work.geometry.slices, 1) << "or it does not run on the kernel of small calls";
+    const PlanPtr middle = world.plan(0, shapeOf(Collective::AllReduce, 16384));
+    EXPECT_EQ(middle->kernel, KernelId::Window);
+    EXPECT_GT(middle->blocks(), 8);
+    EXPECT_EQ(middle->work.geometry.slices, 1);
+    const PlanPtr large = world.plan(0, shapeOf(Collective::AllReduce, 64 << 20));
+    EXPECT_EQ(large->algorithm, "ring");
+    EXPECT_EQ(large->kernel, KernelId::Simple);
+    EXPECT_EQ(large->blocks(), 32);
+  }
+  DeviceSettings apart = settingsFor(2);
+  apart.hasWindows = false;
+  World world(2, apart);
+  EXPECT_EQ(world.plan(0, shapeOf(Collective::AllReduce, 2))->kernel, KernelId::Cells);
+}
+
+TEST(DeviceChoice, KernelsThatAreNotThereAreNotChosen) {
+  for (int without = 0; without < exec::cuda::kNumKernels; ++without) {
+    DeviceSettings settings = settingsFor(4);
+    settings.mostBlocks[static_cast<size_t>(without)] = 0;
+    World world(4, settings);
+    for (uint64_t count = 1; count < 100'000'000; count *= 5)
+      EXPECT_NE(world.plan(0, shapeOf(Collective::AllReduce, count))->kernel, static_cast<KernelId>(without)) << count;
+  }
+  DeviceSettings settings = settingsFor(4);
+  settings.hasLines = settings.hasBulk = settings.hasWindows = false;
+  World world(4, settings);
+  for (uint64_t count = 1; count < 100'000'000; count *= 5) {
+    const KernelId kernel = world.plan(0, shapeOf(Collective::AllGather, count))->kernel;
+    EXPECT_TRUE(kernel == KernelId::Cells || kernel == KernelId::Simple);
+  }
+}
+
+TEST(DeviceChoice, TheUsersBoundsOnBlocksAreKeptExactly) {
+  for (const int32_t most : {1, 2, 3, 7, 20, 32, 64}) {
+    DeviceSettings settings = settingsFor(4);
+    settings.maxChannels = most;
+    settings.windowChannels = {most, most};
+    World free(4, settings);
+    EXPECT_EQ(free.plan(0, shapeOf(Collective::AllReduce, 64 << 20))->blocks(), most);
+    settings.minChannels = most;
+    settings.restrictions.tutti = filterOf("TUTTI_ALGO", "ring,oneshot,twoshot,direct");
+    World world(4, settings);
+    for (const Collective collective : {Collective::AllReduce, Collective::Broadcast, Collective::Reduce, Collective::ReduceScatter})
+      EXPECT_EQ(world.plan(0, shapeOf(collective, 1 << 18))->blocks(), most) << name(collective) << " of " << most;
+    EXPECT_LE(world.plan(0, shapeOf(Collective::AllReduce, 1))->blocks(), most);
+    EXPECT_EQ(world.plan(0, shapeOf(Collective::Broadcast, 1))->blocks(), 1) << "there is one element";
+  }
+  DeviceSettings narrow = settingsFor(4);
+  narrow.mostBlocks.fill(5);
+  narrow.minChannels = 16;
+  World world(4, narrow);
+  EXPECT_EQ(world.plan(0, shapeOf(Collective::AllReduce, 64 << 20))->blocks(), 5) << "no more fit onto the device";
+}
+
+TEST(DeviceChoice, DeterministicCallsCombineInTheSameOrderWhateverTheirSize) {
+  for (const bool hasWindows : {true, false}) {
+    DeviceSettings settings = settingsFor(4);
+    settings.hasWindows = hasWindows;
+    settings.deterministic = true;
+    World world(4, settings);
+    for (const Collective collective : {Collective::AllReduce, Collective::Reduce})
+      for (uint64_t count = 1; count < 200'000'000; count *= 9)
+        EXPECT_EQ(algorithmOf(*world.plan(0, shapeOf(collective, count))).traits.order,
+                  hasWindows ? algo::Order::RankAtOnce : algo::Order::RankHops)
+            << name(collective) << count;
+    EXPECT_EQ(world.plan(0, shapeOf(Collective::AllGather, 64 << 20))->algorithm, "ring") << "nothing is combined";
+  }
+  DeviceSettings apart = settingsFor(9);
+  apart.deterministic = true;
+  World world(9, apart);
+  const Status status = world.failure(shapeOf(Collective::ReduceScatter, 100));
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  EXPECT_NE(status.text().find("TUTTI_DETERMINISTIC"), std::string::npos) << status.text();
+  EXPECT_NE(status.text().find("direct"), std::string::npos) << status.text();
+  apart.restrictions.tutti = filterOf("TUTTI_ALGO", "ring");
+  const Status restricted = World(9, apart).failure(shapeOf(Collective::AllReduce, 100));
+  EXPECT_NE(restricted.text().find("TUTTI_DETERMINISTIC"), std::string::npos) << restricted.text();
+}
+
+/// Errors name what forbids and what there is.
+TEST(DeviceChoice, ErrorsNameWhatStandsInTheWay) {
+  const auto textOf = [](int32_t ranks, const DeviceSettings& settings, Collective collective) {
+    const Status status = World(ranks, settings).failure(shapeOf(collective, 100));
+    EXPECT_EQ(status.code(), Code::InvalidUsage) << status.text();
+    return status.text();
+  };
+  const auto expectAll = [](const std::string& text, std::initializer_list<std::string_view> words) {
+    for (const auto word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+  };
+  DeviceSettings settings = settingsFor(4);
+  settings.hasLines = false;
+  settings.protocols = filterOf("NCCL_PROTO", "LL128");
+  expectAll(textOf(4, settings, Collective::AllReduce), {"NCCL_PROTO=LL128", "AllReduce", "LL, Simple"});
+  settings = settingsFor(4);
+  settings.protocols = filterOf("NCCL_PROTO", "LL128");
+  settings.restrictions.tutti = filterOf("TUTTI_ALGO", "oneshot");
+  expectAll(textOf(4, settings, Collective::AllReduce), {"NCCL_PROTO=LL128", "oneshot", "LL, Simple"});
+  settings = settingsFor(4);
+  settings.restrictions.nccl = filterOf("NCCL_ALGO", "NVLS");
+  expectAll(textOf(4, settings, Collective::AllReduce), {"NCCL_ALGO=NVLS", "ring", "tree"});
+  settings = settingsFor(9);
+  settings.restrictions.tutti = filterOf("TUTTI_ALGO", "twoshot");
+  expectAll(textOf(9, settings, Collective::AllReduce), {"twoshot", "TUTTI_ALGO", "8 ranks"});
+  settings = settingsFor(4);
+  settings.maxChannels = 3;
+  expectAll(textOf(4, settings, Collective::Gather), {"star", "4 blocks", "NCCL_MAX_CTAS", "3"});
+  settings = settingsFor(4);
+  settings.mostBlocks.fill(0);
+  expectAll(textOf(4, settings, Collective::AllReduce), {"no kernel", "AllReduce"});
+  settings = settingsFor(4);
+  settings.slots = {2, 2, 2};
+  settings.restrictions.tutti = filterOf("TUTTI_ALGO", "pat");
+  expectAll(textOf(4, settings, Collective::AllGather), {"pat", "4 slots", "2"});
+}
+
+TEST(DeviceChoice, ProgramsThatFitNoKernelAreLeftOutOnAllRanks) {
+  const int32_t n = 70;  // a ring has 139 steps
+  DeviceSettings settings = settingsFor(n);
+  World free(n, settings);
+  for (const uint64_t count : {10ULL, 100'000'000ULL})
+    ASSERT_NO_FATAL_FAILURE(checkCall(free, shapeOf(Collective::AllReduce, count), settings));
+  EXPECT_NE(free.plan(0, shapeOf(Collective::AllReduce, 100'000'000))->algorithm, "ring");
+  settings.restrictions.tutti = filterOf("TUTTI_ALGO", "ring");
+  const Status status = World(n, settings).failure(shapeOf(Collective::AllReduce, 100));
+  EXPECT_NE(status.text().find("139 steps"), std::string::npos) << status.text();
+  // Of a gather, the root alone has more ends than fit: the others must not begin it.
+  settings.maxChannels = 128;
+  const Status gather = World(n, settings).failure(shapeOf(Collective::Gather, 100, DataType::F32, n - 1));
+  EXPECT_NE(gather.text().find("69 ends"), std::string::npos) << gather.text();
+}
+
+}  // namespace
+}  // namespace tutti::plan

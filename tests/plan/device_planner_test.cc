@@ -1,0 +1,148 @@
+#include "plan/device_planner.h"
+
+#include <cstring>
+
+#include "device_world.h"
+
+namespace tutti::plan {
+namespace {
+
+constexpr uint64_t kCounts[] = {0, 1, 17, 1000, 4097, 65536, 1'000'003, 40'000'000};
+
+TEST(DevicePlanner, EveryAlgorithmOnEveryProtocolMakesPlansThatFit) {
+  int made = 0;
+  for (int32_t n = 1; n <= 9; ++n) {
+    for (const exec::record::Algorithm& algorithm : exec::record::algorithms()) {
+      const algo::Traits& traits = algorithm.traits;
+      if (traits.collective == Collective::SendRecv) continue;
+      for (const char* const protocol : {"LL", "LL128", "Simple"}) {
+        SCOPED_TRACE(format("{} {} {} {}", n, name(traits.collective), traits.name, protocol));
+        DeviceSettings settings = settingsFor(n);
+        settings.restrictions.tutti = filterOf("TUTTI_ALGO", format("{}:{}", name(traits.collective), traits.name));
+        settings.protocols = filterOf("NCCL_PROTO", protocol);
+        World world(n, settings);
+        const bool isWindow = traits.needs == algo::Needs::PeerMemory;
+        if (isWindow && (!settings.hasWindows || std::string_view(protocol) == "LL128")) {
+          EXPECT_EQ(world.failure(shapeOf(traits.collective, 100)).code(), Code::InvalidUsage);
+          continue;
+        }
+        for (size_t i = 0; i < std::size(kCounts); ++i) {
+          const auto type = static_cast<DataType>((i * 5 + static_cast<size_t>(n)) % kNumDataTypes);
+          const Shape shape = shapeOf(traits.collective, kCounts[i], type, static_cast<int32_t>(i) % n);
+          SCOPED_TRACE(format("{} {}", kCounts[i], name(type)));
+          ASSERT_NO_FATAL_FAILURE(checkCall(world, shape, settings));
+          ++made;
+        }
+      }
+    }
+  }
+  EXPECT_GT(made, 3000);
+}
+
+TEST(DevicePlanner, AllRanksChooseAlikeWhateverTheirLayout) {
+  const connect::Layout layouts[] = {connect::Layout({3, 0, 2, 1}), connect::Layout::natural(6, 2),
+                                     connect::Layout({7, 1, 3, 5, 0, 2, 4, 6}, 4), connect::Layout::byHost({0, 1, 0, 1, 0}),
+                                     connect::Layout::natural(33)};
+  for (const connect::Layout& layout : layouts) {
+    DeviceSettings settings = settingsFor(layout.ranks());
+    settings.maxChannels = 66;
+    settings.windowChannels = {16, 64};
+    World world(layout, settings);
+    for (const Collective collective : kCalls) {
+      for (uint64_t count = 1; count < 100'000'000; count = count * 7 + 3) {
+        SCOPED_TRACE(format("{} ranks, {} {}", layout.ranks(), name(collective), count));
+        ASSERT_NO_FATAL_FAILURE(checkCall(world, shapeOf(collective, count, DataType::BF16, layout.ranks() - 1), settings));
+      }
+    }
+  }
+}
+
+TEST(DevicePlanner, AMessageIsCutAlikeOnBothSides) {
+  const DeviceSettings settings = settingsFor(5);
+  World world(5, settings);
+  for (const uint64_t count : {0ULL, 1ULL, 100ULL, 4096ULL, 1'000'000ULL, 300'000'000ULL}) {
+    SCOPED_TRACE(count);
+    Shape send = shapeOf(Collective::SendRecv, count, DataType::F16, 3);
+    Shape receive = shapeOf(Collective::SendRecv, count, DataType::F16, 1);
+    receive.receives = true;
+    const PlanPtr sends = world.plan(1, send);
+    const PlanPtr receives = world.plan(3, receive);
+    ASSERT_NO_FATAL_FAILURE(checkPlan(*sends, send, world.layout, settings));
+    ASSERT_NO_FATAL_FAILURE(checkPlan(*receives, receive, world.layout, settings));
+    ASSERT_NO_FATAL_FAILURE(expectSameCut(*sends, *receives));
+    EXPECT_EQ(sends->work.firstLane, 0);
+    EXPECT_EQ(receives->work.firstLane, 1);
+    EXPECT_GE(sends->work.geometry.slices, 1) << "a message of no bytes meets its partner";
+    ASSERT_EQ(sends->pipes.size(), 1U);
+    ASSERT_EQ(receives->pipes.size(), 1U);
+    const Protocol protocol = kernelInfo(sends->kernel).protocol;
+    EXPECT_EQ(sends->pipes[0], (PipeNeed{protocol, algo::kUserPort, true, Rank(3)}));
+    EXPECT_EQ(receives->pipes[0], (PipeNeed{protocol, algo::kUserPort, false, Rank(1)}));
+    EXPECT_LE(sends->blocks(), settings.messageChannels);
+    // The same bytes as another type are cut at the same bytes.
+    receive.type = DataType::U8;
+    receive.count = 2 * count;
+    const PlanPtr bytes = world.plan(3, receive);
+    EXPECT_EQ(bytes->kernel, sends->kernel);
+    EXPECT_EQ(bytes->work.geometry.channels, sends->work.geometry.channels);
+    EXPECT_EQ(bytes->work.geometry.slices, sends->work.geometry.slices);
+    EXPECT_EQ(bytes->work.geometry.partElems, 2 * sends->work.geometry.partElems);
+    if (count != 0) {
+      EXPECT_EQ(bytes->work.geometry.sliceElems, 2 * sends->work.geometry.sliceElems);
+    }
+  }
+  EXPECT_GT(world.plan(1, shapeOf(Collective::SendRecv, 100'000'000, DataType::F32, 2))->blocks(), 1);
+}
+
+TEST(DevicePlanner, AMessageToItselfIsACopyInLaneZero) {
+  World world(3, settingsFor(3));
+  const Shape self = shapeOf(Collective::SendRecv, 1000, DataType::F32, 1);
+  const PlanPtr copy = world.plan(1, self);
+  EXPECT_EQ(copy->work.firstLane, 0);
+  EXPECT_TRUE(copy->pipes.empty());
+  exec::cuda::ProgramHead head{};
+  std::memcpy(&head, copy->program.words.data(), sizeof head);
+  EXPECT_EQ(head.steps, 1);
+  Shape receives = self;
+  receives.receives = true;
+  const PlanPtr nothing = world.plan(1, receives);
+  EXPECT_EQ(nothing->work.firstLane, 1);
+  EXPECT_TRUE(nothing->pipes.empty());
+  std::memcpy(&head, nothing->program.words.data() + nothing->program.laneWords, sizeof head);
+  EXPECT_EQ(head.steps, 0);
+}
+
+TEST(DevicePlanner, CarriesTheScalingOfTheShape) {
+  World world(2, settingsFor(2));
+  Shape shape = shapeOf(Collective::AllReduce, 100, DataType::I32);
+  shape.op = ReduceOp::Sum;
+  shape.scaling.divisor = 2;
+  EXPECT_EQ(world.plan(0, shape)->work.scaling.divisor, 2);
+  shape.scaling = {0, true, 1};
+  EXPECT_TRUE(world.plan(0, shape)->work.scaling.hasFactor);
+}
+
+TEST(DevicePlanner, TheSummaryIsThatOfThePlan) {
+  World world(4, settingsFor(4));
+  for (const Collective collective : kCalls) {
+    for (const uint64_t count : {100ULL, 1'000'000ULL}) {
+      const Shape shape = shapeOf(collective, count);
+      const PlanPtr plan = world.plan(2, shape);
+      const auto summary = world.planners[2]->summarize(shape);
+      ASSERT_TRUE(summary);
+      EXPECT_EQ(summary->algorithm, plan->algorithm);
+      EXPECT_EQ(summary->kernel, kernelInfo(plan->kernel).name);
+      EXPECT_EQ(summary->channels, plan->work.geometry.channels);
+      EXPECT_EQ(summary->lanes, plan->work.lanes);
+      EXPECT_EQ(summary->slices, plan->work.geometry.slices);
+      EXPECT_EQ(summary->estimatedUs, plan->estimatedUs);
+      EXPECT_GT(summary->traffic.steps, 0U);
+    }
+  }
+  const auto message = world.planners[0]->summarize(shapeOf(Collective::SendRecv, 1000, DataType::F32, 1));
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->traffic.bytesSent, 4000U) << "one of the two lanes";
+}
+
+}  // namespace
+}  // namespace tutti::plan
