@@ -7,7 +7,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -22,17 +21,7 @@ namespace tutti::plan {
 inline constexpr int kNumProtocols = 3;  ///< of exec::cuda::Protocol
 inline constexpr int kNumWindows = 2;    ///< windows of cells, of data
 
-/// Pipes of one protocol between this rank and a peer: one on each channel, on as many channels as DeviceSettings::pipeChannels() says
-/// for the port.
-struct PipeNeed {
-  exec::cuda::Protocol protocol = exec::cuda::Protocol::Simple;
-  uint8_t port = 0;
-  bool sends = false;  ///< this rank to `peer`
-  Rank peer;
-
-  friend std::strong_ordering operator<=>(const PipeNeed&, const PipeNeed&) = default;
-  friend bool operator==(const PipeNeed&, const PipeNeed&) = default;
-};
+using exec::cuda::PipeNeed;
 
 struct DevicePlan {
   std::string_view algorithm;
@@ -59,6 +48,7 @@ struct DeviceSettings {
   int32_t maxChannels = 32;
   /// Channels that the pipes of messages have.
   int32_t messageChannels = 8;
+  int32_t messageBlocks = 64;  ///< of a launch of messages, but for what a single exchange takes
   std::array<int32_t, kNumProtocols> slots{8, 8, 8};                    ///< by Protocol; at least 2
   std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
   std::array<uint64_t, kNumWindows> shareBytes{16384, 131072};          ///< of a writer on a channel in a bank: of cells, of data

@@ -96,4 +96,32 @@ class [[nodiscard]] ContextScope {
   Driver* driver_;
 };
 
+/// A context is current, and captures that this thread or others have under way do not forbid what it does: for set-up, which no capture is
+/// to record.
+class [[nodiscard]] SetUpScope {
+ public:
+  static Result<SetUpScope> enter(const PrimaryContext& context) {
+    auto scope = ContextScope::enter(context);
+    if (!scope) return tl::unexpected(std::move(scope).error());
+    const auto mode = context.driver().exchangeCaptureMode(CaptureMode::Relaxed);
+    if (!mode) return tl::unexpected(mode.error());
+    return SetUpScope(std::move(*scope), context.driver(), *mode);
+  }
+  SetUpScope(SetUpScope&& other) noexcept
+      : scope_(std::move(other.scope_)), driver_(std::exchange(other.driver_, nullptr)), before_(other.before_) {}
+  SetUpScope(const SetUpScope&) = delete;
+  SetUpScope& operator=(const SetUpScope&) = delete;
+  SetUpScope& operator=(SetUpScope&&) = delete;
+  ~SetUpScope() {
+    if (driver_ == nullptr) return;
+    if (const auto mode = driver_->exchangeCaptureMode(before_); !mode) driver_->tellLost(mode.error());
+  }
+
+ private:
+  SetUpScope(ContextScope scope, Driver& driver, CaptureMode before) : scope_(std::move(scope)), driver_(&driver), before_(before) {}
+  ContextScope scope_;
+  Driver* driver_;
+  CaptureMode before_;
+};
+
 }  // namespace tutti::driver::cuda

@@ -11,6 +11,7 @@
 // 3. An end is used by one block of a launch only. Works on the same blocks follow one another.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -37,6 +38,16 @@ struct PipeEnd {
   uint64_t done = 0;
 };
 static_assert(std::is_trivially_copyable_v<PipeEnd> && sizeof(PipeEnd) == 40);
+
+/// Pipes of one protocol and port between a rank and a peer, one a channel: what a plan needs to be open.
+struct PipeNeed {
+  Protocol protocol = Protocol::Simple;
+  uint8_t port = 0;
+  bool sends = false;  ///< to `peer`
+  Rank peer;
+  friend std::strong_ordering operator<=>(const PipeNeed&, const PipeNeed&) = default;
+  friend bool operator==(const PipeNeed&, const PipeNeed&) = default;
+};
 
 /// The most ends of one protocol on one channel: 8 ranks' rings, trees, messages and PAT fit.
 inline constexpr int kMostEnds = 64;

@@ -27,6 +27,7 @@ bool takesBarriers(bool fromOthers) {
 constexpr int32_t kPipe = 0;
 constexpr int32_t kWindow = 1;
 constexpr int32_t kNamed = 2;
+constexpr int32_t kDevices = 3;
 
 constexpr uint64_t kPage = 4096;
 uint64_t roundToPages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -167,11 +168,19 @@ void Hub::endAll(End&& end) noexcept {
 void Hub::failAll(const Status& cause, bool tellsOthers) {
   bool isNews = false;
   for (int32_t r = 0; r < ranks_; ++r) isNews = members_[r].latch.trip(cause) || isNews;
+  stopDevices();
   if (isNews && tellsOthers && remote_ != nullptr) remote_->failed(cause);
 }
 
 void Hub::failAll(Code code) noexcept {
   for (int32_t r = 0; r < ranks_; ++r) members_[r].latch.trip(code);
+  stopDevices();
+}
+
+/// Kernels of all ranks look at the word, whichever process they are of (exec/cuda/verdict.h).
+void Hub::stopDevices() noexcept {
+  uint32_t* const abort = deviceAbort_.load(std::memory_order_acquire);  // pairs with devicePage()
+  if (abort != nullptr) std::atomic_ref<uint32_t>(*abort).store(1, std::memory_order_relaxed);
 }
 
 void Hub::waitQuiet() {
@@ -288,6 +297,16 @@ Result<std::byte*> Hub::block(const Name& name, Bytes size) {
   if (!lies) return tl::unexpected(lies.error());
   std::byte* memory = use(keyOf(name), *lies);
   if (memory == nullptr) return fail(Code::SystemError, "cannot map {} bytes that ranks share", size.value);
+  return memory;
+}
+
+Result<std::byte*> Hub::devicePage(Bytes size) {
+  const std::lock_guard lock(mutex_);
+  const auto lies = findOrMake({kDevices, 0, 0, 0, 0}, {0, size.value, 0, 0});
+  if (!lies) return tl::unexpected(lies.error());
+  const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
+  if (!memory) return tl::unexpected(memory.error());
+  deviceAbort_.store(reinterpret_cast<uint32_t*>(*memory), std::memory_order_release);  // pairs with stopDevices()
   return memory;
 }
 

@@ -87,6 +87,10 @@ class Hub {
   /// For what ranks keep in such blocks.
   SharedMutex& mutex();
 
+  /// Memory for what GPUs of the ranks share: zeroed when it is made, page-aligned, the same for all ranks, mapped as long as this lives.
+  /// Its first word is set to 1 when the ranks fail.
+  Result<std::byte*> devicePage(Bytes size);
+
   /// One of the `ranksHere` ranks of this process that have a place in the child at `place` has attached it, or never will (null). It is
   /// kept until all have come: the first may be done with it before the last looks.
   void keepChild(uint64_t place, int32_t ranksHere, std::shared_ptr<Hub> child);
@@ -168,6 +172,7 @@ class Hub {
   Result<Lies> findOrMake(const Key& key, const Lies& wanted);
   template <class End>
   void endAll(End&& end) noexcept;
+  void stopDevices() noexcept;
   std::byte* use(const Key& key, const Lies& lies);
 
   std::shared_ptr<Arena> arena_;
@@ -183,6 +188,8 @@ class Hub {
   Member* members_ = nullptr;
 
   std::unique_ptr<Waits> waits_;
+  /// The first word of the device page, once this process has it. Set under mutex_ (release); read by failAll() (acquire).
+  std::atomic<uint32_t*> deviceAbort_ = nullptr;
   std::mutex mutex_;
   std::map<Key, Listed*> listed_;  // as far as this process has read the list
   std::map<Key, uint32_t> users_;  // of named blocks, in this process

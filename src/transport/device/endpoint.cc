@@ -1,0 +1,339 @@
+#include "transport/device/endpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/format.h"
+
+namespace tutti::transport::device {
+
+using driver::cuda::DevicePtr;
+using driver::cuda::SetUpScope;
+using exec::cuda::Protocol;
+using memory::Bank;
+using memory::Purpose;
+
+namespace {
+
+constexpr uint64_t kLine = 128;  // no two counters share a line
+
+constexpr uint64_t roundUp(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+template <class T>
+T* asPointer(DevicePtr address) {
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace
+
+/// Where things lie in a control bank; the same on all ranks, because they have the same configuration.
+struct Endpoint::Layout {
+  explicit Layout(const EndpointConfig& config) {
+    const auto channels = static_cast<uint64_t>(config.channels);
+    uint64_t at = 0;
+    const auto take = [&at](uint64_t size) { return std::exchange(at, at + roundUp(size)); };
+    board = take(sizeof(exec::cuda::BoardEntry) * exec::cuda::kBoardPeers);
+    relay = take(sizeof(exec::cuda::AbortRelay));
+    for (uint64_t& e : epochs) e = take(channels * sizeof(uint64_t));
+    handOver = take(channels * exec::cuda::kHandOverLanes * sizeof(exec::cuda::HandOver));
+    arrivals = take(exec::cuda::arrivalBytes(config.channels));
+    for (uint64_t& e : ends) e = take(channels * exec::cuda::kMostEnds * sizeof(exec::cuda::PipeEnd));
+    bytes = at;
+  }
+  uint64_t board, relay, handOver, arrivals, bytes;
+  uint64_t epochs[kWindows];
+  uint64_t ends[kProtocols];
+};
+
+Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub, Rank rank, const EndpointConfig& config,
+                                                 const Surroundings& around) {
+  const int32_t ranks = hub->ranks();
+  const auto page = hub->devicePage(Bytes(Page::bytesFor(ranks)));
+  if (!page) return tl::unexpected(page.error());
+  std::unique_ptr<Endpoint> endpoint(new Endpoint);
+  endpoint->hub_ = std::move(hub);
+  endpoint->rank_ = rank;
+  endpoint->ranks_ = ranks;
+  endpoint->config_ = config;
+  endpoint->around_ = around;
+  endpoint->page_ = Page(*page, ranks);
+  endpoint->peers_.resize(static_cast<size_t>(ranks));
+  for (auto& used : endpoint->ends_) used.resize(static_cast<size_t>(config.channels));
+  if (Status status = endpoint->prepare(); !status.ok()) return tl::unexpected(std::move(status));
+  return endpoint;
+}
+
+Endpoint::~Endpoint() {
+  peers_.clear();  // nothing of others is mapped for this rank any more
+  if (!keepsMemory_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
+  Parking::Car car{hub_, page_, {}, std::move(registered_)};
+  for (auto& [need, pipes] : pipes_)
+    if (pipes.bank) car.banks.push_back(std::move(pipes.bank));
+  for (Bank& window : windows_)
+    if (window) car.banks.push_back(std::move(window));
+  if (control_) car.banks.push_back(std::move(control_));
+  around_.parking->leave(std::move(car));
+}
+
+Poll Endpoint::fail(Status status) {
+  status_ = std::move(status);
+  return Poll::Failed;
+}
+
+Status Endpoint::synchronize() { return around_.gpu->driver().synchronize(around_.stream); }
+
+Result<Bank> Endpoint::takeZeroed(Purpose purpose, uint64_t bytes) {
+  auto bank = around_.pool->take(purpose, Bytes(bytes));
+  if (!bank) return bank;
+  if (Status status = around_.gpu->driver().fill(bank->address(), 0, bank->size(), around_.stream); !status.ok())
+    return tl::unexpected(std::move(status));
+  return bank;
+}
+
+Status Endpoint::prepare() {
+  const auto scope = SetUpScope::enter(around_.gpu->context());
+  if (!scope) return scope.error();
+  const auto key = around_.segments->key();
+  if (!key) return key.error();
+  key_ = *key;
+  auto registered = around_.pages->use(*around_.gpu, &page_.kernel(), Bytes(sizeof(KernelPage)), hub_);
+  if (!registered) return std::move(registered).error();
+  registered_ = std::move(*registered);
+  const auto seen = registered_->memory.addressFor(*around_.gpu);
+  if (!seen) return seen.error();
+  kernelPage_ = *seen;
+
+  const Layout layout(config_);
+  auto control = takeZeroed(Purpose::Boards, layout.bytes);
+  if (!control) return std::move(control).error();
+  control_ = std::move(*control);
+  // No end is used yet: their peers are -1.
+  const uint64_t ends = layout.bytes - layout.ends[0];
+  TUTTI_TRY(around_.gpu->driver().fill(control_.address() + layout.ends[0], 0xff, Bytes(ends), around_.stream));
+  TUTTI_TRY(synchronize());
+
+  RankCard& card = page_.rank(rank_.value);
+  if (card.state.load(std::memory_order_acquire) != CardState::Empty)  // pairs with the release below
+    return error(Code::InternalError, "rank {} has said before where its memory is", rank_.value);
+  card.device = around_.gpu->device();
+  card.config = config_;
+  std::memcpy(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu);
+  TUTTI_TRY(announce(card.control, control_));
+  card.state.store(CardState::Written, std::memory_order_release);  // pairs with connect()
+  return {};
+}
+
+Status Endpoint::announce(BankPlace& place, const Bank& bank) {
+  place.segment.process = key_;
+  place.segment.device = around_.gpu->device();
+  place.segment.number = bank.segmentNumber();
+  place.offset = bank.offset();
+  place.bytes = bank.size().value;
+  return {};
+}
+
+/// Where this rank's GPU sees a bank of a peer. What it lies in stays mapped as long as the endpoint.
+Result<DevicePtr> Endpoint::reach(int32_t peer, const BankPlace& place) {
+  auto reached = around_.segments->reach(*around_.gpu, place.segment);
+  if (!reached) return tl::unexpected(std::move(reached).error().at(format("memory of rank {} for rank {}", peer, rank_.value)));
+  const DevicePtr address = reached->address() + place.offset;
+  peers_[static_cast<size_t>(peer)].others.push_back(std::move(*reached));
+  return address;
+}
+
+Poll Endpoint::connect() {
+  const auto scope = SetUpScope::enter(around_.gpu->context());
+  if (!scope) return fail(scope.error());
+  for (; connected_ < ranks_; ++connected_) {
+    if (page_.rank(connected_).state.load(std::memory_order_acquire) == CardState::Empty) {  // pairs with prepare()
+      missing_ = Rank(connected_);
+      return Poll::Pending;
+    }
+    if (Status status = connectTo(connected_); !status.ok()) return fail(std::move(status));
+  }
+  missing_ = Rank(-1);
+  return Poll::Ready;
+}
+
+Status Endpoint::connectTo(int32_t peer) {
+  Peer& entry = peers_[static_cast<size_t>(peer)];
+  if (peer == rank_.value) {
+    entry.controlAddress = control_.address();
+    return {};
+  }
+  const RankCard& card = page_.rank(peer);
+  if (!(card.config == config_))
+    return error(
+        Code::InvalidUsage,
+        "ranks {} and {} have different settings for GPUs: TUTTI_SLOTS, TUTTI_SLICE_BYTES, NCCL_BUFFSIZE, TUTTI_CHECKS and the limits "
+        "of CTAs must be the same on all ranks, and so must the number of multiprocessors",
+        rank_.value, peer);
+  if (!around_.sharesGpus && std::memcmp(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu) == 0)
+    return error(Code::InvalidUsage,
+                 "duplicate GPU: ranks {} and {} are both on device {} ({}); kernels that wait for each other need a GPU each. "
+                 "TUTTI_MULTI_RANK_GPU=1 allows it for tests",
+                 std::min(rank_.value, peer), std::max(rank_.value, peer), around_.gpu->device(), around_.gpu->info().pciBusId);
+  const auto address = reach(peer, card.control);
+  if (!address) return address.error();
+  entry.controlAddress = *address;
+  return {};
+}
+
+Status Endpoint::offer(const Needs& needs) {
+  const bool isNew = (needs.window >= 0 && !windows_[static_cast<size_t>(needs.window)]) ||
+                     std::any_of(needs.pipes.begin(), needs.pipes.end(), [this](const PipeNeed& n) { return !pipes_.contains(n); });
+  if (!isNew) return {};
+  const auto scope = SetUpScope::enter(around_.gpu->context());
+  if (!scope) return scope.error();
+  if (needs.window >= 0 && !windows_[static_cast<size_t>(needs.window)]) TUTTI_TRY(offerWindow(needs.window));
+  for (const PipeNeed& need : needs.pipes)
+    if (!pipes_.contains(need)) TUTTI_TRY(offerPipes(need));
+  return {};
+}
+
+Status Endpoint::offerWindow(int32_t which) {
+  const auto w = static_cast<size_t>(which);
+  auto bank = takeZeroed(Purpose::Windows, exec::cuda::windowBytes(ranks_, config_.windowChannels[w], config_.shareBytes[w]));
+  if (!bank) return std::move(bank).error();
+  TUTTI_TRY(synchronize());
+  windows_[w] = std::move(*bank);
+  Card& card = page_.rank(rank_.value).window[w];
+  TUTTI_TRY(announce(card.place, windows_[w]));
+  card.state.store(CardState::Written, std::memory_order_release);  // pairs with settleWindow()
+  return {};
+}
+
+Status Endpoint::offerPipes(const PipeNeed& need) {
+  const auto channels = static_cast<uint64_t>(config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]);
+  const auto p = static_cast<size_t>(need.protocol);
+  const uint64_t slots = need.sends ? 0 : static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
+  auto bank = takeZeroed(Purpose::Pipes, channels * (slots + kLine));
+  if (!bank) return std::move(bank).error();
+  TUTTI_TRY(synchronize());
+  PipeCards& cards = need.sends ? page_.pipes(need.protocol, need.port, rank_.value, need.peer.value)
+                                : page_.pipes(need.protocol, need.port, need.peer.value, rank_.value);
+  Card& card = need.sends ? cards.sender : cards.receiver;
+  TUTTI_TRY(announce(card.place, *bank));
+  pipes_[need].bank = std::move(*bank);
+  card.state.store(CardState::Written, std::memory_order_release);  // pairs with settlePipes()
+  return {};
+}
+
+bool Endpoint::isOpen(const Needs& needs) const {
+  if (needs.window >= 0 && windowOf_[static_cast<size_t>(needs.window)].empty()) return false;
+  return std::all_of(needs.pipes.begin(), needs.pipes.end(), [this](const PipeNeed& need) {
+    const auto found = pipes_.find(need);
+    return found != pipes_.end() && found->second.isOpen;
+  });
+}
+
+Poll Endpoint::settle(const Needs& needs) {
+  if (isOpen(needs)) return Poll::Ready;
+  const auto scope = SetUpScope::enter(around_.gpu->context());
+  if (!scope) return fail(scope.error());
+  missing_ = Rank(-1);
+  Poll all = needs.window >= 0 ? settleWindow(needs.window) : Poll::Ready;
+  for (const PipeNeed& need : needs.pipes) {
+    if (all == Poll::Failed) return all;
+    const Poll one = settlePipes(need, pipes_.at(need));
+    if (one != Poll::Ready) all = one;
+  }
+  return all;
+}
+
+Poll Endpoint::settleWindow(int32_t which) {
+  const auto w = static_cast<size_t>(which);
+  if (!windowOf_[w].empty()) return Poll::Ready;
+  std::vector<DevicePtr> addresses;
+  for (int32_t r = 0; r < ranks_; ++r) {
+    if (page_.rank(r).window[w].state.load(std::memory_order_acquire) == CardState::Empty) {  // pairs with offerWindow()
+      missing_ = Rank(r);
+      return Poll::Pending;
+    }
+  }
+  for (int32_t r = 0; r < ranks_; ++r) {
+    const auto address = r == rank_.value ? Result<DevicePtr>(windows_[w].address()) : reach(r, page_.rank(r).window[w].place);
+    if (!address) return fail(address.error());
+    addresses.push_back(*address);
+  }
+  windowOf_[w] = std::move(addresses);
+  return Poll::Ready;
+}
+
+Poll Endpoint::settlePipes(const PipeNeed& need, Pipes& pipes) {
+  if (pipes.isOpen) return Poll::Ready;
+  const PipeCards& cards = need.sends ? page_.pipes(need.protocol, need.port, rank_.value, need.peer.value)
+                                      : page_.pipes(need.protocol, need.port, need.peer.value, rank_.value);
+  const Card& card = need.sends ? cards.receiver : cards.sender;
+  if (card.state.load(std::memory_order_acquire) == CardState::Empty) {  // pairs with offerPipes()
+    missing_ = need.peer;
+    return Poll::Pending;
+  }
+  const auto theirs = reach(need.peer.value, card.place);
+  if (!theirs) return fail(theirs.error());
+  if (Status status = writeEnds(need, pipes.bank.address(), *theirs); !status.ok()) return fail(std::move(status));
+  pipes.isOpen = true;
+  return Poll::Ready;
+}
+
+/// A receiver's bank holds the slots of all channels, then their counters; a sender's only counters.
+Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs) {
+  const auto p = static_cast<size_t>(need.protocol);
+  const auto channels = static_cast<uint64_t>(config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]);
+  const uint64_t pipeBytes = static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
+  const DevicePtr receiver = need.sends ? theirs : own;
+  const DevicePtr sender = need.sends ? own : theirs;
+  const DevicePtr table = control_.address() + Layout(config_).ends[p];
+  std::vector<exec::cuda::PipeEnd> ends(channels);
+  for (uint64_t c = 0; c < channels; ++c) {
+    auto* const filled = asPointer<uint64_t>(receiver + channels * pipeBytes + c * kLine);
+    auto* const freed = asPointer<uint64_t>(sender + c * kLine);
+    exec::cuda::PipeEnd& end = ends[c];
+    end.peer = need.peer.value;
+    end.port = need.port;
+    end.sends = need.sends;
+    end.slots = asPointer<std::byte>(receiver + c * pipeBytes);
+    end.wait = need.sends ? freed : filled;
+    end.tell = need.sends ? filled : freed;
+    int32_t& used = ends_[p][c];
+    if (used == exec::cuda::kMostEnds)
+      return error(Code::InvalidUsage, "rank {} has more than {} pipes of a protocol on a channel", rank_.value, used);
+    const uint64_t place = c * exec::cuda::kMostEnds + static_cast<uint64_t>(used++);
+    TUTTI_TRY(around_.gpu->driver().copy(table + place * sizeof end, reinterpret_cast<DevicePtr>(&end), Bytes(sizeof end), around_.stream));
+  }
+  return synchronize();  // the ends above are still read until then
+}
+
+exec::cuda::CommView Endpoint::view(Protocol protocol) const {
+  const auto p = static_cast<size_t>(protocol);
+  const size_t w = protocol == Protocol::Simple ? 1 : 0;
+  const Layout layout(config_);
+  const DevicePtr control = control_.address();
+  exec::cuda::CommView v;
+  v.rank = rank_.value;
+  v.ranks = ranks_;
+  v.pipes.ends = asPointer<exec::cuda::PipeEnd>(control + layout.ends[p]);
+  v.pipes.handOver = asPointer<exec::cuda::HandOver>(control + layout.handOver);
+  v.pipes.slotBytes = config_.slotBytes[p];
+  v.pipes.slots = config_.slots[p];
+  for (int32_t r = 0; r < std::min(ranks_, exec::cuda::kMaxLocalRanks); ++r) {
+    const DevicePtr theirs = peers_[static_cast<size_t>(r)].controlAddress;
+    if (!windowOf_[w].empty()) v.window.base[r] = asPointer<std::byte>(windowOf_[w][static_cast<size_t>(r)]);
+    v.window.arrivals[r] = asPointer<uint64_t>(theirs + layout.arrivals);
+  }
+  v.window.epochs = asPointer<uint64_t>(control + layout.epochs[w]);
+  v.window.shareBytes = config_.shareBytes[w];
+  v.window.channels = config_.windowChannels[w];
+  v.wait.abort = asPointer<uint32_t>(kernelPage_ + offsetof(KernelPage, abort));
+  v.wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + offsetof(KernelPage, verdict));
+  v.wait.relay = asPointer<exec::cuda::AbortRelay>(control + layout.relay);
+  if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return v;
+  v.wait.board = asPointer<exec::cuda::BoardEntry>(control + layout.board);
+  for (int32_t r = 0; r < ranks_; ++r)
+    if (r != rank_.value)
+      v.wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].controlAddress + layout.board) + rank_.value;
+  return v;
+}
+
+}  // namespace tutti::transport::device

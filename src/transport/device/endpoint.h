@@ -1,0 +1,116 @@
+// One rank's GPU memory in a communicator: its pipes, windows, board and counters, and those of its peers as its GPU sees them.
+//
+// Owner: the communicator. Used by the thread that uses the communicator; nothing here blocks on another rank, but reaching memory of
+// another process asks that process, which answers at once or not at all.
+// 1. open() says where this rank's memory is; connect() looks whether all others have said so too.
+// 2. Pipes and windows are opened when a plan first needs them: offer() says where this rank's part is, settle() looks for the others'. All
+//    ranks of a call offer before any waits for it to settle, so no order of ranks can hang.
+// 3. All memory is zero, and all counters begin at zero, before a peer can see it.
+// 4. When it goes, no kernel of this rank runs any more. Its memory stays until no peer can touch it: Parking.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/cuda/work.h"
+#include "memory/device_host.h"
+#include "memory/device_scratch.h"
+#include "transport/device/page.h"
+#include "transport/device/parking.h"
+#include "transport/device/segments.h"
+#include "transport/local/hub.h"
+
+namespace tutti::transport::device {
+
+using exec::cuda::PipeNeed;
+
+/// What a plan needs of the endpoint.
+struct Needs {
+  std::span<const PipeNeed> pipes;
+  int32_t window = -1;  ///< which; -1: none
+};
+
+/// What an endpoint is made of; all of it outlives the endpoint.
+struct Surroundings {
+  const memory::Gpu* gpu = nullptr;
+  memory::ScratchPool* pool = nullptr;
+  Segments* segments = nullptr;
+  HostPages* pages = nullptr;
+  Parking* parking = nullptr;
+  driver::cuda::Stream stream = nullptr;  ///< for copies at set-up; of the gpu
+  bool sharesGpus = false;                ///< several ranks may be on one GPU
+};
+
+class Endpoint {
+ public:
+  static Result<std::unique_ptr<Endpoint>> open(std::shared_ptr<local::Hub> hub, Rank rank, const EndpointConfig& config,
+                                                const Surroundings& around);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  /// Failed: status() says why.
+  Poll connect();
+  Status offer(const Needs& needs);
+  Poll settle(const Needs& needs);
+  bool isOpen(const Needs& needs) const;
+  const Status& status() const { return status_; }
+  /// The first rank whose news connect() or settle() lack; -1: nobody's.
+  Rank missing() const { return missing_; }
+
+  /// What kernels of a protocol see; window and pipes are those that are open. All but launch, signature and deadline of `wait`.
+  exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
+  KernelPage& kernelPage() const { return page_.kernel(); }
+  /// A kernel of this rank has not ended: what it may touch is never given back.
+  void keepMemory() { keepsMemory_ = true; }
+
+ private:
+  struct Pipes {
+    memory::Bank bank;
+    bool isOpen = false;
+  };
+  struct Peer {
+    Reached control;
+    std::vector<Reached> others;
+    driver::cuda::DevicePtr controlAddress = 0;
+  };
+  struct Layout;
+  Endpoint() = default;
+  Status prepare();
+  Status announce(BankPlace& place, const memory::Bank& bank);
+  Poll fail(Status status);
+  Result<driver::cuda::DevicePtr> reach(int32_t peer, const BankPlace& place);
+  Status connectTo(int32_t peer);
+  Status offerPipes(const PipeNeed& need);
+  Status offerWindow(int32_t which);
+  Poll settlePipes(const PipeNeed& need, Pipes& pipes);
+  Poll settleWindow(int32_t which);
+  Status writeEnds(const PipeNeed& need, driver::cuda::DevicePtr own, driver::cuda::DevicePtr theirs);
+  Result<memory::Bank> takeZeroed(memory::Purpose purpose, uint64_t bytes);
+  Status synchronize();
+
+  std::shared_ptr<local::Hub> hub_;
+  Rank rank_;
+  int32_t ranks_ = 0;
+  EndpointConfig config_;
+  Surroundings around_;
+  Page page_;
+  ProcessKey key_;
+  std::shared_ptr<HostPages::Registered> registered_;
+  driver::cuda::DevicePtr kernelPage_ = 0;  // for this rank's GPU
+  memory::Bank control_;
+  std::vector<Peer> peers_;
+  int32_t connected_ = 0;  // peers that have been looked at
+  std::map<PipeNeed, Pipes> pipes_;
+  std::array<memory::Bank, kWindows> windows_;
+  std::array<std::vector<driver::cuda::DevicePtr>, kWindows> windowOf_;  // by rank; empty until settled
+  std::array<std::vector<int32_t>, kProtocols> ends_;                    // used ones, by channel
+  Rank missing_{-1};
+  bool keepsMemory_ = false;
+  Status status_;
+};
+
+}  // namespace tutti::transport::device

@@ -1,0 +1,58 @@
+#include "transport/device/parking.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace tutti::transport::device {
+
+Result<std::shared_ptr<HostPages::Registered>> HostPages::use(const memory::Gpu& gpu, void* data, Bytes bytes,
+                                                              std::shared_ptr<local::Hub> hub) {
+  std::shared_ptr<Registered> known;  // destroyed, if it is the last, after the lock is gone
+  const std::lock_guard lock(mutex_);
+  std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
+  if (const auto found = known_.find(data); found != known_.end()) known = found->second.lock();
+  if (known != nullptr) return known;
+  auto memory = memory::RegisteredHost::make(gpu, data, bytes);
+  if (!memory) return tl::unexpected(std::move(memory).error());
+  auto registered = std::make_shared<Registered>();
+  registered->hub = std::move(hub);
+  registered->memory = std::move(*memory);
+  known_[data] = registered;
+  return registered;
+}
+
+namespace {
+
+bool isFree(const Parking::Car& car) {
+  for (int32_t r = 0; r < car.page.ranks(); ++r) {
+    const bool hasLeft = car.page.rank(r).left.load(std::memory_order_acquire) != 0;  // pairs with ~Endpoint
+    if (!hasLeft && car.hub->isAlive(Rank(r))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Parking::leave(Car car) {
+  {
+    const std::lock_guard lock(mutex_);
+    cars_.push_back(std::move(car));
+  }
+  sweep();
+}
+
+void Parking::sweep() {
+  std::vector<Car> gone;  // given back without the lock
+  const std::lock_guard lock(mutex_);
+  const auto busy = std::partition(cars_.begin(), cars_.end(), [](const Car& car) { return !isFree(car); });
+  gone.assign(std::make_move_iterator(busy), std::make_move_iterator(cars_.end()));
+  cars_.erase(busy, cars_.end());
+}
+
+size_t Parking::size() const {
+  const std::lock_guard lock(mutex_);
+  return cars_.size();
+}
+
+}  // namespace tutti::transport::device

@@ -1,0 +1,55 @@
+// Two things that endpoints of one process share: host pages that CUDA knows, and memory of endpoints that are gone, as long as somebody
+// may still touch it.
+//
+// Owner: the process (comm/process.h). Any thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "memory/device_host.h"
+#include "memory/device_scratch.h"
+#include "transport/device/page.h"
+#include "transport/local/hub.h"
+
+namespace tutti::transport::device {
+
+/// Host memory that several ranks of the process share is registered once: the driver takes no range twice.
+class HostPages {
+ public:
+  struct Registered {
+    std::shared_ptr<local::Hub> hub;  // keeps it mapped: goes last
+    memory::RegisteredHost memory;
+  };
+  /// [data, data + bytes), which `hub` keeps mapped. It stays registered as long as somebody holds what is returned.
+  Result<std::shared_ptr<Registered>> use(const memory::Gpu& gpu, void* data, Bytes bytes, std::shared_ptr<local::Hub> hub);
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, std::weak_ptr<Registered>> known_;
+};
+
+/// A peer's kernel that ends later may still give back a slot of a pipe whose other side has gone. Banks wait here until all ranks of their
+/// communicator have left, or died.
+class Parking {
+ public:
+  struct Car {
+    std::shared_ptr<local::Hub> hub;
+    Page page;
+    std::vector<memory::Bank> banks;
+    std::shared_ptr<HostPages::Registered> registered;
+  };
+  /// Gives back what nobody touches any more, this one if it may.
+  void leave(Car car);
+  void sweep();
+  size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Car> cars_;
+};
+
+}  // namespace tutti::transport::device
