@@ -88,6 +88,13 @@ ncclResult_t tuttiExplain(ncclComm_t comm, const char* collective, size_t count,
  * the rank works or is stuck, as long as comm is neither destroyed nor aborted meanwhile. comm NULL: ncclInvalidArgument. */
 ncclResult_t tuttiReadFlightRecorder(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
+/* What the library's memory on the communicator's GPU is used for, as one JSON object, in bytes:
+ *   {"device":0,"pipes":...,"windows":...,"boards":...,"kernels":...,"idle":...,"user":...,"limit":...}
+ * All communicators of this process on that GPU together. "idle" is kept for whoever asks next, "user" is what ncclMemAlloc gave,
+ * "limit" is TUTTI_MEM_LIMIT, which "user" is not part of; 0: none. "null" for a communicator of host devices. Text as above; any
+ * thread. */
+ncclResult_t tuttiCommGetMemory(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
+
 /* ---- Deadlines and verdicts --------------------------------------------------------------------------------------------- *
  * A wait of a call ends by itself when it cannot succeed: the ranks made calls that do not match (ncclInvalidUsage), a peer has
  * destroyed its communicator or aborted (ncclRemoteError), or, with a deadline, it stood still too long (ncclRemoteError: the peer

@@ -44,7 +44,12 @@ void addChecks(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 100000));
   command->add_option("--calls", options->calls, "calls of a block")->capture_default_str()->check(CLI::Range(1, 100000000));
   command->footer(kChecksFooter);
-  command->callback([options, &action] { action = [options] { return bench::runChecks(*options); }; });
+  command->callback([options, &action] {
+    action = [options] {
+      if (setenv("TUTTI_DEVICE", "host", 1) != 0) return kExitError;  // its buffers are memory of the host
+      return bench::runChecks(*options);
+    };
+  });
 }
 
 constexpr const char* kProveFooter = R"(

@@ -15,6 +15,11 @@ static_assert(static_cast<int>(ReduceOp::Sum) == ncclSum && static_cast<int>(Red
 
 ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
   return useComm(request.function, comm, [&](Communicator& c) -> Status {
+    if (c.isOnGpu()) {
+      auto call = c.prepareOnGpu(request, stream);
+      if (!call) return std::move(call).error();
+      return comm::thisThread().group.add(comm, std::move(*call));
+    }
     if (stream == nullptr && c.ranAlone(request) && !comm::thisThread().group.isOpen()) return c.runAgain(request);
     auto pending = c.prepare(request);
     if (!pending) return std::move(pending).error();

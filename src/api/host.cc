@@ -47,6 +47,15 @@ Status explain(comm::Communicator& comm, const NamedCollective& named, CallReque
   return {};
 }
 
+std::string describeMemory(const comm::Communicator& comm) {
+  if (!comm.isOnGpu() || !comm.isOpen()) return "null";
+  const memory::Usage usage = comm.gpuBudget().usage();
+  std::string text = format(R"({{"device":{})", comm.device());
+  for (size_t p = 0; p < memory::kNumPurposes; ++p)
+    text += format(R"(,"{}":{})", memory::name(static_cast<memory::Purpose>(p)), usage.bytes[p].value);
+  return text + format(R"(,"limit":{}}})", usage.budget.value);
+}
+
 std::string describeFlight(std::span<const std::byte> bytes) {
   std::string text = "[";
   const auto log = bytes.empty() ? tl::unexpected(Status()) : observe::FlightLog::attach(bytes);
@@ -158,6 +167,14 @@ extern "C" ncclResult_t tuttiExplain(ncclComm_t comm, const char* collective, si
                         "collective '{}' is unknown: known are all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, "
                         "gather, scatter, send, recv",
                         collective);
+  });
+}
+
+extern "C" ncclResult_t tuttiCommGetMemory(ncclComm_t comm, char* text, size_t capacity, size_t* needed) {
+  return withComm("tuttiCommGetMemory", comm, [&](tutti::comm::Communicator& c) -> Status {
+    TUTTI_TRY(tutti::api::checkText(text, capacity));
+    tutti::api::writeText(tutti::api::describeMemory(c), text, capacity, needed);
+    return {};
   });
 }
 

@@ -21,10 +21,21 @@ namespace {
 
 static_assert(sizeof(ncclUniqueId) == sizeof(bootstrap::UniqueIdBytes));
 
-/// The device of a new rank: the thread's choice, or the one with the rank's number.
-int deviceFor(int rank) {
+/// The device of a new rank: the thread's choice; of host devices, the one with the rank's number where it has none.
+Status chooseDevice(comm::JoinRequest& request) {
+  comm::Devices& devices = comm::process().devices;
+  const auto gpus = devices.useGpus();
+  if (!gpus) return gpus.error();
+  request.onGpu = *gpus;
+  if (*gpus) {
+    const auto current = devices.current();
+    if (!current) return current.error();
+    request.device = *current;
+    return {};
+  }
   const int chosen = comm::thisThread().hostDevice;
-  return chosen >= 0 ? chosen : rank % hostDevices();
+  request.device = chosen >= 0 ? chosen : request.rank.value % hostDevices();
+  return {};
 }
 
 void printBanner(int rank) {
@@ -51,19 +62,21 @@ Status initRank(const char* function, ncclComm_t* newcomm, int ranks, std::span<
   std::memcpy(request.ids.data(), ids.data(), ids.size_bytes());
   request.ranks = ranks;
   request.rank = Rank(rank);
-  request.device = deviceFor(rank);
+  TUTTI_TRY(chooseDevice(request));
   request.config = std::move(*parsed);
   request.function = function;
   return comm::thisThread().group.add(std::move(request));
 }
 
-Status checkDevices(int count, const int* devices) {
-  if (count > hostDevices())
-    return error(Code::InvalidArgument, "ndev {} is out of range: there are {} host devices (TUTTI_HOST_DEVICES)", count, hostDevices());
+Status checkDevices(int count, const int* devices, int available, bool gpus) {
+  if (count > available)
+    return error(Code::InvalidArgument, "ndev {} is out of range: there are {} {}", count, available,
+                 gpus ? "GPUs" : "host devices (TUTTI_HOST_DEVICES)");
   std::set<int> taken;
   for (int i = 0; devices != nullptr && i < count; ++i) {
-    if (devices[i] < 0 || devices[i] >= hostDevices())
-      return error(Code::InvalidArgument, "devlist[{}] is {}: host devices are 0 to {}", i, devices[i], hostDevices() - 1);
+    if (devices[i] < 0 || devices[i] >= available)
+      return error(Code::InvalidArgument, "devlist[{}] is {}: {} are 0 to {}", i, devices[i], gpus ? "GPUs" : "host devices",
+                   available - 1);
     if (!taken.insert(devices[i]).second) return error(Code::InvalidUsage, "devlist[{}]: device {} is listed twice", i, devices[i]);
   }
   return {};
@@ -72,7 +85,11 @@ Status checkDevices(int count, const int* devices) {
 Status initAll(ncclComm_t* comms, int count, const int* devices) {
   if (comms == nullptr) return error(Code::InvalidArgument, "comms is NULL: expected room for {} communicators", count);
   if (count < 1) return error(Code::InvalidArgument, "ndev {} is out of range: at least 1", count);
-  TUTTI_TRY(checkDevices(count, devices));
+  const auto gpus = comm::process().devices.useGpus();
+  if (!gpus) return gpus.error();
+  const auto available = *gpus ? comm::process().devices.count() : Result<int32_t>(hostDevices());
+  if (!available) return available.error();
+  TUTTI_TRY(checkDevices(count, devices, *available, *gpus));
   auto config = readConfig(nullptr);
   if (!config) return std::move(config).error();
   auto id = comm::process().bootstrap.makeId();
@@ -81,7 +98,8 @@ Status initAll(ncclComm_t* comms, int count, const int* devices) {
   comm::Group group;  // of its own: the communicators are there on return, also inside a caller's group
   group.start();
   for (int rank = 0; rank < count; ++rank)
-    TUTTI_TRY(group.add({&comms[rank], {*id}, count, Rank(rank), devices != nullptr ? devices[rank] : rank, *config, "ncclCommInitAll"}));
+    TUTTI_TRY(
+        group.add({&comms[rank], {*id}, count, Rank(rank), devices != nullptr ? devices[rank] : rank, *config, "ncclCommInitAll", *gpus}));
   return group.end();
 }
 
@@ -109,8 +127,9 @@ extern "C" ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniq
 TUTTI_WEAK_TWIN(ncclCommInitRank);
 
 extern "C" ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
-  return guard("ncclCommInitRankConfig",
-               [&] { return tutti::api::initRank("ncclCommInitRankConfig", comm, nranks, {&commId, 1}, rank, config); });
+  return guard("ncclCommInitRankConfig", [&] {
+    return tutti::api::initRank("ncclCommInitRankConfig", comm, nranks, {&commId, 1}, rank, config);
+  });
 }
 TUTTI_WEAK_TWIN(ncclCommInitRankConfig);
 

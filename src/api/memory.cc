@@ -13,6 +13,15 @@ extern "C" ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
     if (ptr == nullptr) return tutti::error(Code::UnhandledCudaError, "ptr is NULL: expected where to write the address");
     *ptr = nullptr;
     if (size == 0) return {};
+    auto& devices = tutti::comm::process().devices;
+    const auto gpus = devices.useGpus();
+    if (!gpus) return gpus.error();
+    if (*gpus) {
+      const auto memory = devices.allocate(tutti::Bytes(size));
+      if (!memory) return memory.error();
+      *ptr = *memory;
+      return {};
+    }
     const auto memory = tutti::comm::process().memory.allocate(tutti::Bytes(size));
     if (!memory) return memory.error();
     *ptr = *memory;
@@ -23,7 +32,7 @@ TUTTI_WEAK_TWIN(ncclMemAlloc);
 
 extern "C" ncclResult_t pncclMemFree(void* ptr) {
   return guard("ncclMemFree", [&]() -> Status {
-    if (ptr == nullptr || tutti::comm::process().memory.free(ptr)) return {};
+    if (ptr == nullptr || tutti::comm::process().memory.free(ptr) || tutti::comm::process().devices.free(ptr)) return {};
     return tutti::error(Code::UnhandledCudaError, "ptr {} was not returned by ncclMemAlloc, or has been freed", ptr);
   });
 }

@@ -32,6 +32,7 @@ class Child final : public Setup {
   Status arrive() override;
   Status inspect() override;
   Status finish(Outcome outcome) override;
+  Poll settle(Status& cause) override;
 
   void chooseMembers();
   Status compareLists() const;
@@ -41,10 +42,11 @@ class Child final : public Setup {
   Communicator& parent_;
   ChildRequest request_;
   ChildKey key_;
-  std::shared_ptr<Meeting> meeting_;  // the encounter, as what it is
-  uint64_t hash_ = 0;       // of the new communicators, before the colour is mixed in
-  uint64_t number_ = 0;     // Split: among the collectives of the parent
-  bool posted_ = false;     // Split: peers can see it on the board
+  std::shared_ptr<Meeting> meeting_;     // the encounter, as what it is
+  uint64_t hash_ = 0;                    // of the new communicators, before the colour is mixed in
+  uint64_t number_ = 0;                  // Split: among the collectives of the parent
+  bool posted_ = false;                  // Split: peers can see it on the board
+  std::unique_ptr<Communicator> child_;  // from finish() until it has a handle
 };
 
 /// The survivors of a shrink, in their order.
@@ -70,8 +72,10 @@ Status Child::arrive() {
   parent_.countChild(key_);
   hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
-  const Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas,
-                        availableCores()};
+  const auto multiprocessors = parent_.multiprocessors();
+  if (!multiprocessors) return multiprocessors.error();
+  const Arrival arrival{request_.color,  isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores(),
+                        *multiprocessors};
   auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();
   encounter = meeting_ = std::move(*arrived);
@@ -152,25 +156,34 @@ Status Child::compareCalls() {
 }
 
 Status Child::finish(Outcome outcome) {
+  if (outcome.hub == nullptr) return {};
+  const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !key_.mayBeBroken;
+  const uint64_t hash = mix(hash_, static_cast<uint64_t>(static_cast<uint32_t>(request_.color)));
+  child_ = std::make_unique<Communicator>(outcome.place.rank, outcome.place.ranks, parent_.device(), hash, request_.config,
+                                          shares ? parent_.shared() : nullptr, parent_.isOnGpu());
+  return child_->open(outcome);
+}
+
+/// Nobody sees the child before it can be used.
+Poll Child::settle(Status& cause) {
   ncclComm* handle = nullptr;
-  if (outcome.hub != nullptr) {
-    const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !key_.mayBeBroken;
-    const uint64_t hash = mix(hash_, static_cast<uint64_t>(static_cast<uint32_t>(request_.color)));
-    auto child = std::make_unique<Communicator>(outcome.place.rank, outcome.place.ranks, parent_.device(), hash, request_.config,
-                                                shares ? parent_.shared() : nullptr);
-    TUTTI_TRY(child->open(outcome));
-    auto made = process().handles.make(child.get());
-    if (!made) return std::move(made).error();
-    (void)child.release();  // owned through its handle from here on
+  if (child_ != nullptr) {
+    if (const Poll poll = child_->connectGpu(cause); poll != Poll::Ready) return poll;
+    auto made = process().handles.make(child_.get());
+    if (!made) {
+      cause = std::move(made).error();
+      return Poll::Failed;
+    }
+    const Communicator& child = *child_.release();  // owned through its handle from here on
     handle = *made;
     observe::info(observe::Subsys::Init,
-                  "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE",
-                  callName, static_cast<void*>(handle), outcome.place.rank.value, outcome.place.ranks, parent_.device(), hash,
+                  "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} parent {} splitCount {} color {} key {} - Init COMPLETE", callName,
+                  static_cast<void*>(handle), child.rank().value, child.ranks(), child.device(), child.hash(),
                   static_cast<void*>(request_.parent), parent_.countChild(), request_.color, request_.key);
   }
   // release: whoever reads the handle from another thread also sees what it leads to
   std::atomic_ref<ncclComm*>(*request_.result).store(handle, std::memory_order_release);
-  return {};
+  return Poll::Ready;
 }
 
 }  // namespace

@@ -29,11 +29,13 @@ connect::Layout makeLayout(const transport::local::Hub& hub, int32_t nodeRanks) 
 
 }  // namespace
 
-Communicator::Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared)
+Communicator::Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared,
+                           bool onGpu)
     : rank_(rank),
       ranks_(ranks),
       redOps_(static_cast<uint32_t>(hash) ^ static_cast<uint32_t>(rank.value) * 0x9e3779b9U),
       device_(device),
+      onGpu_(onGpu),
       hash_(hash),
       config_(std::move(config)),
       shared_(shared != nullptr ? std::move(shared) : std::make_shared<Shared>()) {}
@@ -50,6 +52,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
 Status Communicator::open(const Outcome& outcome) {
   config_.minCtas = outcome.place.minCtas;
   config_.maxCtas = outcome.place.maxCtas;
+  if (outcome.place.isMixed)
+    return error(Code::InvalidUsage, "some ranks compute with GPUs and some with host devices: TUTTI_DEVICE must be the same for all");
   auto settings = readSettings(config_);
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
@@ -68,6 +72,7 @@ Status Communicator::open(const Outcome& outcome) {
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
   shared_->add(outcome.hub);
+  if (onGpu_) TUTTI_TRY(openGpu(outcome));
   open_.store(true, std::memory_order_release);  // pairs with isOpen()
   return {};
 }
@@ -162,7 +167,7 @@ Result<plan::Summary> Communicator::explain(const CallRequest& request) {
   ResolvedOp op;
   const auto shape = shapeOf(request, op);
   if (!shape) return tl::unexpected(shape.error());
-  return planner_->summarize(*shape);
+  return gpu_ != nullptr ? gpu_->summarize(*shape) : planner_->summarize(*shape);
 }
 
 Result<plan::Summary> Communicator::summarize(const PendingCall& pending) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/config.h"
+#include "comm/device_rank.h"
 #include "comm/meeting.h"
 #include "comm/red_ops.h"
 #include "comm/setup.h"
@@ -69,13 +70,17 @@ struct PendingCall {
 class Communicator {
  public:
   /// A rank without peers yet. `hash` names the communicator in logs; `shared` (null: of its own) is what it shares with its parent.
-  Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared = nullptr);
+  /// `onGpu`: `device` is a GPU.
+  Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared = nullptr,
+               bool onGpu = false);
   /// The same, opened, for ranks that met elsewhere.
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<transport::local::Hub> hub, Rank rank, int32_t ranks, int32_t device,
                                                       uint64_t hash, const Config& config, std::shared_ptr<Shared> shared = nullptr);
   /// The ranks have met, and agreed on their channels. Fails when the environment asks for what does not exist.
   Status open(const Outcome& outcome);
   bool isOpen() const { return open_.load(std::memory_order_acquire); }
+  /// After open(): Ready when the GPUs of all ranks see each other's memory, at once for host devices. Failed: `cause`.
+  Poll connectGpu(Status& cause);
 
   Rank rank() const { return rank_; }
   int32_t ranks() const { return ranks_; }
@@ -83,6 +88,9 @@ class Communicator {
   uint64_t hash() const { return hash_; }
   const Config& config() const { return config_; }
   bool isBlocking() const { return config_.blocking; }
+  bool isOnGpu() const { return onGpu_; }
+  /// Of its GPU, which is opened when this is first asked; 0: a host device.
+  Result<int32_t> multiprocessors() const;
   const std::shared_ptr<Shared>& shared() const { return shared_; }
   transport::local::Hub& hub() const { return *turn_->hub; }
   RedOps& redOps() { return redOps_; }
@@ -158,6 +166,19 @@ class Communicator {
   bool ranAlone(const CallRequest& request) const { return isAloneLatest_ && latest_.isLike(request); }
   Status runAgain(const CallRequest& request);
 
+  // ---- the same on a GPU (communicator_gpu.cc)
+
+  Result<DeviceCall> prepareOnGpu(const CallRequest& request, driver::cuda::Stream stream);
+  Status pairSelfMessages(std::vector<DeviceCall>& calls);
+  /// What calls need beyond their launch: says where this rank's part of it is, then looks for the others' parts.
+  Status offerOnGpu(std::span<const DeviceCall> calls);
+  Poll settleOnGpu(std::span<const DeviceCall> calls, Status& cause);
+  /// Whose part settleOnGpu() lacks.
+  Rank missingOnGpu() const { return gpu_->missing(); }
+  /// Numbers the calls and puts them on their streams; they are settled.
+  Status launchOnGpu(std::span<DeviceCall> calls);
+  const memory::Budget& gpuBudget() const { return gpu_->device().budget; }
+
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
   int64_t timeoutMs() const { return turn_->timeoutNs.load(std::memory_order_relaxed) / 1'000'000; }
@@ -180,6 +201,9 @@ class Communicator {
 
   Poll advanceSetups();
   bool isWorking() const;
+  Status openGpu(const Outcome& outcome);
+  void lookAtGpu();
+  void waitForGpu();
   bool isExported(const CallRequest& request) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
   Result<PendingCall> prepareNew(const CallRequest& request);
@@ -196,6 +220,7 @@ class Communicator {
   const int32_t ranks_;
   RedOps redOps_;
   const int32_t device_;
+  const bool onGpu_;
   const uint64_t hash_;
   Config config_;
   std::shared_ptr<Shared> shared_;
@@ -218,6 +243,7 @@ class Communicator {
   uint64_t nextEpoch_ = 1;  // of the window; 0 is what fresh cells hold
   std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
   std::atomic<int32_t> children_ = 0;
+  std::unique_ptr<DeviceRank> gpu_;  // null: host devices
   std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
 
   // What any thread may ask or end. The flags are exchanged: whoever is second is told.

@@ -25,7 +25,7 @@ void discard(ncclComm* handle, const Status& cause) {
 
 Result<ncclComm*> makeMember(const JoinRequest& request) {
   const uint64_t hash = bootstrap::Service::hashOf(request.ids.front());
-  auto comm = std::make_unique<Communicator>(request.rank, request.ranks, request.device, hash, request.config);
+  auto comm = std::make_unique<Communicator>(request.rank, request.ranks, request.device, hash, request.config, nullptr, request.onGpu);
   auto handle = process().handles.make(comm.get());
   if (handle) (void)comm.release();  // owned through its handle from here on
   return handle;

@@ -93,7 +93,7 @@ Status Group::end() {
 Status Group::run(Content content) {
   if (!content.error.ok()) return undo(content.creations, std::move(content.error));
   const bool blocking = content.blocking.value_or(true);
-  const bool begins = !content.creations.empty() || !content.calls.empty();
+  const bool begins = !content.creations.empty() || !content.calls.empty() || !content.deviceCalls.empty();
   Status first;
   const auto keep = [&first](Status status) {
     if (first.ok() && status.code() != Code::InProgress) first = std::move(status);
@@ -101,6 +101,7 @@ Status Group::run(Content content) {
   };
   if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return first;
   if (!content.calls.empty() && !keep(launch(std::move(content.calls)))) return first;
+  if (!content.deviceCalls.empty() && !keep(launch(std::move(content.deviceCalls)))) return first;
   bool ends = false;
   for (const auto& ending : content.endings) {
     Status status = ending();
@@ -116,7 +117,11 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
     Content content = std::exchange(content_, {});
     if (!content.creations.empty()) (void)undo(content.creations, error(Code::InvalidUsage, "the group was not launched"));
     std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
-    bool isKnown = !content.calls.empty();
+    bool isKnown = !content.calls.empty() || !content.deviceCalls.empty();
+    for (const DeviceEntry& entry : content.deviceCalls) {
+      isKnown = isKnown && !entry.call.call.isMessage();
+      if (entry.call.plan != nullptr) totals[entry.call.comm] += static_cast<float>(entry.call.plan->plan->estimatedUs);
+    }
     for (const Entry& entry : content.calls) {
       const auto use = process().handles.use(entry.handle);
       if (!use || &*use != entry.call.comm)
@@ -154,6 +159,20 @@ Status Group::add(ncclComm* handle, PendingCall call) {
   Content alone;
   alone.blocking = blocking;
   alone.calls.push_back({handle, std::move(call)});
+  return run(std::move(alone));
+}
+
+Status Group::add(ncclComm* handle, DeviceCall call) {
+  const bool blocking = call.comm->isBlocking();
+  if (!isOpen() && blocking && call.plan != nullptr && call.plan->isOpen) return call.comm->launchOnGpu(std::span(&call, 1));
+  TUTTI_TRY(admit(blocking));
+  if (isOpen()) {
+    content_.deviceCalls.push_back({handle, std::move(call)});
+    return {};
+  }
+  Content alone;
+  alone.blocking = blocking;
+  alone.deviceCalls.push_back({handle, std::move(call)});
   return run(std::move(alone));
 }
 

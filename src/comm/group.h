@@ -38,6 +38,7 @@ class Group {
 
   /// Outside a group these run at once. InProgress: it has begun, on a non-blocking communicator.
   Status add(ncclComm* handle, PendingCall call);
+  Status add(ncclComm* handle, DeviceCall call);
   Status add(JoinRequest request);
   Status add(ChildRequest request);
   Status addEnding(std::function<Status()> ending);
@@ -46,6 +47,10 @@ class Group {
   struct Entry {
     ncclComm* handle;
     PendingCall call;
+  };
+  struct DeviceEntry {
+    ncclComm* handle;
+    DeviceCall call;
   };
   /// A communicator on its way.
   struct Creation {
@@ -61,12 +66,14 @@ class Group {
     std::optional<bool> blocking;
     std::vector<Creation> creations;
     std::vector<Entry> calls;
+    std::vector<DeviceEntry> deviceCalls;
     std::vector<std::function<Status()>> endings;
   };
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);
   static Status run(Content content);
   static Status launch(std::vector<Entry> entries);
+  static Status launch(std::vector<DeviceEntry> entries);
   static Status create(std::vector<Creation> creations, bool blocking);
   static Status startAll(std::vector<Creation>& creations);
   static Status waitForAll(std::vector<Creation>& creations);

@@ -30,6 +30,7 @@ Code Communicator::state() {
   const bool isSettled = advanceSetups() == Poll::Ready;
   if (const Code code = poison_.code(); code != Code::Ok) return code;
   if (!isSettled || !isOpen()) return Code::InProgress;
+  lookAtGpu();
   if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) {
     if (!isDrained()) hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended
     return code;
@@ -51,6 +52,7 @@ Status Communicator::usable() {
     if (poison_.tripped()) return poison_.status();
     TUTTI_TRY(checkReady());
   }
+  lookAtGpu();
   const ErrorLatch& latch = hub().latch(rank_);
   if (latch.tripped()) return latch.status();
   if (finalized_)
@@ -97,13 +99,15 @@ Status Communicator::finalize() {
 
 bool Communicator::isDrained() const {
   return turn_->finished.load(std::memory_order_acquire) >=
-         issuedWorks_.load(std::memory_order_relaxed);  // pairs with the release of the last work
+             issuedWorks_.load(std::memory_order_relaxed) &&  // pairs with the release of the last work
+         (gpu_ == nullptr || gpu_->isIdle());
 }
 
 void Communicator::drain() {
   exec::host::Waiter waiter(turn_->isCrowded ? 0 : spins_);
-  while (!isDrained() && !hub().latch(rank_).tripped()) waiter.pause();
+  for (; !isDrained() && !hub().latch(rank_).tripped(); waiter.pause()) lookAtGpu();
   if (!isDrained()) hub().waitQuiet();
+  waitForGpu();
 }
 
 void Communicator::close() {
@@ -119,6 +123,7 @@ void Communicator::depart() {
 void Communicator::stop(const Status& cause) {
   hub().failAll(cause);
   hub().waitQuiet();
+  waitForGpu();
 }
 
 void Communicator::abort() {
@@ -129,6 +134,7 @@ void Communicator::abort() {
   }
   if (!isOpen()) return;
   shared_->failAll(cause);
+  waitForGpu();
 }
 
 std::string Communicator::verdictJson() {

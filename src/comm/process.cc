@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "config/params.h"
+#include "driver/cuda/real.h"
 
 namespace tutti::comm {
 
@@ -30,6 +31,9 @@ std::shared_ptr<exec::host::Stream> StreamTable::remove(void* handle) {
   live_.erase(it);
   return stream;
 }
+
+Process::Process()
+    : devices([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return driver::cuda::openDriver(); }, exec::cuda::makeExecutor) {}
 
 Process& process() {
   static Process* const state = new Process;  // never destroyed, see the header

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "bootstrap/service.h"
+#include "comm/devices.h"
 #include "comm/founding.h"
 #include "comm/group.h"
 #include "comm/handle.h"
@@ -34,6 +35,7 @@ class StreamTable {
 };
 
 struct Process {
+  Process();
   HandleTable handles;
   bootstrap::Service bootstrap;
   Foundations foundations{[this] { return memory.shareTable(); }, [this](const std::string& name) { return networks.engine(name); }};
@@ -41,6 +43,7 @@ struct Process {
   StreamTable streams;
   std::mutex launchOrder;  ///< held while a launch is queued on its streams
   RetiredWorkers retiredWorkers;
+  Devices devices;
   memory::HostAllocator memory;
 };
 

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 
 #include "config/params.h"
@@ -29,15 +30,6 @@ Result<exec::host::SimdLevel> readSimd() {
   return fail(Code::InvalidUsage, "TUTTI_SIMD={}: known are auto, portable, sse4, avx2, avx512", text);
 }
 
-/// TUTTI_DEVICE: this build has host devices only.
-Status checkDevice() {
-  const std::string device = config::get<Param::TuttiDevice>();
-  if (device.empty() || device == "auto" || device == "host") return {};
-  if (device == "cuda")
-    return error(Code::InvalidUsage, "TUTTI_DEVICE=cuda: CUDA devices are not built yet; use TUTTI_DEVICE=host or auto");
-  return error(Code::InvalidUsage, "TUTTI_DEVICE={}: known are auto, cuda, host", device);
-}
-
 tune::Machine readMachine() {
   tune::Machine machine;
   const auto replace = [](double& value, int64_t given) {
@@ -49,24 +41,24 @@ tune::Machine readMachine() {
   return machine;
 }
 
-int32_t readChannels(const Config& config) {
+/// The fewest and the most channels that the user allows.
+std::pair<int32_t, int32_t> channelBounds(const Config& config) {
   int64_t least = config.minCtas;
   int64_t most = config.maxCtas;
   if (const int64_t n = config::get<Param::MinNchannels>(); n > 0) least = std::max(least, n);
   if (const int64_t n = config::get<Param::MaxNchannels>(); n > 0) most = std::min(most, n);
-  // One lane group keeps a thread busy; more are for those who ask.
-  return static_cast<int32_t>(std::clamp<int64_t>(std::min(std::max<int64_t>(least, 1), most), 1, kMostChannels));
+  most = std::clamp<int64_t>(most, 1, kMostChannels);
+  return {static_cast<int32_t>(std::clamp<int64_t>(least, 1, most)), static_cast<int32_t>(most)};
 }
 
 }  // namespace
 
 Result<plan::Settings> readSettings(const Config& config) {
-  if (Status status = checkDevice(); !status.ok()) return tl::unexpected(std::move(status));
   plan::Settings settings;
   const auto simd = readSimd();
   if (!simd) return tl::unexpected(simd.error());
   settings.simd = *simd;
-  settings.channels = readChannels(config);
+  settings.channels = channelBounds(config).first;  // one lane group keeps a thread busy; more are for those who ask
   // A ring step holds what it received until it has sent: two slots at least.
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));
@@ -90,6 +82,40 @@ Result<plan::Settings> readSettings(const Config& config) {
   settings.copies = cma < 0 ? transport::local::kCopiesPay : cma == 0 ? 0 : transport::local::kReachesCopies;
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
   settings.machine = readMachine();
+  return settings;
+}
+
+Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,
+                                                const Device& device) {
+  plan::DeviceSettings settings;
+  const exec::cuda::KernelUses& uses = device.kernels;
+  const bool sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
+  for (size_t k = 0; k < settings.mostBlocks.size(); ++k) {
+    int32_t blocks = uses.of[k].blocksPerMultiprocessor;
+    if (static_cast<exec::cuda::KernelId>(k) == exec::cuda::KernelId::Window) blocks = std::min(blocks, uses.small.blocksPerMultiprocessor);
+    settings.mostBlocks[k] = blocks * place.multiprocessors / (sharesGpus ? place.ranks : 1);  // all of them may be on one
+  }
+  const auto [least, most] = channelBounds(config);
+  settings.minChannels = least;
+  settings.maxChannels = most;
+  // Each peer may be sent to and received from at the same time.
+  const int32_t fit = settings.mostBlocks[static_cast<size_t>(exec::cuda::KernelId::Simple)];
+  const int32_t room = most == kMostChannels ? fit : std::min(most, fit);  // the most that there is is no wish for fewer
+  settings.messageBlocks = room;
+  const int32_t ways = 2 * std::max(1, place.ranks - 1);
+  settings.messageChannels = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(std::clamp(room / ways, 1, 32))));
+  // What lies between two neighbours stays small: docs/decisions/0015.
+  settings.slots = {4, 4, 4};
+  settings.slotBytes = {57344, 16384, 61440};
+  settings.shareBytes = {16384, 32768};
+  settings.windowChannels = {32, 16};
+  settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
+  settings.hasLines = device.gpu->info().major >= 9;
+  settings.deterministic = host.deterministic;
+  settings.restrictions = host.restrictions;
+  auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
+  if (!protocols) return tl::unexpected(std::move(protocols).error());
+  settings.protocols = std::move(*protocols);
   return settings;
 }
 

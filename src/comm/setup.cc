@@ -23,6 +23,7 @@ Status Setup::start() {
 Poll Setup::advance() {
   const std::lock_guard lock(mutex_);
   if (poll_ != Poll::Pending || encounter == nullptr) return poll_;  // over, or not started
+  if (isFinished_) return settleAll();
   auto outcome = encounter->poll();
   if (!outcome) {
     Status cause = inspect();
@@ -39,7 +40,16 @@ Poll Setup::advance() {
     status = Status(Code::SystemError, "out of memory");
   }
   if (!status.ok()) return fail(std::move(status));
-  return poll_ = Poll::Ready;
+  isFinished_ = true;
+  return settleAll();
+}
+
+Poll Setup::settleAll() {
+  Status cause;
+  const Poll poll = settle(cause);
+  if (poll == Poll::Pending) cause = explainWait();
+  if (poll == Poll::Failed || !cause.ok()) return fail(std::move(cause));
+  return poll == Poll::Ready ? poll_ = Poll::Ready : poll;
 }
 
 Status Setup::status() const {
@@ -89,16 +99,20 @@ class Join final : public Setup {
     place = comm_.rank();
     log("START");
     const Config& config = comm_.config();
-    encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place,
-                                           {0, place.value, config.minCtas, config.maxCtas, availableCores()}, config.network);
+    const auto multiprocessors = comm_.multiprocessors();
+    if (!multiprocessors) return multiprocessors.error();
+    encounter =
+        process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place,
+                                   {0, place.value, config.minCtas, config.maxCtas, availableCores(), *multiprocessors}, config.network);
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
     return refused && !*refused ? refused->error() : Status();
   }
   Status inspect() override { return {}; }
-  Status finish(Outcome outcome) override {
-    TUTTI_TRY(comm_.open(outcome));
-    log("COMPLETE");
-    return {};
+  Status finish(Outcome outcome) override { return comm_.open(outcome); }
+  Poll settle(Status& cause) override {
+    const Poll poll = comm_.connectGpu(cause);
+    if (poll == Poll::Ready) log("COMPLETE");
+    return poll;
   }
 
   void log(const char* what) const {

@@ -41,6 +41,11 @@ class Setup {
   virtual Status inspect() = 0;
   /// Everybody is there.
   virtual Status finish(Outcome outcome) = 0;
+  /// What remains to be done together after finish(); Failed: `cause` says why.
+  virtual Poll settle(Status& cause) {
+    (void)cause;
+    return Poll::Ready;
+  }
   /// The rank at a place.
   Rank nameOf(Rank at) const { return members.empty() ? at : Rank(members[static_cast<size_t>(at.value)]); }
 
@@ -51,12 +56,14 @@ class Setup {
 
  private:
   Status explainWait();
+  Poll settleAll();
   Poll fail(Status cause);
 
   Clock& clock_;
   const int64_t timeoutMs_;
   mutable std::mutex mutex_;
   Poll poll_ = Poll::Pending;
+  bool isFinished_ = false;  // finish() has returned
   Status status_;
   Nanoseconds since_{0};
   bool warned_ = false;
@@ -71,6 +78,7 @@ struct JoinRequest {
   int32_t device = 0;
   Config config;
   const char* function = "";
+  bool onGpu = false;  ///< `device` is a GPU
 };
 
 /// Part of a communicator's ranks that are to make one of their own.

@@ -57,8 +57,10 @@ double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, cons
     const auto carried = static_cast<double>(std::min(pieceBytes, geometry.sliceElems * elementBytes));
     const double piece = std::clamp(part, 1.0, carried);
     us += (std::max(part / piece, slices) - 1) * p.steps * cost.jobUs;
-    // Where the same bytes go from rank to rank, the first piece does so before the last one sets out.
-    const double first = hops * std::min(piece * geometry.channels, bytes);
+    // Where the same bytes go from rank to rank, the first piece does so before the last one sets out; where every line says that it has
+    // come, the first lines do.
+    const double passed = cost.flowBytes > 0 ? std::min(piece, static_cast<double>(cost.flowBytes)) : piece;
+    const double first = hops * std::min(passed * geometry.channels, bytes);
     if (passing > 0 && first > passing) {
       repeated = first / passing;
       passing = first;

@@ -26,9 +26,11 @@ struct KernelCost {
   double blockGBs = 0;      ///< memory traffic of one block, read and written
   double linkGBs = 0;       ///< payload from one device to others, and through its memory
   uint64_t leastBytes = 1;  ///< of a channel's part of a chunk: with fewer, another channel is of no use
+  uint64_t flowBytes = 0;   ///< pipes: so much of a piece is passed on at a time; 0: all of it
 };
 
-/// The machine in numbers. Fitted to docs/decisions/0014 (2 H200, graphs) and measurements of the probe on 4.
+/// The machine in numbers: fitted to nccl-tests of every algorithm on every kernel with 8, 16, 32 and 64 blocks, 1 KiB to 64 MiB, one
+/// thread a GPU, on 2 and on 4 H200 (docs/performance/gpu.md). `bulk` was not measured.
 struct DeviceMachine {
   /// A call that is launched by itself, on top of what a kernel costs.
   double launchUs = 5.0;
@@ -37,15 +39,15 @@ struct DeviceMachine {
   /// By KernelId.
   // clang-format off
   std::array<KernelCost, exec::cuda::kNumKernels> kernels = {{
-      // start  message  hop  round  job  block  link  least
-      {   3.0,     0.2,  1.3,   1.5, 0.0,    40,  180,  2048},  // window
-      {   4.3,     0.0,  3.5,   0.0, 0.3,    30,  180,  4096},  // cells
-      {   4.6,     0.0,  4.7,   0.0, 0.3,    45,  350,  8192},  // lines
-      {   4.9,     0.3,  5.5,   5.0, 0.2,   210,  382, 16384},  // simple
-      {   5.1,     0.3,  5.7,   5.0, 0.2,    90,  365, 32768},  // bulk
+      // start  message  hop   round  job  block  link  least   flow
+      {  0.05,    0.33,  0.70,   3.0, 0.0,    18,  450,  2048,     0},  // window
+      {  1.50,    0.00,  1.35,   0.0, 1.6,    20,  450,  4096,  4096},  // cells
+      {  2.20,    0.00,  1.40,   0.0, 2.1,    44,  450,  8192,  8192},  // lines
+      {  1.90,    1.00,  2.80,   9.4, 0.0,    59,  450, 16384,     0},  // simple
+      {  2.20,    1.00,  3.00,   9.4, 0.0,    45,  450, 32768,     0},  // bulk
   }};
   /// A one-shot or two-shot of one slice on the Window kernel, which runs on a kernel of small calls (exec/cuda/small.h).
-  KernelCost small = {0.9, 0.2, 1.2, 0.0, 0.0, 40, 180, 2048};
+  KernelCost small = {0.02, 0.09, 0.7, 0.07, 0.0, 120, 190, 2048, 0};
   // clang-format on
 };
 

@@ -366,6 +366,7 @@ inline void measureOwnFunctions(Measured& m) {
   OWN(tuttiStreamDestroy);
   OWN(tuttiStreamSynchronize);
   OWN(tuttiStreamQuery);
+  OWN(tuttiCommGetMemory);
   OWN(tuttiCommGetVerdict);
   OWN(tuttiCommSetTimeout);
   OWN(tuttiExplain);

@@ -71,6 +71,16 @@ TEST_F(Texts, ExplainArgumentsAndCapacity) {
   expectUsable();
 }
 
+TEST_F(Texts, HostDevicesHaveNoMemoryOfGpus) {
+  char text[8] = {};
+  size_t needed = 0;
+  EXPECT_EQ(tuttiCommGetMemory(comms[0], text, sizeof text, &needed), ok);
+  EXPECT_STREQ(text, "null");
+  EXPECT_EQ(needed, 5u);
+  EXPECT_EQ(tuttiCommGetMemory(comms[0], nullptr, 3, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(tuttiCommGetMemory(nullptr, text, sizeof text, nullptr), ncclInvalidArgument);
+}
+
 TEST_F(Texts, FlightRecorderTellsOfTheLatestCalls) {
   expectUsable();
   size_t needed = 0;

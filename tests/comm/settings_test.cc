@@ -126,7 +126,7 @@ TEST(Settings, KnowWhatReducesAndWhatHasARoot) {
 class FromEnvironment : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* n : {"TUTTI_SIMD", "TUTTI_DEVICE", "TUTTI_SLOTS", "TUTTI_SLICE_BYTES", "TUTTI_ALGO", "NCCL_ALGO", "NCCL_BUFFSIZE",
+    for (const char* n : {"TUTTI_SIMD", "TUTTI_SLOTS", "TUTTI_SLICE_BYTES", "TUTTI_ALGO", "NCCL_ALGO", "NCCL_BUFFSIZE",
                           "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "TUTTI_SPIN"})
       unsetenv(n);
     setenv("NCCL_CONF_FILE", "/dev/null", 1);
@@ -200,17 +200,6 @@ TEST_F(FromEnvironment, UnknownAlgorithmsAreAnError) {
   expectError("twoshoot");
   set("TUTTI_ALGO", "oneshot");
   EXPECT_FALSE(read().restrictions.tutti.allows(Collective::AllReduce, "ring"));
-}
-
-TEST_F(FromEnvironment, TheDeviceMustExist) {
-  for (const char* value : {"auto", "host"}) {
-    set("TUTTI_DEVICE", value);
-    read();
-  }
-  set("TUTTI_DEVICE", "cuda");
-  expectError("TUTTI_DEVICE=cuda");
-  set("TUTTI_DEVICE", "fpga");
-  expectError("auto, cuda, host");
 }
 
 TEST_F(FromEnvironment, TheSimdLevelMustExist) {

@@ -51,7 +51,7 @@ struct BenchText {
   int warmups = 0;
   std::string launcher = "auto";
   std::string buffers = "malloc";
-  std::string devices;
+  std::string devices = "host";
   int ranks = 4;
   int threads = 1;
   int nodes = 0;
@@ -189,8 +189,8 @@ void addBenchPlaces(CLI::App& command, BenchText& text) {
       ->capture_default_str()->check(within(1, kMostRanks))->group("Places");
   command.add_option("--nodes", text.nodes, "start the ranks on so many hosts, played by network namespaces; needs root [none]")
       ->check(within(2, launch::kMostNodes))->group("Places");
-  command.add_option("--devices", text.devices, "what the ranks compute with: host [TUTTI_DEVICE]")
-      ->check(CLI::IsMember({"host"}))->group("Places");
+  command.add_option("--devices", text.devices, "what the ranks compute with: host")
+      ->capture_default_str()      ->check(CLI::IsMember({"host"}))->group("Places");
   command.add_option("--buffers", text.buffers, "buffers from the system (malloc), or from ncclMemAlloc (ncclmem)")
       ->capture_default_str()->check(CLI::IsMember({"malloc", "ncclmem"}))->group("Places");
   command.add_option("--launcher", text.launcher, "auto: as the launcher's variables say; none: this process is all there is")
@@ -210,7 +210,7 @@ int startOnNodes(const BenchRun& run, const std::vector<std::string>& words) {
 
 int runBenchmark(const BenchRun& run) {
   // Before any thread is started, and before the library reads it.
-  if (!run.text.devices.empty() && setenv("TUTTI_DEVICE", run.text.devices.c_str(), 1) != 0) return kExitError;
+  if (setenv("TUTTI_DEVICE", run.text.devices.c_str(), 1) != 0) return kExitError;
   return bench::runBench(run.options, [&run](std::chrono::milliseconds timeout) {
     return launch::exchangeId(run.standing, run.environment, bench::makeUniqueId, timeout);
   });

@@ -53,7 +53,7 @@ struct CommView {
 };
 
 /// Works that travel with the launch; more lie in memory.
-inline constexpr int kInlineWorks = 4;
+inline constexpr int kInlineWorks = 16;
 
 struct Launch {
   CommView comm;

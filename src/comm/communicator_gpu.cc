@@ -1,0 +1,147 @@
+// A communicator of GPUs: what its calls and its life have that those of host devices have not.
+#include <chrono>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "comm/process.h"
+#include "comm/settings.h"
+#include "core/format.h"
+#include "exec/host/wait.h"
+#include "observe/log.h"
+
+namespace tutti::comm {
+
+Result<int32_t> Communicator::multiprocessors() const {
+  if (!onGpu_) return 0;
+  const auto device = process().devices.at(device_);
+  if (!device) return tl::unexpected(device.error());
+  return (*device)->gpu->info().multiprocessors;
+}
+
+Status Communicator::openGpu(const Outcome& outcome) {
+  if (outcome.hub->spansHosts())
+    return error(Code::InvalidUsage,
+                 "the ranks' GPUs are on several hosts: this version of tutti connects GPUs of one host; "
+                 "TUTTI_DEVICE=host computes on CPUs across hosts");
+  auto device = process().devices.at(device_);
+  if (!device) return std::move(device).error();
+  const auto settings = readDeviceSettings(settings_, config_, outcome.place, **device);
+  if (!settings) return settings.error();
+  auto gpu = DeviceRank::open(outcome.hub, rank_, layout_, *settings, turn_->checks, process().devices, **device);
+  if (!gpu) return std::move(gpu).error();
+  gpu_ = std::move(*gpu);
+  return {};
+}
+
+Poll Communicator::connectGpu(Status& cause) {
+  if (gpu_ == nullptr) return Poll::Ready;
+  const Poll poll = gpu_->connect();
+  if (poll == Poll::Failed) cause = gpu_->status();
+  if (poll == Poll::Pending && hub().latch(rank_).tripped()) {
+    cause = hub().latch(rank_).status();
+    return Poll::Failed;
+  }
+  return poll;
+}
+
+/// A kernel that has given up is the end of the communicator, on all its ranks.
+void Communicator::lookAtGpu() {
+  if (gpu_ == nullptr) return;
+  if (Status status = gpu_->look(); !status.ok() && !hub().latch(rank_).tripped()) hub().failAll(status);
+}
+
+/// Kernels of a communicator that has failed end soon, whatever they wait for; all others have ended.
+void Communicator::waitForGpu() {
+  if (gpu_ == nullptr) return;
+  constexpr std::chrono::milliseconds kPatience(2000);
+  exec::host::Waiter waiter(spins_);
+  for (const auto since = std::chrono::steady_clock::now(); !gpu_->isIdle(); waiter.pause()) {
+    if (std::chrono::steady_clock::now() - since <= kPatience) continue;
+    observe::warn("kernels of rank {} on device {} have not ended {} ms after their communicator was stopped", rank_.value, device_,
+                  kPatience.count());
+    return;
+  }
+}
+
+Result<DeviceCall> Communicator::prepareOnGpu(const CallRequest& request, driver::cuda::Stream stream) {
+  ResolvedOp op;
+  const auto shape = shapeOf(request, op);
+  if (!shape) return tl::unexpected(shape.error());
+  if (Status status = checkBuffers(request, rank()); !status.ok()) return tl::unexpected(std::move(status));
+  DeviceCall call;
+  call.comm = this;
+  call.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
+  call.in = request.in;
+  call.out = request.out;
+  call.factor = op.scaling.factor;
+  call.factorSource = op.factorSource;
+  call.stream = stream;
+  call.event.collective = request.collective;
+  call.event.type = static_cast<DataType>(request.type);
+  call.event.op = op.op;
+  call.event.count = request.count;
+  call.event.peer = hasRootOrPeer(request.collective) ? request.root : -1;
+  const bool isMessage = call.call.isMessage();
+  if (isMessage ? request.root == rank_.value : request.count == 0) return call;
+  auto plan = gpu_->planFor(*shape);
+  if (!plan) return tl::unexpected(std::move(plan).error());
+  call.plan = std::move(*plan);
+  return call;
+}
+
+namespace {
+
+bool isToSelf(const DeviceCall& call) { return call.plan == nullptr && call.call.isMessage(); }
+
+}  // namespace
+
+Status Communicator::pairSelfMessages(std::vector<DeviceCall>& calls) {
+  std::vector<DeviceCall*> sends;
+  std::vector<DeviceCall*> receives;
+  for (DeviceCall& call : calls)
+    if (isToSelf(call)) (call.call.receives ? receives : sends).push_back(&call);
+  if (sends.size() != receives.size())
+    return error(Code::InvalidUsage,
+                 "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
+                 rank_.value, sends.size(), receives.size());
+  for (size_t i = 0; i < sends.size(); ++i) {
+    if (sends[i]->call.count != receives[i]->call.count)
+      return error(Code::InvalidUsage, "rank {} sends itself {} bytes but receives {}", rank_.value, sends[i]->call.count,
+                   receives[i]->call.count);
+    sends[i]->out = receives[i]->out;
+    if (sends[i]->call.count == 0) continue;
+    plan::Shape shape;
+    shape.collective = Collective::SendRecv;
+    shape.type = DataType::I8;
+    shape.count = sends[i]->call.count;
+    shape.root = rank_;
+    auto plan = gpu_->planFor(shape);
+    if (!plan) return std::move(plan).error();
+    sends[i]->plan = std::move(*plan);
+  }
+  return {};
+}
+
+Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) { return gpu_->offer(calls); }
+
+Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause) {
+  const Poll poll = gpu_->settle(calls);
+  if (poll == Poll::Failed) cause = gpu_->status();
+  if (poll != Poll::Pending) return poll;
+  lookAtGpu();
+  cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : Status();
+  return cause.ok() ? Poll::Pending : Poll::Failed;
+}
+
+Status Communicator::launchOnGpu(std::span<DeviceCall> calls) {
+  for (DeviceCall& call : calls) {
+    if (!call.call.isMessage()) call.event.sequence = call.call.sequence = issuedCollectives_++;
+    turn_->record(call.event, observe::FlightKind::Enqueued);
+  }
+  Status status = gpu_->launch(calls, static_cast<uint64_t>(turn_->timeoutNs.load(std::memory_order_relaxed)));
+  // What was not launched here is waited for elsewhere.
+  if (!status.ok()) stop(status);
+  return status;
+}
+
+}  // namespace tutti::comm

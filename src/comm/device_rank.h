@@ -1,0 +1,119 @@
+// What a communicator of GPUs has beside that of a host device: its memory on the GPU, its plans, and the launches of its kernels.
+//
+// Owner: the communicator. Used by the thread that uses the communicator, but stop(), look() and isIdle(), which any thread may call.
+// 1. Works of all launches run in the order of their launches, whatever streams they were issued on.
+// 2. What a call needs beyond its launch (memory, mappings, programs) is there before the call is launched: prepare it with planFor(),
+// offer()
+//    and settle(). A repeated call needs none of it.
+// 3. Collectives of a launch count on all ranks alike; messages are launches of their own, after the collectives of a group.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/devices.h"
+#include "exec/host/signature.h"
+#include "observe/flight_recorder.h"
+#include "plan/cache.h"
+#include "plan/device_planner.h"
+#include "transport/device/endpoint.h"
+
+namespace tutti::comm {
+
+class Communicator;
+
+/// A plan whose program is on the GPU.
+struct LoadedPlan {
+  std::shared_ptr<const plan::DevicePlan> plan;
+  exec::cuda::ProgramView program;
+  bool isOpen = false;  ///< its pipes and windows are
+
+  transport::device::Needs needs() const { return {plan->pipes, plan->needsWindow ? plan->window() : -1}; }
+};
+
+/// A checked and planned call for a GPU.
+struct DeviceCall {
+  Communicator* comm = nullptr;
+  exec::host::Call call;
+  std::shared_ptr<LoadedPlan> plan;  ///< null: no data, or a message of a rank to itself, paired when it is launched
+  const void* in = nullptr;
+  void* out = nullptr;
+  uint64_t factor = 0;
+  const void* factorSource = nullptr;  ///< device memory
+  driver::cuda::Stream stream = nullptr;
+  observe::FlightEvent event;
+};
+
+class DeviceRank {
+ public:
+  static Result<std::unique_ptr<DeviceRank>> open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
+                                                  const plan::DeviceSettings& settings, bool checks, Devices& devices, Device& device);
+  ~DeviceRank();
+  DeviceRank(const DeviceRank&) = delete;
+  DeviceRank& operator=(const DeviceRank&) = delete;
+
+  /// Ready when all ranks see each other's memory. Never blocks.
+  Poll connect();
+  const Status& status() const { return endpoint_->status(); }
+  Rank missing() const { return endpoint_->missing(); }
+
+  Result<std::shared_ptr<LoadedPlan>> planFor(const plan::Shape& shape);
+  Result<plan::Summary> summarize(const plan::Shape& shape) { return planner_.summarize(shape); }
+
+  /// Says to the peers where this rank's part of what the calls need is.
+  Status offer(std::span<const DeviceCall> calls);
+  /// Ready when all that they need is there.
+  Poll settle(std::span<const DeviceCall> calls);
+  /// Puts all calls, numbered, on their streams. `timeoutNs`: how long a kernel may wait; 0: for ever.
+  Status launch(std::span<DeviceCall> calls, uint64_t timeoutNs);
+
+  /// Whether all kernels have ended.
+  bool isIdle();
+  /// Whether a kernel has given up: why.
+  Status look();
+  /// Kernels end soon, whatever they wait for.
+  void stop() { transport::device::stop(endpoint_->kernelPage()); }
+  Device& device() const { return device_; }
+
+ private:
+  struct Batch;
+  DeviceRank(Rank rank, const connect::Layout& layout, const plan::DeviceSettings& settings, Devices& devices, Device& device)
+      : rank_(rank), ranks_(layout.ranks()), devices_(devices), device_(device), settings_(settings), planner_(layout, rank, settings) {}
+  Result<exec::cuda::ProgramView> load(const exec::cuda::PackedProgram& program);
+  void refreshViews();
+  /// A call, and where it comes among the messages of its launch.
+  struct Turn {
+    DeviceCall* call;
+    std::array<int32_t, 3> place;
+  };
+  std::vector<Turn> order(std::span<DeviceCall> calls) const;
+  int32_t messageBlocks(const DeviceCall& call) const;
+  bool endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
+  void add(Batch& batch, DeviceCall& call) const;
+  Status launchBatch(Batch& batch, driver::cuda::Stream stream);
+  Status enter(std::span<const driver::cuda::Stream> streams, bool isCaptured);
+  Status leave(std::span<const driver::cuda::Stream> streams, bool isCaptured);
+
+  const Rank rank_;
+  const int32_t ranks_;
+  Devices& devices_;
+  Device& device_;
+  const plan::DeviceSettings settings_;
+  plan::DevicePlanner planner_;
+  plan::PlanCache<LoadedPlan> plans_{256};
+  std::unique_ptr<transport::device::Endpoint> endpoint_;
+  std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
+  exec::cuda::CommView views_[transport::device::kProtocols];
+  driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch outside captures
+  driver::cuda::OwnedEvent joined_;
+  driver::cuda::Stream latest_ = nullptr;  // where that was
+  std::atomic<bool> hasLaunched_ = false;
+  uint64_t launches_ = 0;   // of collectives
+  uint64_t timeoutNs_ = 0;  // of the launch that is made
+};
+
+}  // namespace tutti::comm

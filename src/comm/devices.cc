@@ -1,0 +1,113 @@
+#include "comm/devices.h"
+
+#include <utility>
+
+#include "config/params.h"
+#include "observe/log.h"
+
+namespace tutti::comm {
+
+using config::Param;
+using driver::cuda::SetUpScope;
+
+Devices::Devices(OpenDriver openDriver, OpenExecutor openExecutor)
+    : openDriver_(std::move(openDriver)), openExecutor_(std::move(openExecutor)), segments_([this](int32_t ordinal) {
+        Device* const device = find(ordinal);
+        return device == nullptr ? nullptr : &device->pool;
+      }) {}
+
+/// Once; under the lock.
+Status Devices::start() {
+  if (started_) return *started_;
+  const auto tryAll = [this]() -> Status {
+    auto executor = openExecutor_();
+    if (executor == nullptr) return error(Code::InvalidUsage, "this build has no CUDA kernels (TUTTI_CUDA=OFF)");
+    auto api = openDriver_();
+    if (!api) return std::move(api).error();
+    auto driver = std::make_unique<driver::cuda::Driver>(std::move(*api), [](const Status& lost) { observe::warn("{}", lost.text()); });
+    TUTTI_TRY(driver->init());
+    const auto devices = driver->countDevices();
+    if (!devices) return devices.error();
+    if (*devices == 0) return error(Code::InvalidUsage, "the CUDA driver has no device");
+    executor_ = std::move(executor);
+    driver_ = std::move(driver);
+    return {};
+  };
+  started_ = tryAll();
+  if (!started_->ok()) observe::info(observe::Subsys::Init, "no GPUs: {}", started_->text());
+  return *started_;
+}
+
+Result<bool> Devices::useGpus() {
+  const std::string wanted = config::get<Param::TuttiDevice>();
+  if (wanted == "host") return false;
+  const bool isFree = wanted.empty() || wanted == "auto";
+  if (!isFree && wanted != "cuda") return fail(Code::InvalidUsage, "TUTTI_DEVICE={}: known are auto, cuda, host", wanted);
+  const std::lock_guard lock(mutex_);
+  const Status status = start();
+  if (status.ok()) return true;
+  if (isFree) return false;
+  return fail(Code::InvalidUsage, "TUTTI_DEVICE=cuda: {}", status.text());
+}
+
+Result<int32_t> Devices::count() { return driver_->countDevices(); }
+
+Result<int32_t> Devices::current() {
+  const auto context = driver_->currentContext();
+  if (!context) return tl::unexpected(context.error());
+  if (*context == nullptr) return 0;
+  const auto device = driver_->currentDevice();
+  if (!device) return tl::unexpected(device.error());
+  return *device;
+}
+
+Device* Devices::find(int32_t ordinal) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = devices_.find(ordinal);
+  return found == devices_.end() ? nullptr : found->second.get();
+}
+
+Result<Device*> Devices::at(int32_t ordinal) {
+  if (Device* const known = find(ordinal); known != nullptr) return known;
+  auto opened = open(ordinal);
+  if (!opened) return tl::unexpected(std::move(opened).error());
+  const std::lock_guard lock(mutex_);
+  const auto [at, isNew] = devices_.try_emplace(ordinal, std::move(*opened));  // another thread may have been faster
+  return at->second.get();
+}
+
+Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
+  const int64_t limit = config::get<Param::TuttiMemLimit>();
+  auto gpu = memory::Gpu::open(*driver_, ordinal, config::get<Param::CumemEnable>() != 0);
+  if (!gpu) return tl::unexpected(std::move(gpu).error());
+  auto device = std::make_unique<Device>(std::move(*gpu), Bytes(limit > 0 ? static_cast<uint64_t>(limit) : 0));
+  const auto scope = SetUpScope::enter(device->gpu->context());
+  if (!scope) return tl::unexpected(scope.error());
+  auto stream = driver::cuda::OwnedStream::of(*driver_, driver_->createStream());
+  if (!stream) return tl::unexpected(std::move(stream).error());
+  device->stream = std::move(*stream);
+  if (Status status = executor_->load(device->kernels); !status.ok()) return tl::unexpected(std::move(status));
+  return device;
+}
+
+Result<void*> Devices::allocate(Bytes bytes) {
+  const auto ordinal = current();
+  if (!ordinal) return tl::unexpected(ordinal.error());
+  const auto device = at(*ordinal);
+  if (!device) return tl::unexpected(device.error());
+  return allocator_.allocate(*(*device)->gpu, (*device)->budget, bytes);
+}
+
+transport::device::Surroundings Devices::around(Device& device) {
+  transport::device::Surroundings around;
+  around.gpu = device.gpu.get();
+  around.pool = &device.pool;
+  around.segments = &segments_;
+  around.pages = &pages_;
+  around.parking = &parking_;
+  around.stream = device.stream.get();
+  around.sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
+  return around;
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,80 @@
+// What the ranks of this process compute with, and the GPUs that it uses: each opened once, with the library's memory on it.
+//
+// Owner: the process (comm/process.h); tests make their own on a fake driver. Any thread. A GPU that has been opened stays open, at a fixed
+// address.
+// 1. Nothing of CUDA happens before somebody asks whether there are GPUs.
+// 2. Every kernel of the library is loaded when a GPU is opened, none later.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "driver/cuda/driver.h"
+#include "exec/cuda/launch.h"
+#include "memory/device_allocator.h"
+#include "memory/device_scratch.h"
+#include "transport/device/endpoint.h"
+#include "transport/device/parking.h"
+#include "transport/device/segments.h"
+
+namespace tutti::comm {
+
+/// A GPU of this process. Everything but `kernels` locks for itself; nothing changes after it was opened.
+struct Device {
+  Device(std::unique_ptr<memory::Gpu> opened, Bytes limit) : gpu(std::move(opened)), budget(gpu->device(), limit), pool(*gpu, budget) {}
+  std::unique_ptr<memory::Gpu> gpu;
+  memory::Budget budget;
+  memory::ScratchPool pool;
+  exec::cuda::KernelUses kernels;
+  driver::cuda::OwnedStream stream;  ///< for copies at set-up
+};
+
+class Devices {
+ public:
+  /// How the driver and the kernels come; null: none, and why.
+  using OpenDriver = std::function<Result<std::unique_ptr<driver::cuda::Api>>()>;
+  using OpenExecutor = std::function<std::unique_ptr<exec::cuda::Executor>()>;
+  Devices(OpenDriver openDriver, OpenExecutor openExecutor);
+
+  /// TUTTI_DEVICE: whether new ranks compute with GPUs. InvalidUsage: they are asked for and there are none, or the variable makes no
+  /// sense.
+  Result<bool> useGpus();
+  /// How many there are. Only where useGpus().
+  Result<int32_t> count();
+  /// The GPU that is current in this thread; 0 where it has chosen none.
+  Result<int32_t> current();
+  /// Opened, with its kernels, when first asked for.
+  Result<Device*> at(int32_t ordinal);
+  /// The open one; null where it is not open.
+  Device* find(int32_t ordinal) const;
+
+  driver::cuda::Driver& driver() { return *driver_; }
+  exec::cuda::Executor& executor() { return *executor_; }
+  transport::device::Surroundings around(Device& device);
+
+  /// ncclMemAlloc: memory of the current GPU.
+  Result<void*> allocate(Bytes bytes);
+  /// False: it was not allocated here.
+  bool free(void* pointer) { return allocator_.free(pointer); }
+
+ private:
+  Status start();
+  Result<std::unique_ptr<Device>> open(int32_t ordinal);
+
+  const OpenDriver openDriver_;
+  const OpenExecutor openExecutor_;
+  mutable std::mutex mutex_;  ///< protects what follows; driver_ and executor_ stay once they are there
+  std::optional<Status> started_;
+  std::unique_ptr<driver::cuda::Driver> driver_;
+  std::unique_ptr<exec::cuda::Executor> executor_;
+  transport::device::HostPages pages_;
+  transport::device::Parking parking_;
+  std::map<int32_t, std::unique_ptr<Device>> devices_;
+  memory::DeviceAllocator allocator_;
+  transport::device::Segments segments_;
+};
+
+}  // namespace tutti::comm

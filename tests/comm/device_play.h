@@ -1,0 +1,57 @@
+// What the tests of communicators on GPUs share: the fake driver, and kernels that are only written down.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "comm/devices.h"
+#include "driver/cuda/fake.h"
+
+namespace tutti::comm::play {
+
+using driver::cuda::FakeApi;
+using driver::cuda::FakeOptions;
+using exec::cuda::KernelId;
+
+struct Launched {
+  KernelId kernel;
+  exec::cuda::Launch launch;
+  exec::cuda::LaunchOptions options;
+  void* stream;
+};
+
+/// Kernels of a GPU that takes one block of each a multiprocessor.
+class WrittenDown final : public exec::cuda::Executor {
+ public:
+  explicit WrittenDown(std::vector<Launched>& launches) : launches_(launches) {}
+  Status load(exec::cuda::KernelUses& uses) override {
+    for (auto& use : uses.of) use.blocksPerMultiprocessor = 1;
+    uses.small.blocksPerMultiprocessor = 1;
+    return {};
+  }
+  Status launch(KernelId kernel, const exec::cuda::Launch& launch, const exec::cuda::LaunchOptions& options, void* stream) override {
+    launches_.push_back({kernel, launch, options, stream});
+    return {};
+  }
+
+ private:
+  std::vector<Launched>& launches_;
+};
+
+/// The devices of a process of its own.
+struct Gpus {
+  explicit Gpus(FakeOptions options = {})
+      : devices(
+            [this, options]() -> Result<std::unique_ptr<driver::cuda::Api>> {
+              auto api = std::make_unique<FakeApi>(options);
+              fake = api.get();
+              return std::unique_ptr<driver::cuda::Api>(std::move(api));
+            },
+            [this] { return std::make_unique<WrittenDown>(launches); }) {}
+  FakeApi* fake = nullptr;
+  std::vector<Launched> launches;
+  Devices devices;
+};
+
+}  // namespace tutti::comm::play

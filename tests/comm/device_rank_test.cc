@@ -1,0 +1,236 @@
+// Calls of two ranks on GPUs, up to their launches: which there are, with what, on which stream, and what a repeated one costs.
+#include "comm/device_rank.h"
+
+#include "config/params.h"
+#include "connect/layout.h"
+#include "device_play.h"
+
+namespace tutti::comm {
+namespace {
+
+using driver::cuda::Stream;
+using play::Gpus;
+using play::Launched;
+
+plan::DeviceSettings settingsOf(int32_t ranks) {
+  plan::DeviceSettings settings;
+  settings.mostBlocks.fill(64);
+  settings.maxChannels = 8;
+  settings.messageChannels = 2;
+  settings.messageBlocks = 8;
+  settings.slots = {4, 4, 4};
+  settings.slotBytes = {57344, 16384, 61440};
+  settings.shareBytes = {16384, 32768};
+  settings.windowChannels = {8, 8};
+  settings.hasWindows = ranks <= exec::cuda::kMaxLocalRanks;
+  settings.hasLines = true;
+  return settings;
+}
+
+class DeviceRankTest : public testing::Test {
+ protected:
+  static constexpr int32_t kRanks = 3;
+
+  void SetUp() override {
+    unsetenv("TUTTI_DEVICE");
+    setenv("NCCL_CONF_FILE", "/dev/null", 1);
+    config::resetForTest();
+    ASSERT_TRUE(*gpus.devices.useGpus());
+    for (int32_t r = 0; r < kRanks; ++r) {
+      auto opened = DeviceRank::open(hub, Rank(r), layout, settingsOf(kRanks), true, gpus.devices, **gpus.devices.at(r));
+      ASSERT_TRUE(opened) << opened.error().text();
+      ranks.push_back(std::move(*opened));
+    }
+    for (const auto& rank : ranks) ASSERT_EQ(rank->connect(), Poll::Ready) << rank->status().text();
+  }
+
+  DeviceCall collective(int32_t rank, Collective what, uint64_t count, DataType type = DataType::F32, Stream stream = nullptr) {
+    return call(rank, {what, type, ReduceOp::Sum, {}, count, Rank(0), false}, stream);
+  }
+  DeviceCall message(int32_t rank, int32_t peer, bool receives, uint64_t bytes, Stream stream = nullptr) {
+    return call(rank, {Collective::SendRecv, DataType::I8, ReduceOp::Sum, {}, bytes, Rank(peer), receives}, stream);
+  }
+  DeviceCall call(int32_t rank, const plan::Shape& shape, Stream stream) {
+    DeviceCall made;
+    auto plan = ranks[static_cast<size_t>(rank)]->planFor(shape);
+    EXPECT_TRUE(plan) << plan.error().text();
+    made.plan = plan ? *plan : nullptr;
+    made.call = {shape.collective, shape.type, 0, shape.root.value, shape.count, 0, shape.receives};
+    made.in = made.out = &buffer;
+    made.stream = stream;
+    return made;
+  }
+  /// As a group does it for all ranks of a thread.
+  void launchAll(std::vector<std::vector<DeviceCall>>& calls) {
+    for (size_t r = 0; r < calls.size(); ++r) ASSERT_TRUE(ranks[r]->offer(calls[r]).ok());
+    for (size_t r = 0; r < calls.size(); ++r) ASSERT_EQ(ranks[r]->settle(calls[r]), Poll::Ready) << ranks[r]->status().text();
+    for (size_t r = 0; r < calls.size(); ++r) {
+      const Status status = ranks[r]->launch(calls[r], 0);
+      ASSERT_TRUE(status.ok()) << status.text();
+    }
+  }
+  std::vector<Launched> of(int32_t rank) const {
+    std::vector<Launched> found;
+    for (const Launched& l : gpus.launches)
+      if (l.launch.comm.rank == rank) found.push_back(l);
+    return found;
+  }
+
+  Gpus gpus{driver::cuda::FakeOptions{.devices = kRanks}};
+  std::shared_ptr<transport::local::Hub> hub = *transport::local::Hub::make(kRanks);
+  connect::Layout layout = connect::Layout::natural(kRanks);
+  std::vector<std::unique_ptr<DeviceRank>> ranks;
+  std::byte buffer{};
+};
+
+TEST_F(DeviceRankTest, AllRanksLaunchTheSame) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 1 << 20));
+  launchAll(calls);
+  ASSERT_EQ(gpus.launches.size(), static_cast<size_t>(kRanks));
+  const Launched& first = gpus.launches[0];
+  for (int32_t r = 0; r < kRanks; ++r) {
+    const Launched& l = gpus.launches[static_cast<size_t>(r)];
+    EXPECT_EQ(l.launch.comm.rank, r);
+    EXPECT_EQ(l.kernel, first.kernel);
+    EXPECT_EQ(l.options.blocks, first.options.blocks);
+    EXPECT_EQ(l.launch.works, 1);
+    EXPECT_EQ(l.launch.work[0].geometry.channels, first.launch.work[0].geometry.channels);
+    EXPECT_EQ(l.launch.comm.wait.launch, 1u);
+    EXPECT_EQ(l.launch.comm.wait.signature, first.launch.comm.wait.signature);
+    EXPECT_NE(l.launch.work[0].program.words, nullptr);
+    EXPECT_TRUE(gpus.fake->accessible(r, reinterpret_cast<uint64_t>(l.launch.work[0].program.words), Bytes(8)));
+    EXPECT_EQ(l.launch.work[0].in, &buffer);
+  }
+}
+
+TEST_F(DeviceRankTest, ARepeatedCallCostsNoMemoryAndFewCalls) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 1 << 20));
+  launchAll(calls);
+  const Bytes used = gpus.fake->used(0);
+  gpus.fake->failAt(0);
+  DeviceCall again = collective(0, Collective::AllReduce, 1 << 20);
+  EXPECT_TRUE(again.plan->isOpen);
+  ASSERT_TRUE(ranks[0]->launch(std::span(&again, 1), 0).ok());
+  EXPECT_LE(gpus.fake->calls(), 4u) << "context in and out, capture, event";
+  EXPECT_EQ(gpus.fake->used(0), used);
+  EXPECT_EQ(of(0).size(), 2u);
+  EXPECT_EQ(of(0)[1].launch.comm.wait.launch, 2u);
+}
+
+TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) {
+    auto& mine = calls[static_cast<size_t>(r)];
+    mine.push_back(collective(r, Collective::AllReduce, 2));
+    mine.push_back(collective(r, Collective::AllReduce, 2, DataType::I32));
+    mine.push_back(collective(r, Collective::AllReduce, 2, DataType::U32));
+    mine.push_back(collective(r, Collective::AllReduce, 2, DataType::U32));
+  }
+  launchAll(calls);
+  const auto launches = of(1);
+  ASSERT_EQ(launches.size(), 2u) << "floats by themselves";
+  EXPECT_EQ(launches[0].launch.works, 1);
+  EXPECT_EQ(launches[1].launch.works, 3) << "signed and unsigned integers have the same loops";
+  EXPECT_EQ(launches[1].launch.comm.wait.launch, 2u);
+  EXPECT_EQ(of(0)[1].launch.comm.wait.signature, launches[1].launch.comm.wait.signature);
+  EXPECT_NE(launches[0].launch.comm.wait.signature, launches[1].launch.comm.wait.signature);
+}
+
+TEST_F(DeviceRankTest, MessagesComeAfterCollectivesAndByDistance) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) {
+    auto& mine = calls[static_cast<size_t>(r)];
+    for (int32_t d = kRanks - 1; d > 0; --d) {
+      mine.push_back(message(r, (r + d) % kRanks, false, 100000));
+      mine.push_back(message(r, (r + kRanks - d) % kRanks, true, 100000));
+    }
+    mine.push_back(collective(r, Collective::AllReduce, 2));
+  }
+  launchAll(calls);
+  const auto launches = of(2);
+  ASSERT_GE(launches.size(), 2u);
+  EXPECT_EQ(launches[0].launch.works, 1);
+  EXPECT_NE(launches[0].launch.comm.wait.board, nullptr);
+  EXPECT_EQ(launches[1].launch.comm.wait.board, nullptr) << "ranks do not count each other's messages";
+  EXPECT_EQ(launches[1].launch.works, 4);
+  // Each message on blocks of its own: they wait for peers that are at another message.
+  std::set<int32_t> begins;
+  for (int32_t w = 0; w < 4; ++w) {
+    const exec::cuda::Work& work = launches[1].launch.work[w];
+    EXPECT_TRUE(begins.insert(work.firstBlock).second);
+    EXPECT_LE(work.firstBlock + work.blocks(), launches[1].options.blocks);
+    EXPECT_EQ(work.firstLane, w % 2) << "the nearest first, a send and a receive each";
+  }
+}
+
+TEST_F(DeviceRankTest, MessagesOfAPairFollowOneAnother) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int i = 0; i < 3; ++i) {
+    calls[0].push_back(message(0, 1, false, 1000));
+    calls[1].push_back(message(1, 0, true, 1000));
+  }
+  launchAll(calls);
+  const auto launches = of(0);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].launch.works, 3);
+  for (int32_t w = 0; w < 3; ++w) EXPECT_EQ(launches[0].launch.work[w].firstBlock, 0) << "they use the same ends";
+}
+
+TEST_F(DeviceRankTest, ALaunchEndsWhereItsListIsFull) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  const int many = 2 * exec::cuda::kInlineWorks + 1;
+  for (int32_t r = 0; r < kRanks; ++r)
+    for (int i = 0; i < many; ++i) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2));
+  launchAll(calls);
+  const auto launches = of(0);
+  ASSERT_EQ(launches.size(), 3u);
+  EXPECT_EQ(launches[2].launch.works, 1);
+}
+
+TEST_F(DeviceRankTest, StreamsOfAGroupMeet) {
+  const auto scope = driver::cuda::ContextScope::enter((*gpus.devices.at(0))->gpu->context());
+  const Stream a = *gpus.devices.driver().createStream();
+  const Stream b = *gpus.devices.driver().createStream();
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r)
+    for (const Stream s : {a, b}) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2, DataType::F32, s));
+  launchAll(calls);
+  const auto launches = of(0);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].stream, a);
+  EXPECT_EQ(launches[0].launch.works, 2);
+  gpus.devices.driver().destroyStream(a);
+  gpus.devices.driver().destroyStream(b);
+}
+
+TEST_F(DeviceRankTest, AVerdictIsAnError) {
+  EXPECT_TRUE(ranks[0]->look().ok());
+  transport::device::Page page(*hub->devicePage(Bytes(transport::device::Page::bytesFor(kRanks))), kRanks);
+  exec::cuda::Verdict& verdict = page.kernel().verdict;
+  verdict.waiting = exec::cuda::Waiting::ForData;
+  verdict.rank = 2;
+  verdict.peer = 1;
+  verdict.state = exec::cuda::Verdict::Complete;
+  const Status status = ranks[0]->look();
+  EXPECT_EQ(status.code(), Code::RemoteError);
+  EXPECT_NE(status.text().find("rank 2 gave up"), std::string::npos) << status.text();
+  EXPECT_NE(status.text().find("data from rank 1"), std::string::npos) << status.text();
+  verdict.waiting = exec::cuda::Waiting::Mismatch;
+  EXPECT_EQ(ranks[1]->look().code(), Code::InvalidUsage);
+}
+
+TEST_F(DeviceRankTest, ItIsIdleOnceItsKernelsHaveEnded) {
+  EXPECT_TRUE(ranks[0]->isIdle());
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2));
+  launchAll(calls);
+  gpus.fake->setBusy(true);
+  EXPECT_FALSE(ranks[0]->isIdle());
+  gpus.fake->setBusy(false);
+  EXPECT_TRUE(ranks[0]->isIdle());
+}
+
+}  // namespace
+}  // namespace tutti::comm
