@@ -233,7 +233,24 @@ Status DeviceRank::leave(std::span<const Stream> streams, bool isCaptured) {
   return {};
 }
 
+/// What most calls are: alone, and open.
+Status DeviceRank::launchAlone(DeviceCall& call) {
+  const std::span streams(&call.stream, 1);
+  const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!scope) return scope.error();
+  const auto capture = devices_.driver().captureInfo(call.stream);
+  if (!capture) return capture.error();
+  const bool isCaptured = capture->status == driver::cuda::CaptureStatus::Active;
+  TUTTI_TRY(enter(streams, isCaptured));
+  constexpr uint16_t kFirst = 0;
+  DeviceCall* const alone = &call;
+  TUTTI_TRY(launchWorks({&alone, 1}, {&kFirst, 1}, call.plan->plan->blocks(), call.stream));
+  return leave(streams, isCaptured);
+}
+
 Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
+  timeoutNs_ = timeoutNs;
+  if (calls.size() == 1) return calls.front().plan == nullptr ? Status() : launchAlone(calls.front());
   const std::vector<Turn> ordered = order(calls);
   if (ordered.empty()) return {};
   std::vector<Stream> streams;
@@ -244,18 +261,17 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
   const bool isCaptured = capture->status == driver::cuda::CaptureStatus::Active;
-  timeoutNs_ = timeoutNs;
 
   TUTTI_TRY(enter(streams, isCaptured));
   Batch batch;
   for (size_t i = 0; i < ordered.size(); ++i) {
     if (!batch.calls.empty() && endsBefore(batch, ordered, i)) {
-      TUTTI_TRY(launchBatch(batch, streams.front()));
+      TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
       batch = {};
     }
     add(batch, *ordered[i].call);
   }
-  TUTTI_TRY(launchBatch(batch, streams.front()));
+  TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
   return leave(streams, isCaptured);
 }
 
@@ -290,31 +306,32 @@ void DeviceRank::add(Batch& batch, DeviceCall& call) const {
   batch.firstBlock.push_back(first);
 }
 
-Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
-  const plan::DevicePlan& front = *batch.calls.front()->plan->plan;
-  const bool isMessage = batch.calls.front()->call.isMessage();
+/// Calls that share a launch, each with the first of its blocks.
+Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, Stream stream) {
+  const plan::DevicePlan& front = *calls.front()->plan->plan;
+  const bool isMessage = calls.front()->call.isMessage();
   Launch launch;
   launch.comm = views_[static_cast<int>(exec::cuda::kernelInfo(front.kernel).protocol)];
   launch.type = front.work.type;
   uint64_t signature = 0;
-  for (size_t i = 0; i < batch.calls.size(); ++i) {
-    const DeviceCall& call = *batch.calls[i];
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const DeviceCall& call = *calls[i];
     const plan::DevicePlan& plan = *call.plan->plan;
     Work& work = launch.work[i];
     work = plan.work;
     work.program = call.plan->program;
     work.in = static_cast<const std::byte*>(call.in);
     work.out = static_cast<std::byte*>(call.out);
-    work.firstBlock = batch.firstBlock[i];
+    work.firstBlock = firstBlock[i];
     if (work.scaling.hasFactor) {
       work.scaling.factor = call.factor;
       work.factorSource = call.factorSource;
     }
     if (reduces(call.call.collective)) launch.type = work.type;
     const uint64_t own = exec::host::packSignature(call.call);
-    signature = batch.calls.size() == 1 ? own : (signature ^ own) * 0x9e3779b97f4a7c15U;
+    signature = calls.size() == 1 ? own : (signature ^ own) * 0x9e3779b97f4a7c15U;
   }
-  launch.works = static_cast<int32_t>(batch.calls.size());
+  launch.works = static_cast<int32_t>(calls.size());
   launch.comm.wait.timeoutNs = timeoutNs_;
   if (isMessage) {  // ranks do not count each other's messages
     launch.comm.wait.board = nullptr;
@@ -323,7 +340,7 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
     launch.comm.wait.signature = signature;
   }
   exec::cuda::LaunchOptions options;
-  options.blocks = batch.blocks;
+  options.blocks = blocks;
   return devices_.executor().launch(front.kernel, launch, options, stream);
 }
 

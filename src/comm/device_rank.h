@@ -94,7 +94,8 @@ class DeviceRank {
   int32_t messageBlocks(const DeviceCall& call) const;
   bool endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
-  Status launchBatch(Batch& batch, driver::cuda::Stream stream);
+  Status launchAlone(DeviceCall& call);
+  Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   Status enter(std::span<const driver::cuda::Stream> streams, bool isCaptured);
   Status leave(std::span<const driver::cuda::Stream> streams, bool isCaptured);
 

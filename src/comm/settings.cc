@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 
 #include "config/params.h"
@@ -15,6 +14,10 @@ namespace {
 using config::Param;
 
 constexpr int32_t kMostChannels = 64;
+/// Slots of plain data on GPUs are multiples of what the workers of a block move in one pass.
+constexpr uint64_t kPlainUnit = 28672;
+/// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
+constexpr uint64_t kMessageBytes = 12 << 20;
 
 /// TUTTI_SIMD, or the best there is; a level that this machine lacks is an error, not a slower run unnoticed.
 Result<exec::host::SimdLevel> readSimd() {
@@ -103,10 +106,20 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const int32_t room = most == kMostChannels ? fit : std::min(most, fit);  // the most that there is is no wish for fewer
   settings.messageBlocks = room;
   const int32_t ways = 2 * std::max(1, place.ranks - 1);
-  settings.messageChannels = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(std::clamp(room / ways, 1, 32))));
   // What lies between two neighbours stays small: docs/decisions/0015.
   settings.slots = {4, 4, 4};
   settings.slotBytes = {57344, 16384, 61440};
+  if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
+    settings.slots.fill(static_cast<int32_t>(std::clamp<int64_t>(slots, 2, 64)));
+  uint64_t& plainBytes = settings.slotBytes[static_cast<size_t>(exec::cuda::Protocol::Simple)];
+  if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
+    plainBytes = static_cast<uint64_t>(bytes / settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
+  if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
+  plainBytes = std::clamp(plainBytes / kPlainUnit, uint64_t{1}, uint64_t{64}) * kPlainUnit;
+  // What all peers together may send at a time stays below what a ring has.
+  const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
+  const uint64_t affordable = kMessageBytes / plainPipe / static_cast<uint64_t>(std::max(1, place.ranks - 1));
+  settings.messageChannels = std::clamp(std::min(room / ways, static_cast<int32_t>(std::min<uint64_t>(affordable, 32))), 1, 32);
   settings.shareBytes = {16384, 32768};
   settings.windowChannels = {32, 16};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "core/format.h"
@@ -68,8 +69,7 @@ Endpoint::~Endpoint() {
   peers_.clear();  // nothing of others is mapped for this rank any more
   if (!keepsMemory_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
   Parking::Car car{hub_, page_, {}, std::move(registered_)};
-  for (auto& [need, pipes] : pipes_)
-    if (pipes.bank) car.banks.push_back(std::move(pipes.bank));
+  std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
   for (Bank& window : windows_)
     if (window) car.banks.push_back(std::move(window));
   if (control_) car.banks.push_back(std::move(control_));
@@ -119,18 +119,17 @@ Status Endpoint::prepare() {
   card.device = around_.gpu->device();
   card.config = config_;
   std::memcpy(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu);
-  TUTTI_TRY(announce(card.control, control_));
+  announce(card.control, control_, 0, layout.bytes);
   card.state.store(CardState::Written, std::memory_order_release);  // pairs with connect()
   return {};
 }
 
-Status Endpoint::announce(BankPlace& place, const Bank& bank) {
+void Endpoint::announce(BankPlace& place, const Bank& bank, uint64_t offset, uint64_t bytes) const {
   place.segment.process = key_;
   place.segment.device = around_.gpu->device();
   place.segment.number = bank.segmentNumber();
-  place.offset = bank.offset();
-  place.bytes = bank.size().value;
-  return {};
+  place.offset = bank.offset() + offset;
+  place.bytes = bytes;
 }
 
 /// Where this rank's GPU sees a bank of a peer. What it lies in stays mapped as long as the endpoint.
@@ -181,15 +180,15 @@ Status Endpoint::connectTo(int32_t peer) {
 }
 
 Status Endpoint::offer(const Needs& needs) {
-  const bool isNew = (needs.window >= 0 && !windows_[static_cast<size_t>(needs.window)]) ||
-                     std::any_of(needs.pipes.begin(), needs.pipes.end(), [this](const PipeNeed& n) { return !pipes_.contains(n); });
-  if (!isNew) return {};
+  std::vector<PipeNeed> missing;
+  for (const PipeNeed& need : needs.pipes)
+    if (!pipes_.contains(need)) missing.push_back(need);
+  const bool needsWindow = needs.window >= 0 && !windows_[static_cast<size_t>(needs.window)];
+  if (!needsWindow && missing.empty()) return {};
   const auto scope = SetUpScope::enter(around_.gpu->context());
   if (!scope) return scope.error();
-  if (needs.window >= 0 && !windows_[static_cast<size_t>(needs.window)]) TUTTI_TRY(offerWindow(needs.window));
-  for (const PipeNeed& need : needs.pipes)
-    if (!pipes_.contains(need)) TUTTI_TRY(offerPipes(need));
-  return {};
+  if (needsWindow) TUTTI_TRY(offerWindow(needs.window));
+  return missing.empty() ? Status() : offerPipes(missing);
 }
 
 Status Endpoint::offerWindow(int32_t which) {
@@ -199,24 +198,35 @@ Status Endpoint::offerWindow(int32_t which) {
   TUTTI_TRY(synchronize());
   windows_[w] = std::move(*bank);
   Card& card = page_.rank(rank_.value).window[w];
-  TUTTI_TRY(announce(card.place, windows_[w]));
+  announce(card.place, windows_[w], 0, windows_[w].size().value);
   card.state.store(CardState::Written, std::memory_order_release);  // pairs with settleWindow()
   return {};
 }
 
-Status Endpoint::offerPipes(const PipeNeed& need) {
-  const auto channels = static_cast<uint64_t>(config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]);
+/// A receiver keeps the slots of all channels, then their counters; a sender only counters.
+uint64_t Endpoint::bytesOf(const PipeNeed& need) const {
   const auto p = static_cast<size_t>(need.protocol);
   const uint64_t slots = need.sends ? 0 : static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
-  auto bank = takeZeroed(Purpose::Pipes, channels * (slots + kLine));
+  return static_cast<uint64_t>(config_.pipeChannels[p][need.port]) * (slots + kLine);
+}
+
+Status Endpoint::offerPipes(std::span<const PipeNeed> needs) {
+  uint64_t bytes = 0;
+  for (const PipeNeed& need : needs) bytes += roundUp(bytesOf(need));
+  auto bank = takeZeroed(Purpose::Pipes, bytes);
   if (!bank) return std::move(bank).error();
+  pipeBanks_.push_back(std::move(*bank));
   TUTTI_TRY(synchronize());
-  PipeCards& cards = need.sends ? page_.pipes(need.protocol, need.port, rank_.value, need.peer.value)
-                                : page_.pipes(need.protocol, need.port, need.peer.value, rank_.value);
-  Card& card = need.sends ? cards.sender : cards.receiver;
-  TUTTI_TRY(announce(card.place, *bank));
-  pipes_[need].bank = std::move(*bank);
-  card.state.store(CardState::Written, std::memory_order_release);  // pairs with settlePipes()
+  uint64_t offset = 0;
+  for (const PipeNeed& need : needs) {
+    PipeCards& cards = need.sends ? page_.pipes(need.protocol, need.port, rank_.value, need.peer.value)
+                                  : page_.pipes(need.protocol, need.port, need.peer.value, rank_.value);
+    Card& card = need.sends ? cards.sender : cards.receiver;
+    announce(card.place, pipeBanks_.back(), offset, bytesOf(need));
+    pipes_[need].address = pipeBanks_.back().address() + offset;
+    card.state.store(CardState::Written, std::memory_order_release);  // pairs with settlePipes()
+    offset += roundUp(bytesOf(need));
+  }
   return {};
 }
 
@@ -272,12 +282,12 @@ Poll Endpoint::settlePipes(const PipeNeed& need, Pipes& pipes) {
   }
   const auto theirs = reach(need.peer.value, card.place);
   if (!theirs) return fail(theirs.error());
-  if (Status status = writeEnds(need, pipes.bank.address(), *theirs); !status.ok()) return fail(std::move(status));
+  if (Status status = writeEnds(need, pipes.address, *theirs); !status.ok()) return fail(std::move(status));
   pipes.isOpen = true;
   return Poll::Ready;
 }
 
-/// A receiver's bank holds the slots of all channels, then their counters; a sender's only counters.
+/// As bytesOf() says.
 Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs) {
   const auto p = static_cast<size_t>(need.protocol);
   const auto channels = static_cast<uint64_t>(config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]);

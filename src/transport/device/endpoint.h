@@ -68,8 +68,9 @@ class Endpoint {
   void keepMemory() { keepsMemory_ = true; }
 
  private:
+  /// This rank's part of the pipes of a port.
   struct Pipes {
-    memory::Bank bank;
+    driver::cuda::DevicePtr address = 0;
     bool isOpen = false;
   };
   struct Peer {
@@ -80,11 +81,12 @@ class Endpoint {
   struct Layout;
   Endpoint() = default;
   Status prepare();
-  Status announce(BankPlace& place, const memory::Bank& bank);
+  void announce(BankPlace& place, const memory::Bank& bank, uint64_t offset, uint64_t bytes) const;
   Poll fail(Status status);
   Result<driver::cuda::DevicePtr> reach(int32_t peer, const BankPlace& place);
   Status connectTo(int32_t peer);
-  Status offerPipes(const PipeNeed& need);
+  uint64_t bytesOf(const PipeNeed& need) const;
+  Status offerPipes(std::span<const PipeNeed> needs);
   Status offerWindow(int32_t which);
   Poll settlePipes(const PipeNeed& need, Pipes& pipes);
   Poll settleWindow(int32_t which);
@@ -105,6 +107,7 @@ class Endpoint {
   std::vector<Peer> peers_;
   int32_t connected_ = 0;  // peers that have been looked at
   std::map<PipeNeed, Pipes> pipes_;
+  std::vector<memory::Bank> pipeBanks_;  // one for all pipes that are offered together: banks are rounded up
   std::array<memory::Bank, kWindows> windows_;
   std::array<std::vector<driver::cuda::DevicePtr>, kWindows> windowOf_;  // by rank; empty until settled
   std::array<std::vector<int32_t>, kProtocols> ends_;                    // used ones, by channel
