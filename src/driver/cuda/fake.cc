@@ -41,10 +41,16 @@ FakeApi::~FakeApi() = default;
 
 template <class Act>
 Error FakeApi::enter(Call call, const Act& act) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (call == Call::getErrorName) return act();
   const bool fails = ++calls_ == failAt_;
-  if (!fails) return act();
+  if (!fails) {
+    const Error error = act();
+    const FakeQueues::Mark wait = driver_->takeWait();
+    lock.unlock();
+    driver_->queues().await(wait);
+    return error;
+  }
   failed_ = call;
   if (givesBack(call)) (void)act();
   return failWith_;
@@ -90,6 +96,11 @@ bool FakeApi::accessible(Device device, DevicePtr address, Bytes bytes) const {
   return driver_->accessible(device, address, bytes.value);
 }
 
+Error FakeApi::enqueue(Stream stream, std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  return driver_->enqueue(stream, std::move(work));
+}
+
 void FakeApi::setCapture(Stream stream, CaptureStatus status, uint64_t id) {
   const std::lock_guard lock(mutex_);
   driver_->setCapture(stream, status, id);
@@ -122,6 +133,7 @@ FakeCounts FakeDriver::alive() const {
   counts.streams = streams_.size();
   counts.events = events_.size();
   counts.backings = backings.size();
+  counts.working = queues_.working();
   return counts;
 }
 

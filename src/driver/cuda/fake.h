@@ -3,12 +3,14 @@
 // Owner: the Driver that it is given to; a test keeps a plain pointer. Any thread; one lock around every call.
 // 1. Memory of a device is a memfd. Addresses are addresses of this process, so a test reads through them what a device would read, but
 //    only after setAccess; two processes share memory by descriptor, by fabric handle or by IPC handle, as with the real one.
-// 2. Streams do at once what they are given. Whose context is current, who may access what, what overlaps what is checked as the driver
-// does.
+// 2. Streams do at once what they are given, unless a test has enqueued work of its own: that runs on a thread, and whatever follows it on
+//    the stream, or waits for it through an event, runs after it. Whose context is current, who may access what, what overlaps what is
+//    checked as the driver does, when the call is made.
 // 3. Everything alive is counted (alive()); a test that ends with an idle() fake has leaked nothing.
 // 4. failAt(n) fails the nth call from then on. A call that gives something back does it all the same, and then fails.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,6 +51,7 @@ struct FakeCounts {
   size_t streams = 0;
   size_t events = 0;
   size_t backings = 0;  ///< memfds held here
+  size_t working = 0;   ///< streams with work that is not over
   friend bool operator==(const FakeCounts&, const FakeCounts&) = default;
 };
 
@@ -73,6 +76,10 @@ class FakeApi final : public Api {
   Bytes used(Device device) const;
   /// Whether kernels of `device` may read and write all of it.
   bool accessible(Device device, DevicePtr address, Bytes bytes) const;
+
+  /// Puts work on a stream: it runs on a thread, when all before it is over. The stream's device is that of the current context where it is
+  /// a default one. No lock is held while it runs; it may call what is here, but not wait for its own stream.
+  Error enqueue(Stream stream, std::function<void()> work);
 
   void setCapture(Stream stream, CaptureStatus status, uint64_t id);
   /// While true, work given to streams counts as unfinished: queries say NotReady.

@@ -7,10 +7,13 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/unique_fd.h"
 #include "driver/cuda/fake.h"
+#include "driver/cuda/fake_queues.h"
 
 namespace tutti::driver::cuda {
 
@@ -52,6 +55,10 @@ class FakeDriver {
   bool accessible(Device device, DevicePtr address, uint64_t bytes) const;
   void setCapture(Stream stream, CaptureStatus status, uint64_t id) { captures_[stream] = {status, id}; }
   void setBusy(bool busy) { busy_ = busy; }
+  Error enqueue(Stream stream, std::function<void()> work);
+  /// What the call that has just been made waits for; to be waited for by its thread, which has let go of the lock.
+  FakeQueues::Mark takeWait() { return std::exchange(wait_, {}); }
+  const FakeQueues& queues() const { return queues_; }
 
  private:
   struct Handle {
@@ -78,6 +85,8 @@ class FakeDriver {
   Error checkCopy(DevicePtr address, uint64_t bytes, Device device) const;
   Error writeAttribute(void* value, PointerAttribute attribute, DevicePtr address) const;
   bool isStream(Stream stream) const;
+  /// Of a stream that is one. The default ones are each device's, or each thread's, own.
+  FakeQueues::Ref queueOf(Stream stream);
 
   const FakeOptions options_;
   bool initialised_ = false;
@@ -92,12 +101,15 @@ class FakeDriver {
   Regions plain_;
   Regions opened_;
   Regions registered_;
-  std::set<Stream> streams_;
+  std::map<Stream, FakeQueues::Ref> streams_;
+  std::map<std::pair<Device, std::thread::id>, FakeQueues::Ref> defaults_;  // no thread: the legacy stream
   std::map<Stream, Capture> captures_;
   std::map<std::thread::id, CaptureMode> modes_;
-  std::set<Event> events_;
+  std::map<Event, FakeQueues::Mark> events_;
   uintptr_t lastObject_ = 0x10000;
   bool busy_ = false;
+  FakeQueues::Mark wait_;
+  FakeQueues queues_;  // goes first: its threads use memory
 };
 
 }  // namespace tutti::driver::cuda

@@ -33,6 +33,7 @@ bool clearPages(DevicePtr address, uint64_t bytes) {
 }  // namespace
 
 FakeDriver::~FakeDriver() {
+  queues_.finish();
   for (const auto& [address, bytes] : reservations_) munmap(pointerTo(address), bytes);
   for (const Regions* regions : {&plain_, &opened_})
     for (const auto& [address, region] : *regions) munmap(pointerTo(address), region.backing->bytes);

@@ -1,4 +1,4 @@
-// The fake's copies, streams and events: what a stream is given is done before the call returns.
+// The fake's copies, streams and events: what a stream is given is done before the call returns, unless it has work before it.
 #include <cstring>
 
 #include "driver/cuda/fake_driver.h"
@@ -8,6 +8,21 @@ namespace tutti::driver::cuda {
 bool FakeDriver::isStream(Stream stream) const {
   const auto number = reinterpret_cast<uintptr_t>(stream);
   return number <= kPerThreadStream || streams_.contains(stream);
+}
+
+FakeQueues::Ref FakeDriver::queueOf(Stream stream) {
+  if (const auto found = streams_.find(stream); found != streams_.end()) return found->second;
+  const bool isThreads = reinterpret_cast<uintptr_t>(stream) == kPerThreadStream;
+  FakeQueues::Ref& queue = defaults_[{current(), isThreads ? std::this_thread::get_id() : std::thread::id()}];
+  if (queue == nullptr) queue = queues_.make();
+  return queue;
+}
+
+Error FakeDriver::enqueue(Stream stream, std::function<void()> work) {
+  if (current() < 0) return Error::InvalidContext;
+  if (!isStream(stream)) return Error::InvalidHandle;
+  queues_.put(queueOf(stream), std::move(work));
+  return Error::Success;
 }
 
 /// Memory that no device has is taken for the caller's own.
@@ -23,7 +38,7 @@ Error FakeDriver::memcpyAsync(DevicePtr to, DevicePtr from, size_t bytes, Stream
   if (to == 0 || from == 0) return Error::InvalidValue;
   for (const DevicePtr address : {to, from})
     if (const Error error = checkCopy(address, bytes, current()); error != Error::Success) return error;
-  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  queues_.putOrRun(queueOf(stream), [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
   return Error::Success;
 }
 
@@ -31,7 +46,7 @@ Error FakeDriver::memsetD8Async(DevicePtr to, uint8_t value, size_t bytes, Strea
   if (current() < 0) return Error::InvalidContext;
   if (!isStream(stream)) return Error::InvalidHandle;
   if (!accessible(current(), to, bytes)) return Error::InvalidValue;
-  std::memset(reinterpret_cast<void*>(to), value, bytes);
+  queues_.putOrRun(queueOf(stream), [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return Error::Success;
 }
 
@@ -39,28 +54,37 @@ Error FakeDriver::streamCreate(Stream* stream, uint32_t flags) {
   if (current() < 0) return Error::InvalidContext;
   if (flags > kStreamNonBlocking) return Error::InvalidValue;
   *stream = reinterpret_cast<Stream>(++lastObject_);
-  streams_.insert(*stream);
+  streams_[*stream] = queues_.make();
   return Error::Success;
 }
 
 Error FakeDriver::streamDestroy(Stream stream) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return Error::InvalidHandle;
   captures_.erase(stream);
-  return streams_.erase(stream) == 1 ? Error::Success : Error::InvalidHandle;
+  queues_.forget(found->second);
+  streams_.erase(found);
+  return Error::Success;
 }
 
 Error FakeDriver::streamQuery(Stream stream) {
   if (!isStream(stream)) return Error::InvalidHandle;
-  return busy_ ? Error::NotReady : Error::Success;
+  return busy_ || !queues_.isOver(queues_.mark(queueOf(stream))) ? Error::NotReady : Error::Success;
 }
 
 Error FakeDriver::streamSynchronize(Stream stream) {
   if (!isStream(stream)) return Error::InvalidHandle;
-  return busy_ ? Error::LaunchFailed : Error::Success;  // work that never ends cannot be waited for: say so instead of hanging
+  if (busy_) return Error::LaunchFailed;  // work that never ends cannot be waited for: say so instead of hanging
+  wait_ = queues_.mark(queueOf(stream));
+  return Error::Success;
 }
 
 Error FakeDriver::streamWaitEvent(Stream stream, Event event, uint32_t flags) {
   if (flags != 0) return Error::InvalidValue;
-  return isStream(stream) && events_.contains(event) ? Error::Success : Error::InvalidHandle;
+  const auto found = events_.find(event);
+  if (!isStream(stream) || found == events_.end()) return Error::InvalidHandle;
+  if (!queues_.isOver(found->second)) queues_.putWait(queueOf(stream), found->second);
+  return Error::Success;
 }
 
 Error FakeDriver::streamGetCaptureInfo(Stream stream, CaptureStatus* status, uint64_t* id) {
@@ -80,24 +104,31 @@ Error FakeDriver::threadExchangeStreamCaptureMode(CaptureMode* mode) {
 Error FakeDriver::eventCreate(Event* event, uint32_t) {
   if (current() < 0) return Error::InvalidContext;
   *event = reinterpret_cast<Event>(++lastObject_);
-  events_.insert(*event);
+  events_[*event] = {};
   return Error::Success;
 }
 
 Error FakeDriver::eventDestroy(Event event) { return events_.erase(event) == 1 ? Error::Success : Error::InvalidHandle; }
 
 Error FakeDriver::eventRecord(Event event, Stream stream) {
-  return events_.contains(event) && isStream(stream) ? Error::Success : Error::InvalidHandle;
+  const auto found = events_.find(event);
+  if (found == events_.end() || !isStream(stream)) return Error::InvalidHandle;
+  found->second = queues_.mark(queueOf(stream));
+  return Error::Success;
 }
 
 Error FakeDriver::eventQuery(Event event) {
-  if (!events_.contains(event)) return Error::InvalidHandle;
-  return busy_ ? Error::NotReady : Error::Success;
+  const auto found = events_.find(event);
+  if (found == events_.end()) return Error::InvalidHandle;
+  return busy_ || !queues_.isOver(found->second) ? Error::NotReady : Error::Success;
 }
 
 Error FakeDriver::eventSynchronize(Event event) {
-  if (!events_.contains(event)) return Error::InvalidHandle;
-  return busy_ ? Error::LaunchFailed : Error::Success;
+  const auto found = events_.find(event);
+  if (found == events_.end()) return Error::InvalidHandle;
+  if (busy_) return Error::LaunchFailed;
+  wait_ = found->second;
+  return Error::Success;
 }
 
 }  // namespace tutti::driver::cuda
