@@ -16,6 +16,17 @@ Devices::Devices(OpenDriver openDriver, OpenExecutor openExecutor)
         return device == nullptr ? nullptr : &device->pool;
       }) {}
 
+void Devices::replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor) {
+  parking_.sweep();
+  const std::lock_guard lock(mutex_);
+  devices_.clear();
+  driver_.reset();
+  executor_.reset();
+  started_.reset();
+  openDriver_ = std::move(openDriver);
+  openExecutor_ = std::move(openExecutor);
+}
+
 /// Once; under the lock.
 Status Devices::start() {
   if (started_) return *started_;

@@ -53,6 +53,9 @@ class Devices {
 
   driver::cuda::Driver& driver() { return *driver_; }
   exec::cuda::Executor& executor() { return *executor_; }
+
+  /// Closes all GPUs and begins anew with others. Only while nothing of a GPU is in use: no communicator, no memory, no call.
+  void replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor);
   transport::device::Surroundings around(Device& device);
 
   /// ncclMemAlloc: memory of the current GPU.
@@ -64,8 +67,8 @@ class Devices {
   Status start();
   Result<std::unique_ptr<Device>> open(int32_t ordinal);
 
-  const OpenDriver openDriver_;
-  const OpenExecutor openExecutor_;
+  OpenDriver openDriver_;
+  OpenExecutor openExecutor_;
   mutable std::mutex mutex_;  ///< protects what follows; driver_ and executor_ stay once they are there
   std::optional<Status> started_;
   std::unique_ptr<driver::cuda::Driver> driver_;
