@@ -1,0 +1,184 @@
+#include "exec/cuda/host_kernels.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/format.h"
+#include "exec/cuda/host_block.h"
+#include "exec/cuda/loops.h"
+
+namespace tutti::exec::cuda {
+namespace {
+
+using driver::cuda::DevicePtr;
+
+constexpr int32_t kMultiprocessors = 132;  // of a fake device
+
+[[noreturn]] void refuse(const std::string& why) {
+  std::fprintf(stderr, "\nA LAUNCH BREAKS ITS CONTRACT: %s\n", why.c_str());
+  std::fflush(stderr);
+  std::abort();
+}
+
+/// What a device may touch.
+class Reach {
+ public:
+  Reach(const driver::cuda::FakeApi& fake, driver::cuda::Device device) : fake_(fake), device_(device) {}
+  void demand(const void* memory, uint64_t bytes, const std::string& what) const {
+    if (bytes == 0 || fake_.accessible(device_, reinterpret_cast<DevicePtr>(memory), Bytes(bytes))) return;
+    refuse(format("device {} cannot access {}: {} bytes at {}", device_, what, bytes, memory));
+  }
+
+ private:
+  const driver::cuda::FakeApi& fake_;
+  driver::cuda::Device device_;
+};
+
+/// Ends that the program of a work names, and what it reads and writes.
+class Checker {
+ public:
+  Checker(KernelId kernel, const Launch& launch, const Reach& reach) : kernel_(kernel), launch_(launch), reach_(reach) {}
+
+  void checkAll(int32_t blocks) {
+    int32_t most = 0;
+    for (int32_t w = 0; w < launch_.works; ++w) {
+      const Work& work = launch_.work[w];
+      most = std::max(most, work.firstBlock + work.blocks());
+      checkWork(work);
+    }
+    if (most != blocks) refuse(format("{} blocks are launched, and works have {}", blocks, most));
+    if (blocks > kMultiprocessors) refuse(format("{} blocks do not fit onto the device", blocks));
+    const WaitControl& wait = launch_.comm.wait;
+    reach_.demand(wait.abort, sizeof *wait.abort, "the abort word");
+    reach_.demand(wait.verdict, sizeof *wait.verdict, "the verdict");
+    reach_.demand(wait.relay, sizeof *wait.relay, "the relay");
+    if (wait.board == nullptr) return;
+    reach_.demand(wait.board, kBoardPeers * sizeof(BoardEntry), "its board");
+    for (const BoardEntry* entry : wait.post)
+      if (entry != nullptr) reach_.demand(entry, sizeof *entry, "a peer's board");
+  }
+
+ private:
+  void checkWork(const Work& work) {
+    const algo::Geometry& g = work.geometry;
+    if (!g.isComplete() && g.slices < 1) refuse("slices do not cover the data");
+    if (work.scaling.hasFactor && work.factorSource != nullptr) reach_.demand(work.factorSource, sizeOf(work.type), "a factor");
+    for (int32_t b = 0; b < work.blocks(); ++b) {
+      const int32_t channel = b / work.lanes;
+      const int32_t lane = work.firstLane + b % work.lanes;
+      const uint64_t* const words = work.program.words + static_cast<uint64_t>(lane) * work.program.laneWords;
+      reach_.demand(words, work.program.laneWords * sizeof(uint64_t), "a program");
+      const auto& head = *reinterpret_cast<const ProgramHead*>(words);
+      const auto* const steps = reinterpret_cast<const ProgramStep*>(words + 1);
+      for (int32_t i = 0; i < head.steps; ++i) checkStep(work, steps[i], channel, work.firstBlock + b);
+    }
+  }
+
+  void checkStep(const Work& work, const ProgramStep& s, int32_t channel, int32_t block) {
+    if (s.reduce && loopType(work.type) != loopType(launch_.type)) refuse("works of several loop types share a launch");
+    for (int32_t slice = 0; slice < work.geometry.slices;
+         slice = slice + 1 == work.geometry.slices ? slice + 1 : work.geometry.slices - 1) {
+      checkBuffer(work, s.srcBuffer, work.geometry.range(s.srcChunk, channel, slice));
+      checkBuffer(work, s.dstBuffer, work.geometry.range(s.dstChunk, channel, slice));
+    }
+    const int32_t pipeChannel = channel + work.firstChannel;
+    if (s.kind == algo::Kind::Pipe) {
+      for (int i = 0; i < s.froms + s.tos; ++i)
+        checkPipe(s.port, i >= s.froms, i >= s.froms ? s.to[i - s.froms] : s.from[i], pipeChannel, block);
+    } else if (s.kind != algo::Kind::Give && s.kind != algo::Kind::Take) {
+      checkWindow(s, pipeChannel, block);
+    }
+  }
+
+  void checkBuffer(const Work& work, algo::Buffer buffer, const algo::Range& range) const {
+    if (buffer == algo::Buffer::None || range.elems == 0) return;
+    const std::byte* const base = buffer == algo::Buffer::In ? work.in : work.out;
+    reach_.demand(base + range.begin * sizeOf(work.type), range.elems * sizeOf(work.type), "a caller's buffer");
+  }
+
+  void checkPipe(uint8_t port, bool sends, int32_t peer, int32_t channel, int32_t block) {
+    const PipeView& pipes = launch_.comm.pipes;
+    PipeEnd* const ends = pipes.ends + static_cast<ptrdiff_t>(channel) * kMostEnds;
+    reach_.demand(ends, kMostEnds * sizeof(PipeEnd), "its directory of ends");
+    int found = -1;
+    for (int e = 0; e < kMostEnds && ends[e].peer >= 0 && found < 0; ++e)
+      if (ends[e].peer == peer && ends[e].port == port && ends[e].sends == sends) found = e;
+    if (found < 0)
+      refuse(format("rank {} has no pipe {} rank {}, port {}, channel {}", launch_.comm.rank, sends ? "to" : "from", peer, port, channel));
+    const auto [at, isNew] = users_.try_emplace(ends + found, block);
+    if (at->second != block) refuse(format("blocks {} and {} use the same end", at->second, block));
+    if (!isNew) return;
+    reach_.demand(ends[found].slots, static_cast<uint64_t>(pipes.slots) * pipes.slotBytes, "slots");
+    reach_.demand(ends[found].wait, sizeof(uint64_t), "a counter of its own");
+    reach_.demand(ends[found].tell, sizeof(uint64_t), "a peer's counter");
+  }
+
+  void checkWindow(const ProgramStep& s, int32_t channel, int32_t block) {
+    const WindowView& window = launch_.comm.window;
+    if (channel >= window.channels) refuse("the window has fewer channels");
+    const auto [at, isNew] = users_.try_emplace(window.epochs + channel, block);
+    if (at->second != block) refuse(format("blocks {} and {} use the same channel of a window", at->second, block));
+    const bool isData = kernelInfo(kernel_).protocol == Protocol::Simple;
+    for (int32_t owner : {launch_.comm.rank, s.tos > 0 ? s.to[0] : launch_.comm.rank}) {
+      reach_.demand(window.base[owner], windowBytes(launch_.comm.ranks, window.channels, window.shareBytes), "a window");
+      if (isData) reach_.demand(window.arrivals[owner], arrivalBytes(channel + 1), "arrivals");
+    }
+  }
+
+  const KernelId kernel_;
+  const Launch& launch_;
+  const Reach& reach_;
+  std::map<void*, int32_t> users_;  // blocks, by what they use
+};
+
+/// Blocks take turns; a launch of which none can go on lets others have the core.
+void play(KernelId kernel, const Launch& launch, int32_t blocks) {
+  constexpr int kPatience = 200;  // turns, before it sleeps
+  std::vector<std::unique_ptr<HostBlock>> live;
+  for (int32_t b = 0; b < blocks; ++b) live.push_back(std::make_unique<HostBlock>(kernel, launch, b));
+  for (int idle = 0; !live.empty();) {
+    bool hasMoved = false;
+    for (const auto& block : live) {
+      hasMoved = block->advance() || hasMoved;
+      if (!block->fault().empty()) refuse(block->fault());
+    }
+    std::erase_if(live, [](const auto& block) { return block->hasEnded(); });
+    idle = hasMoved ? 0 : idle + 1;
+    if (idle > kPatience) {
+      constexpr timespec kNap{0, 50'000};
+      nanosleep(&kNap, nullptr);
+    } else if (!hasMoved) {
+      sched_yield();
+    }
+  }
+}
+
+}  // namespace
+
+Status HostKernels::load(KernelUses& uses) {
+  for (KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  uses.small.blocksPerMultiprocessor = 1;
+  return {};
+}
+
+Status HostKernels::launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) {
+  driver::cuda::Device device = -1;
+  if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
+  if (launch.works > kInlineWorks) refuse("works in device memory: this player has none of them");
+  Checker(kernel, launch, Reach(fake_, device)).checkAll(options.blocks);
+  const auto copy = std::make_shared<const Launch>(launch);
+  const driver::cuda::Error error =
+      fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [kernel, copy, blocks = options.blocks] { play(kernel, *copy, blocks); });
+  return error == driver::cuda::Error::Success ? Status()
+                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+}
+
+}  // namespace tutti::exec::cuda

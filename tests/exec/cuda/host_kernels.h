@@ -1,0 +1,24 @@
+// Kernels without a GPU: launches are carried out on the host, over the very pipes and windows that they name, by the streams of a fake
+// driver. So everything between the API and the kernels runs where there is no GPU.
+//
+// Owner: comm::Devices; the fake driver outlives it. Any thread. Blocks of a launch take turns on the thread of its stream.
+// 1. A launch that breaks a rule of work.h or pipe.h, or names memory that its device cannot access, ends the process with a text.
+// 2. One block of each kernel fits onto a multiprocessor.
+#pragma once
+
+#include "driver/cuda/fake.h"
+#include "exec/cuda/launch.h"
+
+namespace tutti::exec::cuda {
+
+class HostKernels final : public Executor {
+ public:
+  explicit HostKernels(driver::cuda::FakeApi& fake) : fake_(fake) {}
+  Status load(KernelUses& uses) override;
+  Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override;
+
+ private:
+  driver::cuda::FakeApi& fake_;
+};
+
+}  // namespace tutti::exec::cuda

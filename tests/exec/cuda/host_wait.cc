@@ -1,0 +1,90 @@
+// How a block on the host waits, gives up, and tells.
+#include <atomic>
+#include <chrono>
+
+#include "exec/cuda/host_block.h"
+
+namespace tutti::exec::cuda {
+namespace {
+
+constexpr uint32_t kTriesPerCheck = 8;
+constexpr uint64_t kHostLookNs = 100'000;  // as on devices: at most one look at the abort word in so long
+
+template <class T>
+std::atomic_ref<T> atomic(T& word) {
+  return std::atomic_ref<T>(word);
+}
+uint64_t loadWord(const uint64_t& word) { return atomic(const_cast<uint64_t&>(word)).load(std::memory_order_relaxed); }
+
+uint64_t nowNs() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+bool isAborted(const WaitControl& control, uint64_t now) {
+  AbortRelay& relay = *control.relay;
+  if (atomic(relay.stop).load(std::memory_order_relaxed) != 0) return true;
+  uint64_t looked = loadWord(relay.lookedNs);
+  if (now - looked < kHostLookNs || !atomic(relay.lookedNs).compare_exchange_strong(looked, now, std::memory_order_relaxed)) return false;
+  if (atomic(*control.abort).load(std::memory_order_relaxed) == 0) return false;
+  atomic(relay.stop).store(1, std::memory_order_relaxed);
+  return true;
+}
+
+/// The own one unless the peer is in a launch of the same number that is another.
+uint64_t signatureOf(const WaitControl& control, int32_t peer) {
+  if (control.board == nullptr || peer < 0 || peer >= kBoardPeers) return control.signature;
+  const BoardEntry& entry = control.board[peer];
+  const uint64_t launch = loadWord(entry.launch);
+  const uint64_t signature = loadWord(entry.signature);
+  return launch == control.launch ? signature : control.signature;
+}
+
+}  // namespace
+
+void postOnBoards(const WaitControl& control) {
+  if (control.board == nullptr) return;
+  for (BoardEntry* entry : control.post) {
+    if (entry == nullptr) continue;
+    atomic(entry->signature).store(control.signature, std::memory_order_relaxed);
+    atomic(entry->launch).store(control.launch, std::memory_order_relaxed);
+  }
+}
+
+void HostWait::report(const WaitControl& control, const Note& note) {
+  Verdict& verdict = *control.verdict;
+  uint32_t empty = Verdict::Empty;
+  if (atomic(verdict.state).compare_exchange_strong(empty, Verdict::Claimed, std::memory_order_relaxed)) {
+    verdict.waiting = note.waiting;
+    verdict.rank = note.rank;
+    verdict.peer = note.peer;
+    verdict.channel = note.channel;
+    verdict.step = note.step;
+    verdict.expected = note.expected;
+    verdict.seen = note.seen;
+    verdict.launch = control.launch;
+    atomic(verdict.state).store(Verdict::Complete, std::memory_order_release);
+  }
+  atomic(*control.abort).store(1, std::memory_order_relaxed);
+}
+
+bool HostWait::givesUp(const WaitControl& control, const Note& note) {
+  if (++tries_ % kTriesPerCheck != 0) return false;
+  const uint64_t now = nowNs();
+  if (isAborted(control, now)) return true;
+  if (startNs_ == 0) startNs_ = now;
+  const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : signatureOf(control, note.peer);
+  const bool isForeign = other != control.signature && other == foreign_;
+  foreign_ = other;
+  if (!isForeign && (control.timeoutNs == 0 || now - startNs_ <= control.timeoutNs)) return false;
+  Note last = note;
+  if (isForeign) {
+    last.waiting = Waiting::Mismatch;
+    last.expected = control.signature;
+    last.seen = other;
+  }
+  report(control, last);
+  return true;
+}
+
+}  // namespace tutti::exec::cuda
