@@ -49,7 +49,7 @@ ScopedEnv::~ScopedEnv() {
   }
 }
 
-RankThreads::RankThreads(int ranks, const std::string& algorithms) : ranks_(ranks), barrier_(ranks) {
+RankThreads::RankThreads(int ranks, const std::string& algorithms, Enter enter) : ranks_(ranks), enter_(std::move(enter)), barrier_(ranks) {
   const ScopedEnv env("TUTTI_ALGO", algorithms);
   ncclUniqueId id;
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess) << ncclGetLastError(nullptr);
@@ -72,6 +72,7 @@ RankThreads::~RankThreads() {
 }
 
 void RankThreads::loop(int rank, ncclUniqueId id) {
+  const std::shared_ptr<void> entered = enter_ != nullptr ? enter_(rank) : nullptr;
   ncclComm_t comm = nullptr;
   const ncclResult_t created = ncclCommInitRank(&comm, ranks_, id, rank);
   if (created != ncclSuccess) ++failures_;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -61,7 +62,10 @@ class RankThreads {
   using Body = std::function<void(int rank, ncclComm_t comm)>;
 
   /// Creates `ranks` threads, each with its rank of one new communicator. `algorithms` is TUTTI_ALGO while they are created.
-  explicit RankThreads(int ranks, const std::string& algorithms = "");
+  explicit RankThreads(int ranks, const std::string& algorithms = "") : RankThreads(ranks, algorithms, nullptr) {}
+  /// What `enter` returns lives on the thread of the rank, from before its communicator to after it.
+  using Enter = std::function<std::shared_ptr<void>(int rank)>;
+  RankThreads(int ranks, const std::string& algorithms, Enter enter);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
@@ -81,6 +85,7 @@ class RankThreads {
   void waitIdle();
 
   const int ranks_;
+  const Enter enter_;
   std::mutex mutex_;
   std::condition_variable changed_;
   const Body* body_ = nullptr;

@@ -34,12 +34,18 @@ uint64_t inPlaceOffset(const Case& c, int rank) {
 /// Created for the case when it needs a scalar of its own; destroyed right after the call, as the contract allows.
 class Operator {
  public:
-  Operator(const Case& c, int rank, ncclComm_t comm) : comm_(comm), scalar_(scalarOf(c, rank)) {
+  Operator(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc) : comm_(comm), scalar_(scalarOf(c, rank)) {
     value_ = static_cast<ncclRedOp_t>(c.operation <= kAvg ? c.operation : 0);
     if (!reduces(c.kind) || c.operation <= kAvg) return;
     const auto residence = c.operation == kPreMulHost ? ncclScalarHostImmediate : ncclScalarDevice;
     created_ = true;
-    EXPECT_EQ(ncclRedOpCreatePreMulSum(&value_, &scalar_, static_cast<ncclDataType_t>(c.type), residence, comm), ncclSuccess)
+    void* scalar = &scalar_;
+    if (fromMemAlloc && c.operation == kPreMulDevice) {
+      EXPECT_EQ(ncclMemAlloc(&onDevice_, sizeof scalar_), ncclSuccess) << ncclGetLastError(nullptr);
+      if (onDevice_ != nullptr) std::memcpy(onDevice_, &scalar_, sizeof scalar_);
+      scalar = onDevice_;
+    }
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&value_, scalar, static_cast<ncclDataType_t>(c.type), residence, comm), ncclSuccess)
         << ncclGetLastError(comm);
     if (c.operation == kPreMulHost) scalar_ = ~scalar_;
   }
@@ -47,6 +53,7 @@ class Operator {
     if (created_) {
       EXPECT_EQ(ncclRedOpDestroy(value_, comm_), ncclSuccess) << ncclGetLastError(comm_);
     }
+    EXPECT_EQ(ncclMemFree(onDevice_), ncclSuccess);
   }
   Operator(const Operator&) = delete;
   Operator& operator=(const Operator&) = delete;
@@ -55,6 +62,7 @@ class Operator {
  private:
   ncclComm_t comm_;
   uint64_t scalar_;
+  void* onDevice_ = nullptr;
   ncclRedOp_t value_;
   bool created_ = false;
 };
@@ -114,8 +122,7 @@ void CaseRunner::prepare(const Case& c, int rank, const Bytes& input, Buffers& b
   if (c.nullUnused && !usesRecv(c, rank)) buffers.recvPointer = nullptr;
 }
 
-std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected,
-                               const Buffers& buffers) {
+std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected, const Buffers& buffers) {
   if (!buffers.send.guardsIntact() || !buffers.recv.guardsIntact()) return "memory beside a buffer was written";
   const Bytes& input = inputs[static_cast<size_t>(rank)];
   const bool shares = c.inPlace && buffers.sendPointer != buffers.send.data();
@@ -146,7 +153,7 @@ void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
   ncclResult_t result = ncclSuccess;
   std::string algorithm;
   {
-    const Operator op(c, rank, comm);
+    const Operator op(c, rank, comm, false);
     if (rank == c.root)
       algorithm = explainAlgorithm(comm, explainName(c.kind), c.count, static_cast<ncclDataType_t>(c.type), op.value(), c.root);
     result = call(c, rank, buffers.sendPointer, buffers.recvPointer, op.value(), comm);
@@ -198,20 +205,22 @@ class MovedOut {
 
 }  // namespace
 
-std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc) {
+std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc, const std::function<void()>& settle) {
   std::vector<Bytes> inputs;
   for (int r = 0; r < c.ranks; ++r) inputs.push_back(makeInput(c, r));
   CaseRunner::Buffers buffers;
   CaseRunner::prepare(c, rank, inputs[static_cast<size_t>(rank)], buffers);
   ncclResult_t result = ncclSuccess;
   {
-    const Operator op(c, rank, comm);
+    const Operator op(c, rank, comm, fromMemAlloc);
     if (fromMemAlloc) {
       const MovedOut send(buffers.send), recv(buffers.recv);
       const auto moved = [&](void* place) { return recv.of(send.of(place)); };  // in place, both are in one
       result = call(c, rank, moved(buffers.sendPointer), moved(buffers.recvPointer), op.value(), comm);
+      if (settle != nullptr) settle();
     } else {
       result = call(c, rank, buffers.sendPointer, buffers.recvPointer, op.value(), comm);
+      if (settle != nullptr) settle();
     }
   }
   if (result != ncclSuccess) return format("returned {}: {}", static_cast<int>(result), ncclGetLastError(comm));

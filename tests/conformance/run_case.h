@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ class CaseRunner {
     void* recvPointer = nullptr;
     std::byte* output = nullptr;
   };
-  friend std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc);
+  friend std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc, const std::function<void()>& settle);
   static void prepare(const Case& c, int rank, const Bytes& input, Buffers& buffers);
   static std::string verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected, const Buffers& buffers);
   void report(const Case& c, int rank, const std::string& problem);
@@ -52,7 +53,8 @@ class CaseRunner {
 };
 
 /// The same for a rank that is alone in its process and computes for itself what all ranks give and get; in words what is wrong.
-/// `fromMemAlloc`: its buffers come from ncclMemAlloc, whatever their alignment.
-std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc);
+/// `fromMemAlloc`: its buffers, and a scalar on the device, come from ncclMemAlloc, whatever their alignment. `settle`, where there is one,
+/// waits until a call that has returned is over.
+std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc, const std::function<void()>& settle = nullptr);
 
 }  // namespace tutti::conformance
