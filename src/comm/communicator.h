@@ -244,6 +244,7 @@ class Communicator {
   std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
   std::atomic<int32_t> children_ = 0;
   std::unique_ptr<DeviceRank> gpu_;  // null: host devices
+  std::atomic<bool> saysWhy_ = false;  // what has ended it was said while nobody waited
   std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
 
   // What any thread may ask or end. The flags are exchanged: whoever is second is told.

@@ -44,10 +44,16 @@ Poll Communicator::connectGpu(Status& cause) {
   return poll;
 }
 
-/// A kernel that has given up is the end of the communicator, on all its ranks.
+/// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why: the log does, and
+/// ncclGetLastError.
 void Communicator::lookAtGpu() {
   if (gpu_ == nullptr) return;
-  if (Status status = gpu_->look(); !status.ok() && !hub().latch(rank_).tripped()) hub().failAll(status);
+  const ErrorLatch& latch = hub().latch(rank_);
+  if (!latch.tripped()) {
+    if (Status status = gpu_->look(); !status.ok()) hub().failAll(status);
+  }
+  if (latch.tripped() && !revoked_ && !saysWhy_.exchange(true, std::memory_order_relaxed))
+    observe::warn("rank {}: {}", rank_.value, latch.status().text());
 }
 
 /// Kernels of a communicator that has failed end soon, whatever they wait for; all others have ended.
