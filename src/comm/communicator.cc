@@ -50,6 +50,13 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
 }
 
 Status Communicator::open(const Outcome& outcome) {
+  Status status = openParts(outcome);
+  // The others may have opened theirs, and keep their memory until this rank has left.
+  if (!status.ok() && onGpu_ && gpu_ == nullptr) transport::device::Endpoint::forgo(*outcome.hub, rank_);
+  return status;
+}
+
+Status Communicator::openParts(const Outcome& outcome) {
   config_.minCtas = outcome.place.minCtas;
   config_.maxCtas = outcome.place.maxCtas;
   if (outcome.place.isMixed)

@@ -201,6 +201,7 @@ class Communicator {
 
   Poll advanceSetups();
   bool isWorking() const;
+  Status openParts(const Outcome& outcome);
   Status openGpu(const Outcome& outcome);
   void lookAtGpu();
   void waitForGpu();

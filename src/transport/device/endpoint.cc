@@ -65,6 +65,12 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub
   return endpoint;
 }
 
+void Endpoint::forgo(local::Hub& hub, Rank rank) {
+  const int32_t ranks = hub.ranks();
+  if (const auto page = hub.devicePage(Bytes(Page::bytesFor(ranks))))
+    Page(*page, ranks).rank(rank.value).left.store(1, std::memory_order_release);  // pairs with Parking
+}
+
 Endpoint::~Endpoint() {
   peers_.clear();  // nothing of others is mapped for this rank any more
   if (!keepsMemory_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking

@@ -48,6 +48,8 @@ class Endpoint {
  public:
   static Result<std::unique_ptr<Endpoint>> open(std::shared_ptr<local::Hub> hub, Rank rank, const EndpointConfig& config,
                                                 const Surroundings& around);
+  /// Says to the others that this rank will have no endpoint: they need not wait for it to leave. Nothing where there is no page.
+  static void forgo(local::Hub& hub, Rank rank);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
