@@ -216,7 +216,8 @@ Status DeviceRank::enter(std::span<const Stream> streams, bool isCaptured) {
     TUTTI_TRY(driver.wait(first, joined_.get()));
   }
   // A capture cannot wait for what is outside it; whoever replays it orders it behind what came before.
-  if (!isCaptured && hasLaunched_.load(std::memory_order_relaxed) && latest_ != first) TUTTI_TRY(driver.wait(first, ended_.get()));
+  if (!isCaptured && hasLaunched_.load(std::memory_order_relaxed) && latest_.load(std::memory_order_relaxed) != first)
+    TUTTI_TRY(driver.wait(first, ended_.get()));
   return {};
 }
 
@@ -225,7 +226,7 @@ Status DeviceRank::leave(std::span<const Stream> streams, bool isCaptured) {
   const Stream first = streams.front();
   if (!isCaptured) {
     TUTTI_TRY(driver.record(ended_.get(), first));
-    latest_ = first;
+    isUnmarked_.store(false, std::memory_order_relaxed);
     hasLaunched_.store(true, std::memory_order_release);  // pairs with isIdle()
   }
   if (streams.size() > 1) TUTTI_TRY(driver.record(joined_.get(), first));
@@ -263,6 +264,10 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
   const bool isCaptured = capture->status == driver::cuda::CaptureStatus::Active;
 
   TUTTI_TRY(enter(streams, isCaptured));
+  if (!isCaptured) {
+    latest_.store(streams.front(), std::memory_order_relaxed);
+    isUnmarked_.store(true, std::memory_order_release);  // pairs with isIdle()
+  }
   Batch batch;
   for (size_t i = 0; i < ordered.size(); ++i) {
     if (!batch.calls.empty() && endsBefore(batch, ordered, i)) {
@@ -344,7 +349,13 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   return devices_.executor().launch(front.kernel, launch, options, stream);
 }
 
+/// A launch that failed half-way has kernels on its stream that no event stands behind.
 bool DeviceRank::isIdle() {
+  if (isUnmarked_.load(std::memory_order_acquire)) {  // pairs with launch()
+    const auto scope = ContextScope::enter(device_.gpu->context());
+    const auto idle = devices_.driver().isIdle(latest_.load(std::memory_order_relaxed));
+    if (scope && idle && !*idle) return false;
+  }
   if (!hasLaunched_.load(std::memory_order_acquire)) return true;  // pairs with leave()
   const auto over = devices_.driver().isOver(ended_.get());
   return !over || *over;  // a context that is broken runs nothing any more

@@ -111,7 +111,8 @@ class DeviceRank {
   exec::cuda::CommView views_[transport::device::kProtocols];
   driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch outside captures
   driver::cuda::OwnedEvent joined_;
-  driver::cuda::Stream latest_ = nullptr;  // where that was
+  std::atomic<driver::cuda::Stream> latest_ = nullptr;  // where that was, or will be
+  std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;
   uint64_t launches_ = 0;   // of collectives
   uint64_t timeoutNs_ = 0;  // of the launch that is made
