@@ -153,10 +153,7 @@ HostBlock::Look HostBlock::runStep(const ProgramStep& s) {
 }
 
 HostBlock::Look HostBlock::await(bool isThere, Waiting waiting, int32_t peer, uint64_t expected, uint64_t seen) {
-  if (isThere) {
-    wait_.end();
-    return Look::Ready;
-  }
+  if (isThere) return Look::Ready;
   const bool givesUp = wait_.givesUp(launch_.comm.wait, {waiting, launch_.comm.rank, peer, pipeChannel_, step_, expected, seen});
   if (givesUp) wait_.end();
   return givesUp ? Look::GaveUp : Look::Waits;

@@ -29,12 +29,13 @@ class HostWait {
     uint64_t expected = 0;
     uint64_t seen = 0;
   };
-  /// Whether to give up; then it is reported, or somebody else has.
+  /// Whether to give up; then it is reported, or somebody else has. Who asks for something else begins anew.
   bool givesUp(const WaitControl& control, const Note& note);
   void end() { *this = HostWait(); }
   static void report(const WaitControl& control, const Note& note);
 
  private:
+  Note latest_;
   uint32_t tries_ = 0;
   uint64_t startNs_ = 0;
   uint64_t foreign_ = 0;

@@ -1,6 +1,7 @@
 // How a block on the host waits, gives up, and tells.
 #include <atomic>
 #include <chrono>
+#include <tuple>
 
 #include "exec/cuda/host_block.h"
 
@@ -69,6 +70,9 @@ void HostWait::report(const WaitControl& control, const Note& note) {
 }
 
 bool HostWait::givesUp(const WaitControl& control, const Note& note) {
+  const auto what = [](const Note& n) { return std::tuple(n.waiting, n.peer, n.channel, n.step, n.expected); };
+  if (what(note) != what(latest_)) end();
+  latest_ = note;
   if (++tries_ % kTriesPerCheck != 0) return false;
   const uint64_t now = nowNs();
   if (isAborted(control, now)) return true;

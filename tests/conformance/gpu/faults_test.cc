@@ -1,0 +1,358 @@
+// What goes wrong on GPUs: kernels that wait for ranks that never come, calls that do not agree, memory that is not there, driver calls that
+// fail; and that nothing is left afterwards.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/params.h"
+#include "conformance/gpu/fake_gpus.h"
+#include "conformance/harness.h"
+#include "faults/process_ranks.h"
+
+namespace tutti::conformance {
+namespace {
+
+using faults::kSlow;
+using faults::Stopwatch;
+
+/// Numbers of the environment are read once; a test that changes one begins and ends anew.
+class ScopedSetting {
+ public:
+  ScopedSetting(const char* name, const std::string& value) : env_(std::make_unique<ScopedEnv>(name, value)) { config::resetForTest(); }
+  ~ScopedSetting() {
+    env_.reset();
+    config::resetForTest();
+  }
+  ScopedSetting(const ScopedSetting&) = delete;
+  ScopedSetting& operator=(const ScopedSetting&) = delete;
+
+ private:
+  std::unique_ptr<ScopedEnv> env_;
+};
+
+class GpuInts {
+ public:
+  explicit GpuInts(size_t count) : count_(count) {
+    EXPECT_EQ(ncclMemAlloc(&memory_, count * sizeof(int)), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t i = 0; i < count; ++i) data()[i] = 1;
+  }
+  ~GpuInts() { EXPECT_EQ(ncclMemFree(memory_), ncclSuccess); }
+  GpuInts(const GpuInts&) = delete;
+  GpuInts& operator=(const GpuInts&) = delete;
+  int* data() const { return static_cast<int*>(memory_); }
+  size_t count() const { return count_; }
+
+ private:
+  void* memory_ = nullptr;
+  size_t count_;
+};
+
+ncclResult_t sum(const GpuInts& data, size_t count, ncclComm_t comm, cudaStream_t stream = nullptr) {
+  return ncclAllReduce(data.data(), data.data(), count, ncclInt, ncclSum, comm, stream);
+}
+
+/// Asks until there is an error, or so long.
+ncclResult_t awaitError(ncclComm_t comm, double seconds) {
+  ncclResult_t state = ncclSuccess;
+  for (const Stopwatch watch; watch.seconds() < seconds;) {
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    if (state != ncclSuccess && state != ncclInProgress) return state;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state;
+}
+
+/// Two ranks, one thread each, that have summed once: all that the same call needs is there.
+class GpuFaults : public testing::Test {
+ protected:
+  static constexpr int kRanks = 2;
+
+  void make(const std::string& algorithms = "") {
+    threads_ = std::make_unique<RankThreads>(kRanks, algorithms, [this](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+    ASSERT_TRUE(threads_->created());
+  }
+  void warmUp(size_t count = 1000) {
+    threads_->run([&](int, ncclComm_t comm) {
+      const GpuInts data(count);
+      ASSERT_EQ(sum(data, count, comm), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus);
+      ASSERT_EQ(data.data()[0], kRanks);
+    });
+  }
+  RankThreads& threads() { return *threads_; }
+
+  FakeGpus gpus{kRanks};
+
+ private:
+  std::unique_ptr<RankThreads> threads_;
+};
+
+TEST_F(GpuFaults, ADeadlineNamesWhoIsMissing) {
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "300");
+  make();
+  warmUp();
+  threads().run([&](int rank, ncclComm_t comm) {
+    const GpuInts data(1000);
+    if (rank == 0) {
+      const Stopwatch watch;
+      ASSERT_EQ(sum(data, 1000, comm), ncclSuccess);
+      synchronize(gpus);
+      EXPECT_GE(watch.seconds(), 0.25);
+      EXPECT_LT(watch.seconds(), 2 * kSlow);
+    }
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    EXPECT_NE(std::string(ncclGetLastError(comm)).find("rank 1"), std::string::npos) << ncclGetLastError(comm);
+    threads().meet();
+  });
+}
+
+TEST_F(GpuFaults, ADeadlineEndsTheWaitForAConnection) {
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "300");
+  make();
+  threads().run([&](int rank, ncclComm_t comm) {
+    const GpuInts data(1000);
+    if (rank == 0) {
+      EXPECT_EQ(sum(data, 1000, comm), ncclRemoteError);
+      EXPECT_NE(std::string(ncclGetLastError(comm)).find("rank 1"), std::string::npos) << ncclGetLastError(comm);
+    }
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    threads().meet();
+  });
+}
+
+TEST(GpuAbort, EndsAKernelThatWaits) {
+  FakeGpus gpus(2);
+  std::vector<ncclComm_t> comms(2);
+  ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+  std::vector<std::unique_ptr<GpuInts>> data;
+  for (int r = 0; r < 2; ++r) {
+    const UseGpu use(gpus, r);
+    data.push_back(std::make_unique<GpuInts>(100'000));
+  }
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(sum(*data[r], 100'000, comms[r]), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  ASSERT_EQ(sum(*data[1], 100'000, comms[1]), ncclSuccess);
+  {
+    const UseGpu use(gpus, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(gpus.driver().streamQuery(nullptr), driver::cuda::Error::NotReady);
+    const Stopwatch watch;
+    EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+    EXPECT_LT(watch.seconds(), kSlow);
+    EXPECT_EQ(gpus.driver().streamQuery(nullptr), driver::cuda::Error::Success);
+  }
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comms[0], &state), ncclSuccess);
+  EXPECT_EQ(state, ncclRemoteError);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+}
+
+TEST(GpuAbort, EndsAWaitForAConnection) {
+  FakeGpus gpus(2);
+  std::vector<ncclComm_t> comms(2);
+  ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+  std::thread waiting([&] {
+    const UseGpu use(gpus, 0);
+    const GpuInts data(1000);
+    EXPECT_EQ(sum(data, 1000, comms[0]), ncclRemoteError);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const Stopwatch watch;
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+  waiting.join();
+  EXPECT_LT(watch.seconds(), kSlow);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+}
+
+/// What each rank calls where they do not agree.
+struct Disagreement {
+  const char* name;
+  const char* algorithms;
+  std::function<ncclResult_t(const GpuInts&, int rank, ncclComm_t)> call;
+};
+
+const Disagreement kDisagreements[] = {
+    {"count", "", [](const GpuInts& d, int rank, ncclComm_t comm) { return sum(d, rank == 0 ? 1000 : 1001, comm); }},
+    {"farCount", "", [](const GpuInts& d, int rank, ncclComm_t comm) { return sum(d, rank == 0 ? 10 : 1'000'000, comm); }},
+    {"operation", "",
+     [](const GpuInts& d, int rank, ncclComm_t comm) {
+       return ncclAllReduce(d.data(), d.data(), 1000, ncclInt, rank == 0 ? ncclSum : ncclMax, comm, nullptr);
+     }},
+    {"type", "",
+     [](const GpuInts& d, int rank, ncclComm_t comm) {
+       return ncclAllReduce(d.data(), d.data(), 1000, rank == 0 ? ncclInt : ncclFloat, ncclSum, comm, nullptr);
+     }},
+    {"root", "", [](const GpuInts& d, int rank, ncclComm_t comm) { return ncclBroadcast(d.data(), d.data(), 1000, ncclInt, rank, comm, nullptr); }},
+    {"collective", "",
+     [](const GpuInts& d, int rank, ncclComm_t comm) {
+       return rank == 0 ? sum(d, 1000, comm) : ncclBroadcast(d.data(), d.data(), 1000, ncclInt, 0, comm, nullptr);
+     }},
+};
+
+class GpuMismatch : public GpuFaults, public testing::WithParamInterface<Disagreement> {};
+
+TEST_P(GpuMismatch, IsInvalidUsageOnAllRanks) {
+  make(GetParam().algorithms);
+  for (const size_t count : {10, 1000, 1001, 1'000'000}) warmUp(count);
+  threads().run([&](int rank, ncclComm_t comm) {
+    const GpuInts data(1'000'000);
+    const ncclResult_t called = GetParam().call(data, rank, comm);
+    EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << called << ": " << ncclGetLastError(comm);
+    EXPECT_EQ(awaitError(comm, 3 * kSlow), ncclInvalidUsage);
+    synchronize(gpus);
+    threads().meet();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, GpuMismatch, testing::ValuesIn(kDisagreements), [](const auto& param) { return param.param.name; });
+
+TEST(GpuMemory, ABudgetThatIsTooSmallIsSaid) {
+  FakeGpus gpus(2);
+  const ScopedSetting limit("TUTTI_MEM_LIMIT", "4194304");
+  std::vector<ncclComm_t> comms(2);
+  ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+  std::vector<std::unique_ptr<GpuInts>> data;
+  for (int r = 0; r < 2; ++r) {
+    const UseGpu use(gpus, r);
+    data.push_back(std::make_unique<GpuInts>(5'000'000));
+  }
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) EXPECT_EQ(sum(*data[r], 5'000'000, comms[r]), ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclUnhandledCudaError);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("TUTTI_MEM_LIMIT"), std::string::npos) << ncclGetLastError(nullptr);
+  for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+}
+
+TEST(GpuMemory, OneAfterTheOtherLeaveNothing) {
+  FakeGpus gpus(3);
+  Bytes before{0};
+  for (int life = 0; life < 100; ++life) {
+    std::vector<ncclComm_t> comms(3);
+    ASSERT_EQ(ncclCommInitAll(comms.data(), 3, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    std::vector<std::unique_ptr<GpuInts>> data;
+    for (int r = 0; r < 3; ++r) {
+      const UseGpu use(gpus, r);
+      data.push_back(std::make_unique<GpuInts>(50'000));
+    }
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (size_t r = 0; r < 3; ++r) EXPECT_EQ(sum(*data[r], life % 2 == 0 ? 50'000 : 5, comms[r]), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+    // Destroyed while kernels may still run.
+    for (const ncclComm_t comm : comms) ASSERT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    data.clear();
+    if (life == 9) before = gpus.driver().used(0);
+    if (life > 9) {
+      ASSERT_LE(gpus.driver().used(0).value, before.value) << "life " << life;
+    }
+  }
+}
+
+TEST(GpuMemory, EveryDriverCallMayFail) {
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "2000");
+  size_t failing = 0;
+  for (size_t nth = 1;; ++nth) {
+    FakeGpus gpus(2);
+    std::vector<ncclComm_t> comms(2, nullptr);
+    std::vector<void*> data(2, nullptr);
+    for (int r = 0; r < 2; ++r) {
+      const UseGpu use(gpus, r);
+      ASSERT_EQ(ncclMemAlloc(&data[static_cast<size_t>(r)], 400'000), ncclSuccess);
+    }
+    gpus.driver().failAt(nth);
+    ncclResult_t result = ncclCommInitAll(comms.data(), 2, nullptr);
+    const bool isOpen = result == ncclSuccess;
+    for (const size_t count : {size_t{10}, size_t{100'000}}) {
+      if (result != ncclSuccess) break;
+      (void)ncclGroupStart();
+      for (size_t r = 0; r < 2 && result == ncclSuccess; ++r)
+        result = ncclAllReduce(data[r], data[r], count, ncclInt, ncclSum, comms[r], nullptr);
+      const ncclResult_t ended = ncclGroupEnd();
+      if (result == ncclSuccess) result = ended;
+    }
+    const auto failed = gpus.driver().failed();
+    const std::string text = ncclGetLastError(nullptr);
+    for (const ncclComm_t comm : comms) {
+      if (!isOpen) break;
+      EXPECT_EQ(result == ncclSuccess ? ncclCommDestroy(comm) : ncclCommAbort(comm), ncclSuccess);
+    }
+    const bool failedLater = !failed && gpus.driver().failed();
+    gpus.driver().failAt(0);
+    for (int r = 0; r < 2; ++r) {
+      const UseGpu use(gpus, r);
+      synchronize(gpus);
+      EXPECT_EQ(ncclMemFree(data[static_cast<size_t>(r)]), ncclSuccess);
+    }
+    EXPECT_FALSE(HasFailure()) << "call " << nth << ": " << (failed ? driver::cuda::symbolOf(*failed) : "none") << ", " << text;
+    if (HasFailure()) return;
+    if (!failed && !failedLater) break;
+    if (result != ncclSuccess) {
+      ++failing;
+      EXPECT_EQ(result, ncclUnhandledCudaError) << driver::cuda::symbolOf(*failed) << ": " << text;
+    }
+  }
+  EXPECT_GT(failing, 50u);
+}
+
+TEST(GpuSplit, ChildrenComputeOnTheSameGpus) {
+  FakeGpus gpus(4);
+  RankThreads threads(4, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  threads.run([&](int rank, ncclComm_t comm) {
+    const GpuInts data(10'000);
+    ASSERT_EQ(sum(data, 10'000, comm), ncclSuccess) << ncclGetLastError(comm);
+    ncclComm_t pair = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, rank % 2, -rank, &pair, nullptr), ncclSuccess) << ncclGetLastError(comm);
+    for (int k = 0; k < 3; ++k) {
+      ASSERT_EQ(sum(data, 10'000, pair), ncclSuccess) << ncclGetLastError(pair);
+      ASSERT_EQ(sum(data, 10'000, comm), ncclSuccess) << ncclGetLastError(comm);
+    }
+    synchronize(gpus);
+    for (size_t i = 0; i < 10'000; ++i) ASSERT_EQ(data.data()[i], 4 * 8 * 8 * 8);
+    EXPECT_EQ(ncclCommDestroy(pair), ncclSuccess);
+  });
+}
+
+TEST(GpuProcess, AKilledOneEndsTheOthersWaits) {
+  for (const bool isConnected : {true, false}) {
+    faults::ProcessRanks children(3, [isConnected](faults::ProcessRanks::Self& self) {
+      FakeGpus gpus(3);
+      {
+        const UseGpu use(gpus, self.index());
+        ncclComm_t comm = faults::joinAll(self);
+        const GpuInts data(100'000);
+        if (isConnected) {
+          ASSERT_EQ(sum(data, 100'000, comm), ncclSuccess) << ncclGetLastError(comm);
+          synchronize(gpus);
+        }
+        if (self.index() == 2) {
+          self.reach(1);
+          self.awaitAllowed(9);
+        }
+        self.reach(1);
+        const Stopwatch watch;
+        const ncclResult_t called = sum(data, 100'000, comm);
+        EXPECT_EQ(called, isConnected ? ncclSuccess : ncclRemoteError) << ncclGetLastError(comm);
+        const ncclResult_t heard = awaitError(comm, 4 * kSlow);
+        EXPECT_EQ(heard, ncclRemoteError);
+        if (heard == ncclSuccess) std::abort();  // the kernel would wait for ever
+        synchronize(gpus);
+        EXPECT_LT(watch.seconds(), 2 * kSlow + 0.3) << "0.3 s of them before the kill";
+        EXPECT_NE(std::string(ncclGetLastError(comm)).find("rank 2"), std::string::npos) << ncclGetLastError(comm);
+        EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+      }
+      self.meet(2, {2});
+    });
+    ASSERT_TRUE(children.awaitStageOfAll(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    children.kill(2);
+    children.expectAllWell({2});
+  }
+}
+
+}  // namespace
+}  // namespace tutti::conformance
