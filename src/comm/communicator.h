@@ -204,6 +204,10 @@ class Communicator {
   Status openParts(const Outcome& outcome);
   Status openGpu(const Outcome& outcome);
   void lookAtGpu();
+  /// Says to the peers which collectives come next.
+  void postOnGpu(std::span<const DeviceCall> calls);
+  /// The latest collectives beside those of the peers that have come as far: whether all agree.
+  Status compareOnGpu();
   void waitForGpu();
   bool isExported(const CallRequest& request) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);

@@ -1,4 +1,6 @@
 // A communicator of GPUs: what its calls and its life have that those of host devices have not.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -6,6 +8,7 @@
 #include "comm/process.h"
 #include "comm/settings.h"
 #include "core/format.h"
+#include "exec/host/signature.h"
 #include "exec/host/wait.h"
 #include "observe/log.h"
 
@@ -54,6 +57,34 @@ void Communicator::lookAtGpu() {
   }
   if (latch.tripped() && !revoked_ && !saysWhy_.exchange(true, std::memory_order_relaxed))
     observe::warn("rank {}: {}", rank_.value, latch.status().text());
+}
+
+void Communicator::postOnGpu(std::span<const DeviceCall> calls) {
+  uint64_t sequence = issuedCollectives_;
+  for (const DeviceCall& call : calls) {
+    if (call.call.isMessage()) continue;
+    exec::host::Call posted = call.call;
+    posted.sequence = sequence++;
+    hub().board(rank_).post(posted);
+  }
+}
+
+/// Kernels that wait compare what they are in (exec/cuda/verdict.h), but not those that are served at once, and none runs yet where a rank
+/// waits for a connection that nobody else needs.
+Status Communicator::compareOnGpu() {
+  constexpr uint64_t kLatest = 8;
+  if (!turn_->checks) return {};
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own posts and the look at the others': one of two notices
+  const uint64_t begun = hub().board(rank_).begun();
+  for (uint64_t sequence = begun - std::min(begun, kLatest); sequence < begun; ++sequence) {
+    const auto own = hub().board(rank_).find(sequence);
+    if (!own) continue;
+    for (int32_t r = 0; r < ranks_; ++r) {
+      const auto theirs = hub().board(Rank(r)).find(sequence);
+      if (theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, Rank(r), *theirs);
+    }
+  }
+  return {};
 }
 
 /// Kernels of a communicator that has failed end soon, whatever they wait for; all others have ended.
@@ -128,18 +159,22 @@ Status Communicator::pairSelfMessages(std::vector<DeviceCall>& calls) {
   return {};
 }
 
-Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) { return gpu_->offer(calls); }
+Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) {
+  postOnGpu(calls);
+  return gpu_->offer(calls);
+}
 
 Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause) {
   const Poll poll = gpu_->settle(calls);
   if (poll == Poll::Failed) cause = gpu_->status();
   if (poll != Poll::Pending) return poll;
   lookAtGpu();
-  cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : Status();
+  cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : compareOnGpu();
   return cause.ok() ? Poll::Pending : Poll::Failed;
 }
 
 Status Communicator::launchOnGpu(std::span<DeviceCall> calls) {
+  postOnGpu(calls);
   for (DeviceCall& call : calls) {
     if (!call.call.isMessage()) call.event.sequence = call.call.sequence = issuedCollectives_++;
     turn_->record(call.event, observe::FlightKind::Enqueued);

@@ -30,6 +30,9 @@ Code Communicator::state() {
   const bool isSettled = advanceSetups() == Poll::Ready;
   if (const Code code = poison_.code(); code != Code::Ok) return code;
   if (!isSettled || !isOpen()) return Code::InProgress;
+  if (gpu_ != nullptr && !hub().latch(rank_).tripped()) {
+    if (Status status = compareOnGpu(); !status.ok()) stop(status);
+  }
   lookAtGpu();
   if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) {
     if (!isDrained()) hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended
