@@ -20,7 +20,8 @@ struct WaitNote {
 };
 
 __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen) {
-  if (arch::swapRelaxedSys(&control.verdict->state, Verdict::Claimed) == Verdict::Empty) {
+  const uint32_t before = arch::swapRelaxedSys(&control.verdict->state, Verdict::Claimed);
+  if (before == Verdict::Empty) {
     control.verdict->waiting = note.waiting;
     control.verdict->rank = note.rank;
     control.verdict->peer = note.peer;
@@ -31,7 +32,8 @@ __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNot
     control.verdict->launch = control.launch;
     arch::fenceAcqRelSys();
   }
-  arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
+  // Whoever came second while the first one writes leaves it to that one: the host looks while kernels run.
+  if (before != Verdict::Claimed) arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
   arch::storeRelaxedSys(control.abort, 1);
 }
 
