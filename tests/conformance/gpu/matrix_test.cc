@@ -18,7 +18,7 @@ constexpr const char* kProtocols[] = {"LL", "LL128", "Simple"};
 
 int sampleSize() {
   const char* text = std::getenv("TUTTI_TEST_SAMPLE");
-  return text == nullptr ? 3 : std::atoi(text);
+  return text == nullptr ? 2 : std::atoi(text);
 }
 
 bool isWanted(int ranks) {

@@ -1,0 +1,48 @@
+// What tests of faults on GPUs share. Any thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "conformance/gpu/fake_gpus.h"
+#include "faults/process_ranks.h"
+#include "tutti.h"
+
+namespace tutti::conformance {
+
+/// Ones in memory of the GPU that is current.
+class GpuInts {
+ public:
+  explicit GpuInts(size_t count) : count_(count) {
+    EXPECT_EQ(ncclMemAlloc(&memory_, count * sizeof(int)), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t i = 0; i < count; ++i) data()[i] = 1;
+  }
+  ~GpuInts() { EXPECT_EQ(ncclMemFree(memory_), ncclSuccess); }
+  GpuInts(const GpuInts&) = delete;
+  GpuInts& operator=(const GpuInts&) = delete;
+  int* data() const { return static_cast<int*>(memory_); }
+  size_t count() const { return count_; }
+
+ private:
+  void* memory_ = nullptr;
+  size_t count_;
+};
+
+inline ncclResult_t sum(const GpuInts& data, size_t count, ncclComm_t comm, cudaStream_t stream = nullptr) {
+  return ncclAllReduce(data.data(), data.data(), count, ncclInt, ncclSum, comm, stream);
+}
+
+/// Asks until there is an error, or so long.
+inline ncclResult_t awaitError(ncclComm_t comm, double seconds) {
+  ncclResult_t state = ncclSuccess;
+  for (const faults::Stopwatch watch; watch.seconds() < seconds;) {
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    if (state != ncclSuccess && state != ncclInProgress) return state;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state;
+}
+
+}  // namespace tutti::conformance
