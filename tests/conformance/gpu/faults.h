@@ -4,13 +4,32 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
+#include <string>
 #include <thread>
 
+#include "config/params.h"
 #include "conformance/gpu/fake_gpus.h"
+#include "conformance/harness.h"
 #include "faults/process_ranks.h"
 #include "tutti.h"
 
 namespace tutti::conformance {
+
+/// Numbers of the environment are read once; a test that changes one begins and ends anew.
+class ScopedSetting {
+ public:
+  ScopedSetting(const char* name, const std::string& value) : env_(std::make_unique<ScopedEnv>(name, value)) { config::resetForTest(); }
+  ~ScopedSetting() {
+    env_.reset();
+    config::resetForTest();
+  }
+  ScopedSetting(const ScopedSetting&) = delete;
+  ScopedSetting& operator=(const ScopedSetting&) = delete;
+
+ private:
+  std::unique_ptr<ScopedEnv> env_;
+};
 
 /// Ones in memory of the GPU that is current.
 class GpuInts {

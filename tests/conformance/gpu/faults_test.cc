@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "config/params.h"
 #include "conformance/harness.h"
 
 namespace tutti::conformance {
@@ -19,21 +18,6 @@ namespace {
 
 using faults::kSlow;
 using faults::Stopwatch;
-
-/// Numbers of the environment are read once; a test that changes one begins and ends anew.
-class ScopedSetting {
- public:
-  ScopedSetting(const char* name, const std::string& value) : env_(std::make_unique<ScopedEnv>(name, value)) { config::resetForTest(); }
-  ~ScopedSetting() {
-    env_.reset();
-    config::resetForTest();
-  }
-  ScopedSetting(const ScopedSetting&) = delete;
-  ScopedSetting& operator=(const ScopedSetting&) = delete;
-
- private:
-  std::unique_ptr<ScopedEnv> env_;
-};
 
 /// Two ranks, one thread each, that have summed once: all that the same call needs is there.
 class GpuFaults : public testing::Test {

@@ -1,0 +1,137 @@
+// Lives of communicators on GPUs: non-blocking ones, more ranks than windows have room for, several ranks on one GPU, GPUs that cannot
+// reach each other, streams that go before their communicator.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/gpu/faults.h"
+#include "conformance/harness.h"
+
+namespace tutti::conformance {
+namespace {
+
+using faults::kSlow;
+
+ncclResult_t settle(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  for (const faults::Stopwatch watch; state == ncclInProgress && watch.seconds() < 10 * kSlow;)
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+  return state;
+}
+
+TEST(GpuLife, NonBlockingRanksSumAndEnd) {
+  FakeGpus gpus(2);
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&gpus, id, rank] {
+      const UseGpu use(gpus, rank);
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      ncclComm_t comm = nullptr;
+      const ncclResult_t begun = ncclCommInitRankConfig(&comm, 2, id, rank, &config);
+      ASSERT_TRUE(begun == ncclSuccess || begun == ncclInProgress);
+      ASSERT_EQ(settle(comm), ncclSuccess);
+      const GpuInts data(10'000);
+      for (int k = 0; k < 3; ++k) {
+        const ncclResult_t called = sum(data, 10'000, comm);
+        ASSERT_TRUE(called == ncclSuccess || called == ncclInProgress) << ncclGetLastError(comm);
+        ASSERT_EQ(settle(comm), ncclSuccess);
+      }
+      synchronize(gpus);
+      for (size_t i = 0; i < 10'000; ++i) ASSERT_EQ(data.data()[i], 8);
+      const ncclResult_t ended = ncclCommFinalize(comm);
+      ASSERT_TRUE(ended == ncclSuccess || ended == ncclInProgress);
+      ASSERT_EQ(settle(comm), ncclSuccess);
+      EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(GpuLife, MoreRanksThanWindowsHaveRoomFor) {
+  constexpr int kRanks = 11;
+  FakeGpus gpus(kRanks);
+  RankThreads threads(kRanks, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  threads.run([&](int rank, ncclComm_t comm) {
+    for (const size_t count : {size_t{1}, size_t{3000}, size_t{200'000}}) {
+      const GpuInts data(count);
+      ASSERT_EQ(sum(data, count, comm), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus);
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], kRanks);
+    }
+    const GpuInts all(kRanks * 100);
+    for (int i = 0; i < 100; ++i) all.data()[rank * 100 + i] = rank * 100 + i;
+    ASSERT_EQ(ncclAllGather(all.data() + rank * 100, all.data(), 100, ncclInt, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    for (int i = 0; i < kRanks * 100; ++i) ASSERT_EQ(all.data()[i], i);
+  });
+}
+
+TEST(GpuLife, SeveralRanksOnOneGpu) {
+  const ScopedSetting several("TUTTI_MULTI_RANK_GPU", "1");
+  FakeGpus gpus(2);
+  constexpr int kRanks = 4;
+  RankThreads threads(kRanks, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank % 2); });
+  ASSERT_TRUE(threads.created());
+  threads.run([&](int, ncclComm_t comm) {
+    const cudaStream_t stream = gpus.makeStream();
+    for (const size_t count : {size_t{5}, size_t{100'000}}) {
+      const GpuInts data(count);
+      ASSERT_EQ(sum(data, count, comm, stream), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus, stream);
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], kRanks);
+    }
+    gpus.driver().streamDestroy(stream);
+  });
+}
+
+TEST(GpuLife, GpusThatCannotReachEachOtherAreRefused) {
+  FakeGpus gpus(driver::cuda::FakeOptions{.devices = 2, .cut = {{0, 1}}});
+  std::vector<ncclComm_t> comms(2);
+  EXPECT_NE(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("memory of rank"), std::string::npos) << ncclGetLastError(nullptr);
+}
+
+TEST(GpuLife, AStreamMayGoBeforeItsCommunicator) {
+  FakeGpus gpus(2);
+  RankThreads threads(2, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  threads.run([&](int, ncclComm_t comm) {
+    const GpuInts data(50'000);
+    for (int k = 0; k < 4; ++k) {
+      const cudaStream_t stream = gpus.makeStream();
+      ASSERT_EQ(sum(data, 50'000, comm, stream), ncclSuccess) << ncclGetLastError(comm);
+      gpus.driver().streamDestroy(stream);  // its work goes on
+    }
+    ASSERT_EQ(sum(data, 50'000, comm), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    for (size_t i = 0; i < 50'000; ++i) ASSERT_EQ(data.data()[i], 32);
+  });
+}
+
+TEST(GpuLife, ChildrenShareAndShrink) {
+  FakeGpus gpus(3);
+  RankThreads threads(3, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  threads.run([&](int rank, ncclComm_t comm) {
+    const GpuInts data(1000);
+    ASSERT_EQ(sum(data, 1000, comm), ncclSuccess);
+    if (rank != 1) {
+      int without[] = {1};
+      ncclComm_t pair = nullptr;
+      ASSERT_EQ(ncclCommShrink(comm, without, 1, &pair, nullptr, NCCL_SHRINK_DEFAULT), ncclSuccess) << ncclGetLastError(comm);
+      ASSERT_EQ(sum(data, 1000, pair), ncclSuccess) << ncclGetLastError(pair);
+      synchronize(gpus);
+      EXPECT_EQ(data.data()[999], 6);
+      EXPECT_EQ(ncclCommDestroy(pair), ncclSuccess);
+    }
+    synchronize(gpus);
+    threads.meet();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::conformance
