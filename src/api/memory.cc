@@ -38,7 +38,7 @@ extern "C" ncclResult_t pncclMemFree(void* ptr) {
 }
 TUTTI_WEAK_TWIN(ncclMemFree);
 
-// A hint: peers in one process read each other's buffers as they are, so there is nothing to prepare, and no handle.
+// A hint: host devices read each other's buffers as they are, and GPUs pass everything through pipes and windows. No handle is needed.
 extern "C" ncclResult_t pncclCommRegister(const ncclComm_t comm, void*, size_t, void** handle) {
   return withComm("ncclCommRegister", comm, [&](Communicator&) -> Status {
     if (handle == nullptr) return tutti::error(Code::InvalidArgument, "handle is NULL: expected where to write the handle");

@@ -33,6 +33,7 @@ class Child final : public Setup {
   Status inspect() override;
   Status finish(Outcome outcome) override;
   Poll settle(Status& cause) override;
+  Rank unsettled() const override { return child_ == nullptr ? Rank(-1) : child_->missingOnGpu(); }
 
   void chooseMembers();
   Status compareLists() const;
@@ -72,10 +73,8 @@ Status Child::arrive() {
   parent_.countChild(key_);
   hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
-  const auto multiprocessors = parent_.multiprocessors();
-  if (!multiprocessors) return multiprocessors.error();
-  const Arrival arrival{request_.color,  isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores(),
-                        *multiprocessors};
+  Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores()};
+  TUTTI_TRY(parent_.describeGpu(arrival));
   auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();
   encounter = meeting_ = std::move(*arrived);

@@ -46,7 +46,7 @@ struct CallRequest {
   uint64_t count = 0;
   int32_t type = 0;
   int32_t op = 0;
-  int32_t root = 0;      ///< or the peer of a message
+  int32_t root = 0;       ///< or the peer of a message
   bool receives = false;  ///< a message: this rank is the receiver
 
   /// Whether it differs from another one in its buffers at most.
@@ -79,6 +79,9 @@ class Communicator {
   /// The ranks have met, and agreed on their channels. Fails when the environment asks for what does not exist.
   Status open(const Outcome& outcome);
   bool isOpen() const { return open_.load(std::memory_order_acquire); }
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
   /// After open(): Ready when the GPUs of all ranks see each other's memory, at once for host devices. Failed: `cause`.
   Poll connectGpu(Status& cause);
 
@@ -89,8 +92,8 @@ class Communicator {
   const Config& config() const { return config_; }
   bool isBlocking() const { return config_.blocking; }
   bool isOnGpu() const { return onGpu_; }
-  /// Of its GPU, which is opened when this is first asked; 0: a host device.
-  Result<int32_t> multiprocessors() const;
+  /// What of its GPU all ranks have to know; it is opened when this is first asked.
+  Status describeGpu(Arrival& arrival) const;
   const std::shared_ptr<Shared>& shared() const { return shared_; }
   transport::local::Hub& hub() const { return *turn_->hub; }
   RedOps& redOps() { return redOps_; }
@@ -170,11 +173,12 @@ class Communicator {
 
   Result<DeviceCall> prepareOnGpu(const CallRequest& request, driver::cuda::Stream stream);
   Status pairSelfMessages(std::vector<DeviceCall>& calls);
+  Status checkStreamsOnGpu(std::span<const DeviceCall> calls) { return gpu_->checkStreams(calls); }
   /// What calls need beyond their launch: says where this rank's part of it is, then looks for the others' parts.
   Status offerOnGpu(std::span<const DeviceCall> calls);
   Poll settleOnGpu(std::span<const DeviceCall> calls, Status& cause);
   /// Whose part settleOnGpu() lacks.
-  Rank missingOnGpu() const { return gpu_->missing(); }
+  Rank missingOnGpu() const { return gpu_ == nullptr ? Rank(-1) : gpu_->missing(); }
   /// Numbers the calls and puts them on their streams; they are settled.
   Status launchOnGpu(std::span<DeviceCall> calls);
   const memory::Budget& gpuBudget() const { return gpu_->device().budget; }
@@ -209,6 +213,7 @@ class Communicator {
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
   Status compareOnGpu();
   void waitForGpu();
+  Status whyNeverOnGpu() const;
   bool isExported(const CallRequest& request) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
   Result<PendingCall> prepareNew(const CallRequest& request);
@@ -238,8 +243,8 @@ class Communicator {
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};
-  CallRequest latest_;      // what latestCall_ was made of
-  PendingCall latestCall_;  // without a communicator while there is none
+  CallRequest latest_;          // what latestCall_ was made of
+  PendingCall latestCall_;      // without a communicator while there is none
   bool isAloneLatest_ = false;  // alone_ holds that call
   int32_t spins_ = 0;
 
@@ -248,8 +253,8 @@ class Communicator {
   uint64_t nextEpoch_ = 1;  // of the window; 0 is what fresh cells hold
   std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
   std::atomic<int32_t> children_ = 0;
-  std::unique_ptr<DeviceRank> gpu_;  // null: host devices
-  std::atomic<bool> saysWhy_ = false;  // what has ended it was said while nobody waited
+  std::unique_ptr<DeviceRank> gpu_;          // null: host devices
+  std::atomic<bool> saysWhy_ = false;        // what has ended it was said while nobody waited
   std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
 
   // What any thread may ask or end. The flags are exchanged: whoever is second is told.

@@ -14,11 +14,13 @@
 
 namespace tutti::comm {
 
-Result<int32_t> Communicator::multiprocessors() const {
-  if (!onGpu_) return 0;
+Status Communicator::describeGpu(Arrival& arrival) const {
+  if (!onGpu_) return {};
   const auto device = process().devices.at(device_);
-  if (!device) return tl::unexpected(device.error());
-  return (*device)->gpu->info().multiprocessors;
+  if (!device) return device.error();
+  arrival.multiprocessors = (*device)->gpu->info().multiprocessors;
+  arrival.keepsLines = (*device)->keepsLines ? 1 : 0;
+  return {};
 }
 
 Status Communicator::openGpu(const Outcome& outcome) {
@@ -36,15 +38,24 @@ Status Communicator::openGpu(const Outcome& outcome) {
   return {};
 }
 
+/// An abort may have come while a call was launching.
+Communicator::~Communicator() { waitForGpu(); }
+
 Poll Communicator::connectGpu(Status& cause) {
   if (gpu_ == nullptr) return Poll::Ready;
   const Poll poll = gpu_->connect();
   if (poll == Poll::Failed) cause = gpu_->status();
-  if (poll == Poll::Pending && hub().latch(rank_).tripped()) {
-    cause = hub().latch(rank_).status();
-    return Poll::Failed;
-  }
-  return poll;
+  if (poll != Poll::Pending) return poll;
+  cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : whyNeverOnGpu();
+  return cause.ok() ? Poll::Pending : Poll::Failed;
+}
+
+/// The error of a wait for a rank that will not come: it has ended its communicator.
+Status Communicator::whyNeverOnGpu() const {
+  const Rank missing = gpu_->missing();
+  if (missing.value < 0 || !hub().departed(missing)) return {};
+  return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for its part of a connection",
+               missing.value, rank_.value);
 }
 
 /// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why: the log does, and
@@ -170,6 +181,7 @@ Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause)
   if (poll != Poll::Pending) return poll;
   lookAtGpu();
   cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : compareOnGpu();
+  if (cause.ok()) cause = whyNeverOnGpu();
   return cause.ok() ? Poll::Pending : Poll::Failed;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -41,13 +42,13 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
   return config;
 }
 
-/// What two blocks of a launch that run the same works must have in common.
+bool isCapturing(const driver::cuda::CaptureInfo& capture) { return capture.status == driver::cuda::CaptureStatus::Active; }
+
+/// What two blocks of a launch that run the same works must have in common, but for the loop type (Batch).
 bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& x = *a.plan->plan;
   const plan::DevicePlan& y = *b.plan->plan;
   if (x.kernel != y.kernel || a.call.isMessage() != b.call.isMessage()) return false;
-  const bool bothReduce = reduces(a.call.collective) && reduces(b.call.collective);
-  if (bothReduce && exec::cuda::loopType(x.work.type) != exec::cuda::loopType(y.work.type)) return false;
   if (a.call.isMessage()) return true;
   return x.work.lanes == y.work.lanes && (x.work.lanes == 1 || a.plan->program.words == b.plan->program.words);
 }
@@ -95,6 +96,7 @@ struct DeviceRank::Batch {
   int32_t blocks = 0;                // of the launch
   int32_t taken = 0;                 // by messages
   std::map<std::pair<int32_t, bool>, uint16_t> blocksOf;
+  std::optional<DataType> loops;  // of those calls that combine
 };
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
@@ -103,7 +105,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   const auto scope = ContextScope::enter(device.gpu->context());
   if (!scope) return tl::unexpected(scope.error());
   driver::cuda::Driver& driver = devices.driver();
-  for (driver::cuda::OwnedEvent* event : {&opened->ended_, &opened->joined_}) {
+  for (driver::cuda::OwnedEvent* event : {&opened->ended_, &opened->joined_, &opened->captured_}) {
     auto made = driver::cuda::OwnedEvent::of(driver, driver.createEvent());
     if (!made) return tl::unexpected(std::move(made).error());
     *event = std::move(*made);
@@ -115,7 +117,14 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
 }
 
 DeviceRank::~DeviceRank() {
-  if (endpoint_ != nullptr && !isIdle()) endpoint_->keepMemory();
+  if (endpoint_ == nullptr) return;
+  const bool isBusy = !isIdle();
+  if (!isBusy && captureId_ == 0) return;
+  observe::warn("what rank {} has on device {} is kept until the process ends: {}", rank_.value, device_.gpu->device(),
+                isBusy ? "its kernels have not ended" : "its calls were captured into a graph that may still be launched");
+  std::vector<memory::Bank> programs;
+  for (auto& [words, bank] : programs_) programs.push_back(std::move(bank));
+  endpoint_->keepMemory(std::move(programs));
 }
 
 void DeviceRank::refreshViews() {
@@ -176,14 +185,15 @@ Status DeviceRank::offer(std::span<const DeviceCall> calls) {
 
 Poll DeviceRank::settle(std::span<const DeviceCall> calls) {
   bool isNew = false;
+  Poll poll = Poll::Ready;
   for (const DeviceCall& call : calls) {
     if (call.plan == nullptr || call.plan->isOpen) continue;
-    const Poll poll = endpoint_->settle(call.plan->needs());
-    if (poll != Poll::Ready) return poll;
+    poll = endpoint_->settle(call.plan->needs());
+    if (poll != Poll::Ready) break;
     call.plan->isOpen = isNew = true;
   }
   if (isNew) refreshViews();
-  return Poll::Ready;
+  return poll;
 }
 
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
@@ -208,7 +218,10 @@ std::vector<DeviceRank::Turn> DeviceRank::order(std::span<DeviceCall> calls) con
   return ordered;
 }
 
-Status DeviceRank::enter(std::span<const Stream> streams, bool isCaptured) {
+/// Works of one communicator never run side by side: they use the same pipes. A handle is not enough to tell that the stream is that of the
+/// launch before: it may be another one's by now, and the default stream of a thread has the same in all threads. Where it is the same
+/// stream, the wait costs a look.
+Status DeviceRank::enter(std::span<const Stream> streams, const driver::cuda::CaptureInfo& capture) {
   driver::cuda::Driver& driver = devices_.driver();
   const Stream first = streams.front();
   for (const Stream other : streams.subspan(1)) {
@@ -216,21 +229,42 @@ Status DeviceRank::enter(std::span<const Stream> streams, bool isCaptured) {
     TUTTI_TRY(driver.wait(first, joined_.get()));
   }
   // A capture cannot wait for what is outside it; whoever replays it orders it behind what came before.
-  if (!isCaptured && hasLaunched_.load(std::memory_order_relaxed) && latest_.load(std::memory_order_relaxed) != first)
-    TUTTI_TRY(driver.wait(first, ended_.get()));
+  if (isCapturing(capture)) return capture.id == captureId_ ? driver.wait(first, captured_.get()) : Status();
+  if (hasLaunched_.load(std::memory_order_relaxed)) TUTTI_TRY(driver.wait(first, ended_.get()));
+  latest_.store(first, std::memory_order_relaxed);
+  isUnmarked_.store(true, std::memory_order_release);  // pairs with isIdle()
   return {};
 }
 
-Status DeviceRank::leave(std::span<const Stream> streams, bool isCaptured) {
+Status DeviceRank::leave(std::span<const Stream> streams, const driver::cuda::CaptureInfo& capture) {
   driver::cuda::Driver& driver = devices_.driver();
   const Stream first = streams.front();
-  if (!isCaptured) {
+  if (isCapturing(capture)) {
+    TUTTI_TRY(driver.record(captured_.get(), first));
+    captureId_ = capture.id;
+  } else {
     TUTTI_TRY(driver.record(ended_.get(), first));
     isUnmarked_.store(false, std::memory_order_relaxed);
     hasLaunched_.store(true, std::memory_order_release);  // pairs with isIdle()
   }
   if (streams.size() > 1) TUTTI_TRY(driver.record(joined_.get(), first));
   for (const Stream other : streams.subspan(1)) TUTTI_TRY(driver.wait(other, joined_.get()));
+  return {};
+}
+
+Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
+  const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!scope) return scope.error();
+  std::optional<uint64_t> id;  // of the capture; 0: none
+  for (const DeviceCall& call : calls) {
+    const auto capture = devices_.driver().captureInfo(call.stream);
+    if (!capture) return capture.error();
+    const uint64_t own = isCapturing(*capture) ? capture->id : 0;
+    if (id && *id != own)
+      return error(Code::InvalidUsage,
+                   "calls of a group on streams of which some are captured into a graph and others not, or into another one");
+    id = own;
+  }
   return {};
 }
 
@@ -241,12 +275,11 @@ Status DeviceRank::launchAlone(DeviceCall& call) {
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(call.stream);
   if (!capture) return capture.error();
-  const bool isCaptured = capture->status == driver::cuda::CaptureStatus::Active;
-  TUTTI_TRY(enter(streams, isCaptured));
+  TUTTI_TRY(enter(streams, *capture));
   constexpr uint16_t kFirst = 0;
   DeviceCall* const alone = &call;
   TUTTI_TRY(launchWorks({&alone, 1}, {&kFirst, 1}, call.plan->plan->blocks(), call.stream));
-  return leave(streams, isCaptured);
+  return leave(streams, *capture);
 }
 
 Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
@@ -261,13 +294,7 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
-  const bool isCaptured = capture->status == driver::cuda::CaptureStatus::Active;
-
-  TUTTI_TRY(enter(streams, isCaptured));
-  if (!isCaptured) {
-    latest_.store(streams.front(), std::memory_order_relaxed);
-    isUnmarked_.store(true, std::memory_order_release);  // pairs with isIdle()
-  }
+  TUTTI_TRY(enter(streams, *capture));
   Batch batch;
   for (size_t i = 0; i < ordered.size(); ++i) {
     if (!batch.calls.empty() && endsBefore(batch, ordered, i)) {
@@ -277,7 +304,7 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
     add(batch, *ordered[i].call);
   }
   TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
-  return leave(streams, isCaptured);
+  return leave(streams, *capture);
 }
 
 /// All blocks that messages of one peer and direction may use.
@@ -289,6 +316,7 @@ int32_t DeviceRank::messageBlocks(const DeviceCall& call) const {
 bool DeviceRank::endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const {
   const DeviceCall& call = *ordered[next].call;
   if (!mayShareLaunch(*batch.calls.front(), call)) return true;
+  if (reduces(call.call.collective) && batch.loops && *batch.loops != exec::cuda::loopType(call.plan->plan->work.type)) return true;
   if (!call.call.isMessage()) return batch.calls.size() == exec::cuda::kInlineWorks;
   if (ordered[next].place == ordered[next - 1].place) return false;
   const bool hasPartner = next + 1 < ordered.size() && ordered[next + 1].place == ordered[next].place;
@@ -306,6 +334,7 @@ void DeviceRank::add(Batch& batch, DeviceCall& call) const {
     first = at->second;
     if (isNew) batch.taken += messageBlocks(call);
   }
+  if (reduces(call.call.collective)) batch.loops = exec::cuda::loopType(call.plan->plan->work.type);
   batch.blocks = std::max(batch.blocks, first + call.plan->plan->blocks());
   batch.calls.push_back(&call);
   batch.firstBlock.push_back(first);
@@ -351,10 +380,11 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
 
 /// A launch that failed half-way has kernels on its stream that no event stands behind.
 bool DeviceRank::isIdle() {
-  if (isUnmarked_.load(std::memory_order_acquire)) {  // pairs with launch()
-    const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!isUnmarked_.load(std::memory_order_acquire) && !hasLaunched_.load(std::memory_order_acquire)) return true;  // pair with launch()
+  const auto setUp = driver::cuda::SetUpScope::enter(device_.gpu->context());  // a question is no part of anybody's capture
+  if (isUnmarked_.load(std::memory_order_acquire)) {                           // pairs with launch()
     const auto idle = devices_.driver().isIdle(latest_.load(std::memory_order_relaxed));
-    if (scope && idle && !*idle) return false;
+    if (setUp && idle && !*idle) return false;
   }
   if (!hasLaunched_.load(std::memory_order_acquire)) return true;  // pairs with leave()
   const auto over = devices_.driver().isOver(ended_.get());

@@ -68,6 +68,8 @@ class DeviceRank {
   Status offer(std::span<const DeviceCall> calls);
   /// Ready when all that they need is there.
   Poll settle(std::span<const DeviceCall> calls);
+  /// InvalidUsage when some of their streams are in a capture and others in another one or none.
+  Status checkStreams(std::span<const DeviceCall> calls);
   /// Puts all calls, numbered, on their streams. `timeoutNs`: how long a kernel may wait; 0: for ever.
   Status launch(std::span<DeviceCall> calls, uint64_t timeoutNs);
 
@@ -96,8 +98,8 @@ class DeviceRank {
   void add(Batch& batch, DeviceCall& call) const;
   Status launchAlone(DeviceCall& call);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
-  Status enter(std::span<const driver::cuda::Stream> streams, bool isCaptured);
-  Status leave(std::span<const driver::cuda::Stream> streams, bool isCaptured);
+  Status enter(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
+  Status leave(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
 
   const Rank rank_;
   const int32_t ranks_;
@@ -111,6 +113,8 @@ class DeviceRank {
   exec::cuda::CommView views_[transport::device::kProtocols];
   driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch outside captures
   driver::cuda::OwnedEvent joined_;
+  driver::cuda::OwnedEvent captured_;                   // recorded behind the latest launch of the latest capture
+  uint64_t captureId_ = 0;                              // of that; 0: none yet
   std::atomic<driver::cuda::Stream> latest_ = nullptr;  // where that was, or will be
   std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;

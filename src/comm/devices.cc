@@ -35,11 +35,16 @@ Status Devices::start() {
     if (executor == nullptr) return error(Code::InvalidUsage, "this build has no CUDA kernels (TUTTI_CUDA=OFF)");
     auto api = openDriver_();
     if (!api) return std::move(api).error();
+    const driver::cuda::Error begun = (*api)->init(0);
+    if (begun == driver::cuda::Error::NoDevice || begun == driver::cuda::Error::StubLibrary)
+      return error(Code::InvalidUsage, "the CUDA driver has no device");
+    isThere_ = true;
     auto driver = std::make_unique<driver::cuda::Driver>(std::move(*api), [](const Status& lost) { observe::warn("{}", lost.text()); });
     TUTTI_TRY(driver->init());
     const auto devices = driver->countDevices();
     if (!devices) return devices.error();
-    if (*devices == 0) return error(Code::InvalidUsage, "the CUDA driver has no device");
+    isThere_ = *devices > 0;
+    if (!isThere_) return error(Code::InvalidUsage, "the CUDA driver has no device");
     executor_ = std::move(executor);
     driver_ = std::move(driver);
     return {};
@@ -57,7 +62,8 @@ Result<bool> Devices::useGpus() {
   const std::lock_guard lock(mutex_);
   const Status status = start();
   if (status.ok()) return true;
-  if (isFree) return false;
+  if (isFree && !isThere_) return false;
+  if (isFree) return fail(status.code(), "GPUs cannot be used, and TUTTI_DEVICE=host was not asked for: {}", status.text());
   return fail(Code::InvalidUsage, "TUTTI_DEVICE=cuda: {}", status.text());
 }
 
@@ -87,6 +93,23 @@ Result<Device*> Devices::at(int32_t ordinal) {
   return at->second.get();
 }
 
+namespace {
+
+/// Peers over NVLink carry out atomic operations where the memory is; over a bus they do not.
+Result<bool> keepsLines(const memory::Gpu& gpu) {
+  constexpr int32_t kFirst = 9;  // Hopper
+  if (gpu.info().major < kFirst) return false;
+  for (const driver::cuda::Device other : gpu.accessors()) {
+    if (other == gpu.device()) continue;
+    const auto atomics = gpu.driver().peerAttribute(driver::cuda::PeerAttribute::NativeAtomics, gpu.device(), other);
+    if (!atomics) return tl::unexpected(atomics.error());
+    if (*atomics == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
   const int64_t limit = config::get<Param::TuttiMemLimit>();
   auto gpu = memory::Gpu::open(*driver_, ordinal, config::get<Param::CumemEnable>() != 0);
@@ -98,6 +121,9 @@ Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
   if (!stream) return tl::unexpected(std::move(stream).error());
   device->stream = std::move(*stream);
   if (Status status = executor_->load(device->kernels); !status.ok()) return tl::unexpected(std::move(status));
+  const auto lines = keepsLines(*device->gpu);
+  if (!lines) return tl::unexpected(lines.error());
+  device->keepsLines = *lines;
   return device;
 }
 

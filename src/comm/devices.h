@@ -29,6 +29,9 @@ struct Device {
   memory::Budget budget;
   memory::ScratchPool pool;
   exec::cuda::KernelUses kernels;
+  /// Stores of 128 bytes arrive whole and in order at all devices that it reaches: what NVLink does, from sm_90 on
+  /// (tests/gpu/ll128_torture), and buses are not known to.
+  bool keepsLines = false;
   driver::cuda::OwnedStream stream;  ///< for copies at set-up
 };
 
@@ -71,11 +74,12 @@ class Devices {
   OpenExecutor openExecutor_;
   mutable std::mutex mutex_;  ///< protects what follows; driver_ and executor_ stay once they are there
   std::optional<Status> started_;
+  bool isThere_ = false;  // a driver with devices, whether or not it works
   std::unique_ptr<driver::cuda::Driver> driver_;
   std::unique_ptr<exec::cuda::Executor> executor_;
   transport::device::HostPages pages_;
-  transport::device::Parking parking_;
   std::map<int32_t, std::unique_ptr<Device>> devices_;
+  transport::device::Parking parking_;  // goes before the devices: banks lie on them
   memory::DeviceAllocator allocator_;
   transport::device::Segments segments_;
 };

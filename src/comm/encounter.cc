@@ -27,12 +27,14 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
     auto& members = grouping.members.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
                                                   order.begin() + static_cast<std::ptrdiff_t>(end));
     agreed.multiprocessors = arrivals[static_cast<size_t>(members.front())].multiprocessors;
+    agreed.keepsLines = true;
     for (const int32_t member : members) {
       const Arrival& arrival = arrivals[static_cast<size_t>(member)];
       agreed.minCtas = std::max(agreed.minCtas, arrival.minCtas);
       agreed.maxCtas = std::min(agreed.maxCtas, arrival.maxCtas);
       agreed.cores = std::max(agreed.cores, arrival.cores);
       agreed.isMixed = agreed.isMixed || (arrival.multiprocessors == 0) != (agreed.multiprocessors == 0);
+      agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
       agreed.multiprocessors = std::min(agreed.multiprocessors, arrival.multiprocessors);
     }
     for (size_t i = 0; i < members.size(); ++i) {

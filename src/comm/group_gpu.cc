@@ -55,10 +55,7 @@ Status openAll(std::vector<DeviceShare>& shares) {
       Status cause;
       const Poll poll = share.use->settleOnGpu(share.calls, cause);
       if (poll == Poll::Pending) cause = patience.look(*share.use, share.use->missingOnGpu());
-      if (poll == Poll::Failed || !cause.ok()) {
-        share.use->stop(cause);  // the others wait for this rank
-        return cause;
-      }
+      if (poll == Poll::Failed || !cause.ok()) return cause;
       pending = pending || poll == Poll::Pending;
     }
     if (!pending) break;
@@ -81,10 +78,17 @@ Status Group::launch(std::vector<DeviceEntry> entries) {
     }
     shares[at].calls.push_back(std::move(entry.call));
   }
-  for (DeviceShare& share : shares) TUTTI_TRY(share.use->pairSelfMessages(share.calls));
-  TUTTI_TRY(openAll(shares));
-  for (DeviceShare& share : shares) TUTTI_TRY(share.use->launchOnGpu(share.calls));
-  return {};
+  for (DeviceShare& share : shares) {
+    TUTTI_TRY(share.use->pairSelfMessages(share.calls));
+    TUTTI_TRY(share.use->checkStreamsOnGpu(share.calls));
+  }
+  Status status = openAll(shares);
+  size_t launched = 0;
+  for (; status.ok() && launched < shares.size(); ++launched) status = shares[launched].use->launchOnGpu(shares[launched].calls);
+  if (status.ok()) return {};
+  // The peers have been offered this thread's part, and wait for its launches.
+  for (size_t i = launched; i < shares.size(); ++i) shares[i].use->stop(status);
+  return status;
 }
 
 }  // namespace tutti::comm

@@ -123,7 +123,7 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.shareBytes = {16384, 32768};
   settings.windowChannels = {32, 16};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
-  settings.hasLines = device.gpu->info().major >= 9;
+  settings.hasLines = place.keepsLines;
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
   auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());

@@ -73,17 +73,21 @@ Poll Setup::fail(Status cause) {
   return poll_ = Poll::Failed;
 }
 
+std::string Setup::describeMissing() const {
+  if (!isFinished_) return format("{} have not come", encounter->describeMissing(members));
+  return format("rank {} has not opened its GPU", unsettled().value);
+}
+
 /// Says once who is missing when the wait lasts; the error of one that lasts longer than it may.
 Status Setup::explainWait() {
   const auto waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
   if (timeoutMs_ > 0 && waitedMs >= timeoutMs_)
-    return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {} have not come", callName,
-                 nameOf(place).value, waitedMs, encounter->describeMissing(members));
+    return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {}", callName,
+                 nameOf(place).value, waitedMs, describeMissing());
   const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
   if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
   warned_ = true;
-  observe::warn("{}: rank {} has waited for {} s: {} have not come", callName, nameOf(place).value, waitedMs / 1000,
-                encounter->describeMissing(members));
+  observe::warn("{}: rank {} has waited for {} s: {}", callName, nameOf(place).value, waitedMs / 1000, describeMissing());
   return {};
 }
 
@@ -99,11 +103,9 @@ class Join final : public Setup {
     place = comm_.rank();
     log("START");
     const Config& config = comm_.config();
-    const auto multiprocessors = comm_.multiprocessors();
-    if (!multiprocessors) return multiprocessors.error();
-    encounter =
-        process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place,
-                                   {0, place.value, config.minCtas, config.maxCtas, availableCores(), *multiprocessors}, config.network);
+    Arrival arrival{0, place.value, config.minCtas, config.maxCtas, availableCores()};
+    TUTTI_TRY(comm_.describeGpu(arrival));
+    encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival, config.network);
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
     return refused && !*refused ? refused->error() : Status();
   }
@@ -114,6 +116,7 @@ class Join final : public Setup {
     if (poll == Poll::Ready) log("COMPLETE");
     return poll;
   }
+  Rank unsettled() const override { return comm_.missingOnGpu(); }
 
   void log(const char* what) const {
     observe::info(observe::Subsys::Init, "{} comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - Init {}", callName,

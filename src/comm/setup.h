@@ -46,6 +46,8 @@ class Setup {
     (void)cause;
     return Poll::Ready;
   }
+  /// Whom settle() waits for.
+  virtual Rank unsettled() const { return Rank(-1); }
   /// The rank at a place.
   Rank nameOf(Rank at) const { return members.empty() ? at : Rank(members[static_cast<size_t>(at.value)]); }
 
@@ -55,6 +57,7 @@ class Setup {
   std::vector<int32_t> members;  // ranks of its places; empty: the same numbers
 
  private:
+  std::string describeMissing() const;
   Status explainWait();
   Poll settleAll();
   Poll fail(Status cause);

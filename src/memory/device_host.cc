@@ -18,7 +18,7 @@ RegisteredHost& RegisteredHost::operator=(RegisteredHost&& other) noexcept {
 void RegisteredHost::release() {
   void* const data = std::exchange(data_, nullptr);
   if (data == nullptr) return;
-  const auto scope = ContextScope::enter(gpu_->context());
+  const auto scope = driver::cuda::SetUpScope::enter(gpu_->context());
   if (!scope) gpu_->driver().tellLost(scope.error());
   gpu_->driver().unregisterHost(data);
 }

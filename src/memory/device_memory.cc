@@ -40,7 +40,7 @@ void DeviceMemory::freePlain() {
   const Plain plain = std::exchange(plain_, Plain::None);
   if (plain == Plain::None) return;
   Driver& driver = gpu_->driver();
-  const auto scope = ContextScope::enter(gpu_->context());
+  const auto scope = driver::cuda::SetUpScope::enter(gpu_->context());
   if (!scope) driver.tellLost(scope.error());  // and try all the same: most calls that free need no context
   if (plain == Plain::Own) {
     driver.freePlain(plainAddress_);

@@ -113,7 +113,7 @@ TEST_F(DeviceRankTest, ARepeatedCallCostsNoMemoryAndFewCalls) {
   DeviceCall again = collective(0, Collective::AllReduce, 1 << 20);
   EXPECT_TRUE(again.plan->isOpen);
   ASSERT_TRUE(ranks[0]->launch(std::span(&again, 1), 0).ok());
-  EXPECT_LE(gpus.fake->calls(), 4u) << "context in and out, capture, event";
+  EXPECT_LE(gpus.fake->calls(), 5u) << "context in and out, capture, the event before and the event behind";
   EXPECT_EQ(gpus.fake->used(0), used);
   EXPECT_EQ(of(0).size(), 2u);
   EXPECT_EQ(of(0)[1].launch.comm.wait.launch, 2u);
@@ -136,6 +136,57 @@ TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {
   EXPECT_EQ(launches[1].launch.comm.wait.launch, 2u);
   EXPECT_EQ(of(0)[1].launch.comm.wait.signature, launches[1].launch.comm.wait.signature);
   EXPECT_NE(launches[0].launch.comm.wait.signature, launches[1].launch.comm.wait.signature);
+}
+
+TEST_F(DeviceRankTest, AMoveInFrontDoesNotMixLoopTypes) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) {
+    auto& mine = calls[static_cast<size_t>(r)];
+    mine.push_back(collective(r, Collective::AllGather, 2));
+    mine.push_back(collective(r, Collective::AllReduce, 2));
+    mine.push_back(collective(r, Collective::AllReduce, 2, DataType::F16));
+  }
+  launchAll(calls);
+  const auto launches = of(1);
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0].launch.works, 2) << "a move shares a launch with whatever is combined";
+  EXPECT_EQ(launches[0].launch.type, DataType::F32);
+  EXPECT_EQ(launches[1].launch.type, DataType::F16);
+}
+
+TEST_F(DeviceRankTest, StreamsInDifferentCapturesAreRefused) {
+  const auto scope = driver::cuda::ContextScope::enter((*gpus.devices.at(0))->gpu->context());
+  const Stream a = *gpus.devices.driver().createStream();
+  const Stream b = *gpus.devices.driver().createStream();
+  const std::vector<DeviceCall> calls = {collective(0, Collective::AllReduce, 2, DataType::F32, a),
+                                         collective(0, Collective::AllReduce, 2, DataType::F32, b)};
+  EXPECT_TRUE(ranks[0]->checkStreams(calls).ok());
+  gpus.fake->setCapture(b, driver::cuda::CaptureStatus::Active, 7);
+  EXPECT_EQ(ranks[0]->checkStreams(calls).code(), Code::InvalidUsage);
+  gpus.fake->setCapture(a, driver::cuda::CaptureStatus::Active, 8);
+  EXPECT_EQ(ranks[0]->checkStreams(calls).code(), Code::InvalidUsage);
+  gpus.fake->setCapture(a, driver::cuda::CaptureStatus::Active, 7);
+  EXPECT_TRUE(ranks[0]->checkStreams(calls).ok());
+  gpus.devices.driver().destroyStream(a);
+  gpus.devices.driver().destroyStream(b);
+}
+
+// A graph may be launched at any time as long as it lives, which nobody here knows.
+TEST_F(DeviceRankTest, WhatACaptureHasSeenIsKept) {
+  const auto scope = driver::cuda::ContextScope::enter((*gpus.devices.at(0))->gpu->context());
+  const Stream a = *gpus.devices.driver().createStream();
+  gpus.fake->setCapture(a, driver::cuda::CaptureStatus::Active, 7);
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r)
+    calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2, DataType::F32, r == 0 ? a : nullptr));
+  launchAll(calls);
+  EXPECT_TRUE(ranks[0]->isIdle()) << "nothing was launched outside the capture";
+  const auto kernelBytes = [&](int32_t device) { return (*gpus.devices.at(device))->budget.usage().of(memory::Purpose::Kernels).value; };
+  calls.clear();
+  ranks.clear();
+  EXPECT_GT(kernelBytes(0), 0u) << "its program too";
+  EXPECT_EQ(kernelBytes(1), 0u);
+  gpus.devices.driver().destroyStream(a);
 }
 
 TEST_F(DeviceRankTest, MessagesComeAfterCollectivesAndByDistance) {

@@ -4,7 +4,7 @@
 // 1. loadKernels() is called for a device when a communicator connects. After it no launch loads code or changes an attribute, so a launch
 //    never waits for a peer's kernel that waits for this one.
 // 2. Works of one launch share a protocol, and those that combine share a loop type (loops.h): a kernel is compiled for each. A group whose
-//    calls have several is launched once for each, in the order of KernelId and type on all ranks, on one stream.
+//    calls have several is launched several times, in the same order on all ranks, on one stream.
 // 3. work.h says how a plan becomes works; packProgram() says whether a program can run here.
 // 4. A lone one-shot or two-shot of one slice for the Window kernel may run on a kernel of small calls: the same windows, epochs and
 // bits.

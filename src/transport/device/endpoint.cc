@@ -59,6 +59,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub
   endpoint->config_ = config;
   endpoint->around_ = around;
   endpoint->page_ = Page(*page, ranks);
+  (void)around.parking->sweep();
   endpoint->peers_.resize(static_cast<size_t>(ranks));
   for (auto& used : endpoint->ends_) used.resize(static_cast<size_t>(config.channels));
   if (Status status = endpoint->prepare(); !status.ok()) return tl::unexpected(std::move(status));
@@ -72,14 +73,23 @@ void Endpoint::forgo(local::Hub& hub, Rank rank) {
 }
 
 Endpoint::~Endpoint() {
-  peers_.clear();  // nothing of others is mapped for this rank any more
+  Parking::Car car{hub_, page_, {}, std::move(registered_), {}};
+  if (keepsMemory_) {
+    for (Peer& peer : peers_) std::move(peer.others.begin(), peer.others.end(), std::back_inserter(car.reached));
+    std::move(kept_.begin(), kept_.end(), std::back_inserter(car.banks));
+  }
+  peers_.clear();  // else nothing of others is mapped for this rank any more
   if (!keepsMemory_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
-  Parking::Car car{hub_, page_, {}, std::move(registered_)};
   std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
   for (Bank& window : windows_)
     if (window) car.banks.push_back(std::move(window));
   if (control_) car.banks.push_back(std::move(control_));
   around_.parking->leave(std::move(car));
+}
+
+void Endpoint::keepMemory(std::vector<Bank> others) {
+  keepsMemory_ = true;
+  kept_ = std::move(others);
 }
 
 Poll Endpoint::fail(Status status) {
@@ -91,6 +101,7 @@ Status Endpoint::synchronize() { return around_.gpu->driver().synchronize(around
 
 Result<Bank> Endpoint::takeZeroed(Purpose purpose, uint64_t bytes) {
   auto bank = around_.pool->take(purpose, Bytes(bytes));
+  if (!bank && around_.parking->sweep() > 0) bank = around_.pool->take(purpose, Bytes(bytes));  // others may have left meanwhile
   if (!bank) return bank;
   if (Status status = around_.gpu->driver().fill(bank->address(), 0, bank->size(), around_.stream); !status.ok())
     return tl::unexpected(std::move(status));

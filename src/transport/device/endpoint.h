@@ -66,8 +66,8 @@ class Endpoint {
   /// What kernels of a protocol see; window and pipes are those that are open. All but launch, signature and deadline of `wait`.
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
   KernelPage& kernelPage() const { return page_.kernel(); }
-  /// A kernel of this rank has not ended: what it may touch is never given back.
-  void keepMemory() { keepsMemory_ = true; }
+  /// A kernel of this rank has not ended, or may be launched again: what it may touch is never given back, nor are `others`.
+  void keepMemory(std::vector<memory::Bank> others);
 
  private:
   /// This rank's part of the pipes of a port.
@@ -115,6 +115,7 @@ class Endpoint {
   std::array<std::vector<int32_t>, kProtocols> ends_;                    // used ones, by channel
   Rank missing_{-1};
   bool keepsMemory_ = false;
+  std::vector<memory::Bank> kept_;
   Status status_;
 };
 

@@ -39,15 +39,16 @@ void Parking::leave(Car car) {
     const std::lock_guard lock(mutex_);
     cars_.push_back(std::move(car));
   }
-  sweep();
+  (void)sweep();
 }
 
-void Parking::sweep() {
+size_t Parking::sweep() {
   std::vector<Car> gone;  // given back without the lock
   const std::lock_guard lock(mutex_);
   const auto busy = std::partition(cars_.begin(), cars_.end(), [](const Car& car) { return !isFree(car); });
   gone.assign(std::make_move_iterator(busy), std::make_move_iterator(cars_.end()));
   cars_.erase(busy, cars_.end());
+  return gone.size();
 }
 
 size_t Parking::size() const {

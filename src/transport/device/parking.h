@@ -13,6 +13,7 @@
 #include "memory/device_host.h"
 #include "memory/device_scratch.h"
 #include "transport/device/page.h"
+#include "transport/device/segments.h"
 #include "transport/local/hub.h"
 
 namespace tutti::transport::device {
@@ -41,10 +42,12 @@ class Parking {
     Page page;
     std::vector<memory::Bank> banks;
     std::shared_ptr<HostPages::Registered> registered;
+    std::vector<Reached> reached;  // of peers, where a kernel may still use it
   };
   /// Gives back what nobody touches any more, this one if it may.
   void leave(Car car);
-  void sweep();
+  /// How many endpoints that gave anything back.
+  size_t sweep();
   size_t size() const;
 
  private:

@@ -230,7 +230,7 @@ TEST(Endpoint, MemoryStaysUntilAllRanksHaveLeft) {
 TEST(Endpoint, MemoryOfARankWhoseKernelDoesNotEndIsKept) {
   Pair pair;
   pair.connect();
-  pair.rank[0]->keepMemory();
+  pair.rank[0]->keepMemory({});
   pair.rank[0].reset();
   pair.rank[1].reset();
   EXPECT_EQ(pair.process.parking.size(), 2u);
