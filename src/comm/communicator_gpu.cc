@@ -11,6 +11,7 @@
 #include "exec/host/signature.h"
 #include "exec/host/wait.h"
 #include "observe/log.h"
+#include "plan/device_fit.h"
 
 namespace tutti::comm {
 
@@ -28,6 +29,7 @@ Status Communicator::openGpu(const Outcome& outcome) {
     return error(Code::InvalidUsage,
                  "the ranks' GPUs are on several hosts: this version of tutti connects GPUs of one host; "
                  "TUTTI_DEVICE=host computes on CPUs across hosts");
+  TUTTI_TRY(plan::fitRanks(ranks_));  // now, on all ranks, and not in the middle of a call on some
   auto device = process().devices.at(device_);
   if (!device) return std::move(device).error();
   const auto settings = readDeviceSettings(settings_, config_, outcome.place, **device);

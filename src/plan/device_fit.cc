@@ -1,9 +1,11 @@
 #include "plan/device_fit.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
-#include <set>
+#include <vector>
 
+#include "algo/sendrecv.h"
 #include "exec/cuda/pipe.h"
 
 namespace tutti::plan {
@@ -12,6 +14,12 @@ using exec::cuda::KernelId;
 using exec::record::Algorithm;
 
 namespace {
+
+constexpr uint8_t kMessagePorts[] = {algo::kMessagePort, algo::kUserPort};
+
+/// Of messages to all and from all, and of a ring.
+constexpr int32_t endsOfRanks(int32_t ranks) { return static_cast<int32_t>(std::size(kMessagePorts)) * 2 * (ranks - 1) + 2; }
+static_assert(endsOfRanks(kMostDeviceRanks) <= exec::cuda::kMostEnds && endsOfRanks(kMostDeviceRanks + 1) > exec::cuda::kMostEnds);
 
 /// A program's ends of pipes: port, whether it sends, peer.
 using End = std::tuple<uint8_t, bool, int32_t>;
@@ -38,12 +46,53 @@ bool handsOverTooFar(const exec::record::Program& program) {
 
 }  // namespace
 
+Status fitRanks(int32_t ranks) {
+  if (ranks <= kMostDeviceRanks) return {};
+  return error(
+      Code::InvalidUsage,
+      "{} ranks on GPUs of one host: this version of tutti connects at most {}. Rings and messages between all of them are {} ends "
+      "of pipes on a channel, and kernels hold {}; TUTTI_DEVICE=host computes on CPUs",
+      ranks, kMostDeviceRanks, endsOfRanks(ranks), exec::cuda::kMostEnds);
+}
+
+/// Gives the ends of each rank away, in the order of algo/list.h, for all roots.
+void DeviceFits::setAside() {
+  isSetAside_ = true;
+  const int32_t ranks = layout_.ranks();
+  if (ranks > kMostDeviceRanks) return;  // no such communicator is opened
+  std::vector<std::set<End>> taken(static_cast<size_t>(ranks));
+  for (int32_t r = 0; r < ranks; ++r)
+    for (int32_t peer = 0; peer < ranks; ++peer)
+      for (const uint8_t port : kMessagePorts)
+        if (peer != r) taken[static_cast<size_t>(r)].insert({{port, false, peer}, {port, true, peer}});
+  for (const Algorithm& algorithm : exec::record::algorithms()) {
+    if (algorithm.traits.needs == algo::Needs::PeerMemory) continue;
+    std::vector<std::set<End>> with = taken;
+    const int32_t roots = hasRoot(algorithm.traits.collective) ? ranks : 1;
+    for (int32_t r = 0; r < ranks; ++r)
+      for (int32_t root = 0; root < roots; ++root)
+        with[static_cast<size_t>(r)].merge(endsOf(algorithm.record(layout_.view(Rank(r), Rank(root)))));
+    if (std::all_of(with.begin(), with.end(), [](const auto& ends) { return ends.size() <= exec::cuda::kMostEnds; }))
+      taken = std::move(with);
+    else
+      withoutRoom_.insert(&algorithm);
+  }
+}
+
 DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank root) const {
   DeviceFit fit;
   const int32_t lanes = algorithm.lanes(layout_.ranks());
   if (lanes > std::numeric_limits<uint8_t>::max()) {
     fit.status =
         error(Code::InvalidArgument, "{} has {} lanes; kernels hold {}", algorithm.traits.name, lanes, std::numeric_limits<uint8_t>::max());
+    return fit;
+  }
+  if (withoutRoom_.contains(&algorithm)) {
+    fit.status =
+        error(Code::InvalidUsage,
+              "{} of {} ranks finds no room for its pipes beside those of messages and of other algorithms: kernels hold {} ends on a "
+              "channel",
+              algorithm.traits.name, layout_.ranks(), exec::cuda::kMostEnds);
     return fit;
   }
   // A message has two ends, whoever they are.
@@ -77,6 +126,7 @@ DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank roo
 const DeviceFit& DeviceFits::of(const Algorithm& algorithm, KernelId kernel, Rank root) {
   const int32_t whose = hasRoot(algorithm.traits.collective) ? root.value : 0;
   const auto [at, isNew] = known_.try_emplace({&algorithm, kernel == KernelId::Window, whose});
+  if (!isSetAside_) setAside();
   if (isNew) at->second = find(algorithm, kernel, Rank(whose));
   return at->second;
 }

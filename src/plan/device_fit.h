@@ -1,9 +1,13 @@
 // Whether the programs of an algorithm fit into a kernel, on every rank of a communicator: so that all ranks choose alike.
 //
 // Owner: the planner; one thread. Each answer is found once.
+// 1. Whatever is called, and in whichever order, the ends of all pipes fit (up to kMostDeviceRanks): those of messages between all ranks
+//    are set aside, and an algorithm that finds no room beside them and the algorithms before it in algo/list.h fits nowhere. Up to 10
+//    ranks all of them have room.
 #pragma once
 
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "connect/layout.h"
@@ -11,6 +15,14 @@
 #include "exec/record/catalog.h"
 
 namespace tutti::plan {
+
+/// The most ranks of a communicator of GPUs. Ends of pipes stay for good, and of a protocol on a channel a rank has at most
+/// exec::cuda::kMostEnds, which is 64. For each of its n - 1 peers it sends and receives the caller's messages (port 3) and those of
+/// all-to-all, gather and scatter (port 2); a ring takes two more. 16: 60 + 2; 17: 64 + 2.
+inline constexpr int32_t kMostDeviceRanks = 16;
+
+/// Whether the pipes of so many ranks fit, whatever they call later; InvalidUsage, with the numbers, if not. Any thread.
+Status fitRanks(int32_t ranks);
 
 struct DeviceFit {
   Status status;       ///< what does not fit; of the first rank
@@ -26,9 +38,12 @@ class DeviceFits {
   const DeviceFit& of(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, Rank root);
 
  private:
+  void setAside();
   DeviceFit find(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, Rank root) const;
 
   const connect::Layout& layout_;
+  bool isSetAside_ = false;
+  std::set<const exec::record::Algorithm*> withoutRoom_;
   std::map<std::tuple<const exec::record::Algorithm*, bool, int32_t>, DeviceFit> known_;  // algorithm, Window's or not, root
 };
 

@@ -42,8 +42,9 @@ struct DeviceSettings {
   /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
   /// kernels of small calls.
   std::array<int32_t, exec::cuda::kNumKernels> mostBlocks{};
-  /// What the user allows of BLOCKS of a call (minCTAs and maxCTAs of a communicator, NCCL_MIN_CTAS …): never more than `maxChannels`, and
-  /// at least `minChannels` where there are elements for them.
+  /// What the user allows of BLOCKS of a call (minCTAs and maxCTAs of a communicator, NCCL_MIN_CTAS …): at least `minChannels` where
+  /// there are elements for them, never more than `maxChannels`. A call that nothing carries out with so few takes the lanes of one
+  /// channel, if they fit onto the device at once.
   int32_t minChannels = 1;
   int32_t maxChannels = 32;
   /// Channels that the pipes of messages have.

@@ -119,8 +119,8 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   const DeviceFit& fit = fits_.of(*option.algorithm, option.kernel, shape.root);
   if (!fit.status.ok()) return Obstacle::Program;
   option.lanes = isMessage(shape) ? 1 : option.algorithm->lanes(layout_.ranks());
-  const int32_t blocks = std::min(settings_.mostBlocks[static_cast<size_t>(option.kernel)], settings_.maxChannels);
-  option.mostChannels = blocks / option.lanes;
+  const int32_t allowed = std::max(settings_.maxChannels, option.lanes);  // options() leaves out what needs more than the user allows
+  option.mostChannels = std::min(settings_.mostBlocks[static_cast<size_t>(option.kernel)], allowed) / option.lanes;
   if (isWindow(*option.algorithm)) option.mostChannels = std::min(option.mostChannels, settings_.windowChannels[windowOf(option.kernel)]);
   for (int port = 0; port < 64; ++port)
     if ((fit.ports >> port & 1) != 0)
@@ -161,12 +161,12 @@ Status DevicePlanner::explain(const Hindrance& hindrance, const std::vector<cons
     case Obstacle::Blocks:
     case Obstacle::None: break;
   }
-  return error(Code::InvalidUsage, "{} with {} needs {} blocks at once: NCCL_MAX_CTAS (maxCTAs) allows {}, {} fit onto the device", call,
-               algorithm, option.lanes, settings_.maxChannels, settings_.mostBlocks[static_cast<size_t>(option.kernel)]);
+  return error(Code::InvalidUsage, "{} with {} needs {} blocks at once: {} fit onto the device", call, algorithm, option.lanes,
+               settings_.mostBlocks[static_cast<size_t>(option.kernel)]);
 }
 
-/// All that can run, in the order of algo/list.h and of KernelId. Whether one does never depends on the count, so that with
-/// `deterministic` all sizes have the same order of combining.
+/// All that can run, in the order of algo/list.h and of KernelId: within the user's bound on blocks, or, where nothing is, beyond it.
+/// Whether one does never depends on the count, so that with `deterministic` all sizes have the same order of combining.
 Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& shape) {
   const bool inOrder = settings_.deterministic && reduces(shape.collective);
   auto allowed = tune::candidates(shape.collective, settings_.restrictions, false);
@@ -178,19 +178,16 @@ Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& s
     std::erase_if(*allowed, [](const Algorithm* a) { return a->traits.order == algo::Order::Layout; });
   }
   std::vector<Option> found;
-  algo::Order best = algo::Order::Layout;
   Hindrance nearest{Obstacle::Protocol, {allowed->front(), KernelId::Simple}};
   for (const Algorithm* algorithm : *allowed) {
     for (int k = 0; k < exec::cuda::kNumKernels; ++k) {
       Option option{algorithm, static_cast<KernelId>(k)};
       if (!carriesOut(option.kernel, *algorithm)) continue;
       const Obstacle obstacle = examine(option, shape);
-      if (obstacle == Obstacle::None) {
+      if (obstacle == Obstacle::None)
         found.push_back(option);
-        best = std::max(best, algorithm->traits.order);
-      } else if (obstacle > nearest.obstacle) {
+      else if (obstacle > nearest.obstacle)
         nearest = {obstacle, option};
-      }
     }
   }
   if (found.empty()) {
@@ -198,7 +195,13 @@ Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& s
     if (!inOrder) return tl::unexpected(why);
     return fail(why.code(), "{} (TUTTI_DETERMINISTIC wants rank order)", why.text());
   }
-  if (inOrder) std::erase_if(found, [&](const Option& o) { return o.algorithm->traits.order != best; });
+  const auto isBeyond = [this](const Option& o) { return o.lanes > settings_.maxChannels; };
+  if (!std::all_of(found.begin(), found.end(), isBeyond)) std::erase_if(found, isBeyond);
+  if (inOrder) {
+    algo::Order best = algo::Order::Layout;
+    for (const Option& o : found) best = std::max(best, o.algorithm->traits.order);
+    std::erase_if(found, [best](const Option& o) { return o.algorithm->traits.order != best; });
+  }
   return found;
 }
 

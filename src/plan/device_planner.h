@@ -23,7 +23,7 @@ class DevicePlanner {
   /// `layout` outlives the planner.
   DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings);
 
-  /// InvalidUsage, with what forbids it and what there is, when nothing is left.
+  /// InvalidUsage, with what forbids it and what there is, when nothing is left. The user's bounds on blocks never forbid a call.
   Result<std::shared_ptr<DevicePlan>> makePlan(const Shape& shape);
   /// What makePlan() would choose.
   Result<Summary> summarize(const Shape& shape);

@@ -67,6 +67,40 @@ TEST(DeviceChoice, TheUsersBoundsOnBlocksAreKeptExactly) {
   EXPECT_EQ(world.plan(0, shapeOf(Collective::AllReduce, 64 << 20))->blocks(), 5) << "no more fit onto the device";
 }
 
+/// A lane a rank, or two: fewer blocks than lanes cannot carry them out.
+TEST(DeviceChoice, TheUsersBoundNeverForbidsACall) {
+  for (const int32_t n : {2, 4, 8, 9, 16}) {
+    for (const int32_t most : {1, 2, 3, 5, 8, 17}) {
+      DeviceSettings settings = settingsFor(n);
+      settings.maxChannels = most;
+      settings.hasWindows = false;
+      World world(n, settings);
+      for (const Collective collective : kCalls) {
+        SCOPED_TRACE(format("{} of {} ranks, {} blocks", name(collective), n, most));
+        for (const uint64_t count : {1ULL, 3000ULL, 10'000'000ULL})
+          ASSERT_NO_FATAL_FAILURE(checkCall(world, shapeOf(collective, count, DataType::F32, n - 1), settings));
+        const bool isStar = collective == Collective::Gather || collective == Collective::Scatter;
+        const int32_t lanes = isStar ? n : collective == Collective::AllToAll ? 2 * n : 1;
+        EXPECT_LE(world.plan(0, shapeOf(collective, 10'000'000))->blocks(), std::max(most, lanes)) << "others keep to the bound";
+      }
+    }
+  }
+  DeviceSettings settings = settingsFor(4);
+  settings.maxChannels = 3;
+  World windows(4, settings);
+  EXPECT_EQ(windows.plan(0, shapeOf(Collective::AllToAll, 1 << 22))->algorithm, "direct") << "one lane: the bound is kept";
+  settings.restrictions.tutti = filterOf("TUTTI_ALGO", "tree,p2p");
+  World forced(4, settings);
+  EXPECT_EQ(forced.plan(0, shapeOf(Collective::AllReduce, 1 << 22))->blocks(), 4) << "nothing else is allowed";
+  EXPECT_EQ(forced.plan(0, shapeOf(Collective::AllToAll, 1 << 22))->blocks(), 8);
+  settings = settingsFor(9);
+  settings.maxChannels = 1;
+  settings.deterministic = true;
+  EXPECT_EQ(World(9, settings).plan(0, shapeOf(Collective::AllReduce, 1 << 22))->algorithm, "chain") << "the only one in rank order";
+  settings.mostBlocks.fill(8);
+  EXPECT_EQ(World(9, settings).failure(shapeOf(Collective::Gather, 100)).code(), Code::InvalidUsage) << "9 blocks do not fit";
+}
+
 TEST(DeviceChoice, DeterministicCallsCombineInTheSameOrderWhateverTheirSize) {
   for (const bool hasWindows : {true, false}) {
     DeviceSettings settings = settingsFor(4);
@@ -117,8 +151,8 @@ TEST(DeviceChoice, ErrorsNameWhatStandsInTheWay) {
   settings.restrictions.tutti = filterOf("TUTTI_ALGO", "twoshot");
   expectAll(textOf(9, settings, Collective::AllReduce), {"twoshot", "TUTTI_ALGO", "8 ranks"});
   settings = settingsFor(4);
-  settings.maxChannels = 3;
-  expectAll(textOf(4, settings, Collective::Gather), {"star", "4 blocks", "NCCL_MAX_CTAS", "3"});
+  settings.mostBlocks.fill(3);
+  expectAll(textOf(4, settings, Collective::Gather), {"star", "4 blocks", "3 fit onto the device"});
   settings = settingsFor(4);
   settings.mostBlocks.fill(0);
   expectAll(textOf(4, settings, Collective::AllReduce), {"no kernel", "AllReduce"});

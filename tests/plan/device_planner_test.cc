@@ -94,6 +94,67 @@ TEST(DevicePlanner, AMessageIsCutAlikeOnBothSides) {
   EXPECT_GT(world.plan(1, shapeOf(Collective::SendRecv, 100'000'000, DataType::F32, 2))->blocks(), 1);
 }
 
+/// Adds the ends of a rank's pipes, on one protocol and channel.
+void addEnds(std::set<std::tuple<uint8_t, bool, int32_t>>& ends, const exec::record::Program& program) {
+  for (const auto& lane : program.lanes)
+    for (const algo::Step& step : lane) {
+      if (step.kind != algo::Kind::Pipe) continue;
+      for (int32_t i = 0; i < step.from.count; ++i) ends.insert({step.port, false, step.from.at(i).value});
+      for (int32_t i = 0; i < step.to.count; ++i) ends.insert({step.port, true, step.to.at(i).value});
+    }
+}
+
+/// Of all the algorithms that fit, for all roots and peers: the most of a rank.
+size_t mostEnds(const connect::Layout& layout, std::set<std::string>& leftOut) {
+  DeviceFits fits(layout);
+  std::vector<std::set<std::tuple<uint8_t, bool, int32_t>>> ends(static_cast<size_t>(layout.ranks()));
+  for (const exec::record::Algorithm& algorithm : exec::record::algorithms()) {
+    if (algorithm.traits.needs == algo::Needs::PeerMemory) continue;
+    if (!fits.of(algorithm, KernelId::Simple, Rank(0)).status.ok()) {
+      leftOut.insert(format("{} {}", name(algorithm.traits.collective), algorithm.traits.name));
+      continue;
+    }
+    for (int32_t r = 0; r < layout.ranks(); ++r)
+      for (int32_t root = 0; root < layout.ranks(); ++root)
+        addEnds(ends[static_cast<size_t>(r)], algorithm.record(layout.view(Rank(r), Rank(root))));
+  }
+  size_t most = 0;
+  for (const auto& of : ends) most = std::max(most, of.size());
+  return most;
+}
+
+TEST(DevicePlanner, TheEndsOfAllPipesFitWhateverIsCalled) {
+  for (int32_t n = 1; n <= kMostDeviceRanks; ++n) {
+    for (const int32_t nodeRanks : {n, 3, 4}) {
+      SCOPED_TRACE(format("{} ranks, nodes of {}", n, nodeRanks));
+      std::set<std::string> leftOut;
+      EXPECT_LE(mostEnds(connect::Layout::natural(n, nodeRanks), leftOut), static_cast<size_t>(exec::cuda::kMostEnds));
+      for (const std::string& one : leftOut) {
+        EXPECT_EQ(one.find("ring"), std::string::npos) << one;
+        EXPECT_EQ(one.find("p2p"), std::string::npos) << one;
+        EXPECT_EQ(one.find("star"), std::string::npos) << one;
+      }
+      EXPECT_TRUE(n > 10 || leftOut.empty()) << *leftOut.begin();
+    }
+  }
+  std::set<std::string> leftOut;
+  EXPECT_GT(mostEnds(connect::Layout::natural(kMostDeviceRanks + 1), leftOut), static_cast<size_t>(exec::cuda::kMostEnds));
+}
+
+TEST(DevicePlanner, WhatHasNoRoomIsSaidBeforeItBegins) {
+  DeviceSettings settings = settingsFor(16);
+  settings.restrictions.tutti = filterOf("TUTTI_ALGO", "AllReduce:tree");
+  const Status tree = World(16, settings).failure(shapeOf(Collective::AllReduce, 100));
+  for (const char* const word : {"tree of 16 ranks", "no room", "64 ends"})
+    EXPECT_NE(tree.text().find(word), std::string::npos) << word << " in: " << tree.text();
+  EXPECT_TRUE(fitRanks(1).ok());
+  EXPECT_TRUE(fitRanks(kMostDeviceRanks).ok());
+  const Status status = fitRanks(17);
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  for (const char* const word : {"17 ranks", "at most 16", "66 ends", "hold 64"})
+    EXPECT_NE(status.text().find(word), std::string::npos) << word << " in: " << status.text();
+}
+
 TEST(DevicePlanner, AMessageToItselfIsACopyInLaneZero) {
   World world(3, settingsFor(3));
   const Shape self = shapeOf(Collective::SendRecv, 1000, DataType::F32, 1);

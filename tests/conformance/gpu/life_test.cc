@@ -72,6 +72,50 @@ TEST(GpuLife, MoreRanksThanWindowsHaveRoomFor) {
   });
 }
 
+TEST(GpuLife, MoreRanksThanPipesHaveRoomForAreRefusedAtOnce) {
+  constexpr int kRanks = 17;
+  FakeGpus gpus(kRanks);
+  std::vector<ncclComm_t> comms(kRanks);
+  EXPECT_EQ(ncclCommInitAll(comms.data(), kRanks, nullptr), ncclInvalidUsage);
+  const std::string text = ncclGetLastError(nullptr);
+  for (const char* const word : {"17 ranks", "at most 16"}) EXPECT_NE(text.find(word), std::string::npos) << text;
+}
+
+TEST(GpuLife, SixteenRanksMeetOnAllPorts) {
+  constexpr int kRanks = 16;
+  FakeGpus gpus(kRanks);
+  const ScopedSetting narrow("NCCL_MAX_CTAS", "1");
+  const ScopedSetting protocol("NCCL_PROTO", "Simple");
+  RankThreads threads(kRanks, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  ASSERT_TRUE(threads.created());
+  threads.run([&](int rank, ncclComm_t comm) {
+    const GpuInts in(kRanks * 10);
+    const GpuInts out(kRanks * 10);
+    const auto expectExchanged = [&] {
+      for (int i = 0; i < kRanks * 10; ++i) ASSERT_EQ(out.data()[i], (i / 10) * 1000 + rank) << i;
+    };
+    for (int i = 0; i < kRanks * 10; ++i) in.data()[i] = rank * 1000 + i / 10;
+    ASSERT_EQ(ncclAlltoAll(in.data(), out.data(), 10, ncclInt, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    expectExchanged();
+    for (int i = 0; i < kRanks * 10; ++i) out.data()[i] = 0;
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (int peer = 0; peer < kRanks; ++peer) {
+      ASSERT_EQ(ncclSend(in.data() + peer * 10, 10, ncclInt, peer, comm, nullptr), ncclSuccess);
+      ASSERT_EQ(ncclRecv(out.data() + peer * 10, 10, ncclInt, peer, comm, nullptr), ncclSuccess);
+    }
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    expectExchanged();
+    for (const size_t count : {size_t{1}, size_t{10'000}}) {
+      const GpuInts data(count);
+      ASSERT_EQ(sum(data, count, comm), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus);
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], kRanks);
+    }
+  });
+}
+
 TEST(GpuLife, SeveralRanksOnOneGpu) {
   const ScopedSetting several("TUTTI_MULTI_RANK_GPU", "1");
   FakeGpus gpus(2);
