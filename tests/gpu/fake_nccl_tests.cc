@@ -162,8 +162,12 @@ int runTest(const std::string& program, int argc, char** argv) {
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (environment("FAKE_RANK").empty() || environment("FAKE_RANK") == "0") {
-    std::printf("# Collective test starting: %s\n# algorithm '%s' protocol '%s' stray '%s'\n#\n", program.c_str(),
+    std::printf("# Collective test starting: %s\n# algorithm '%s' protocol '%s' stray '%s'\n", program.c_str(),
                 environment("TUTTI_ALGO").c_str(), environment("NCCL_PROTO").c_str(), environment("NCCL_STRAY").c_str());
+    for (const char* const name :
+         {"OMPI_COMM_WORLD_RANK", "OMPI_UNIVERSE_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_MCA_plm_rsh_agent", "LD_LIBRARY_PATH"})
+      std::printf("# %s '%s'\n", name, environment(name).c_str());
+    std::printf("#\n");
     perform(t);
   }
   usleep(60'000);  // long enough to be looked at

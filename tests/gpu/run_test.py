@@ -119,6 +119,19 @@ class Runner(unittest.TestCase):
         self.assertEqual(len(kept), 1)
         self.assertIn("algorithm 'ring' protocol 'LL128' stray ''", kept[0])
 
+    def test_what_launchers_set_is_cleared_and_what_mpirun_needs_is_kept(self):
+        marks = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_UNIVERSE_SIZE": "4", "PMI_RANK": "3", "PMIX_RANK": "3"}
+        code, text, verdicts = self.run_it("--only", "^all_reduce .*mpirun", "--out", self.root / "out", LD_LIBRARY_PATH="/of/the/user",
+                                           OMPI_MCA_plm_rsh_agent="/of/the/machine", **marks)
+        self.assertEqual((code, set(verdicts)), (0, {"ok"}), text)  # the library under test was mapped
+        kept = [file.read_text(encoding="utf-8") for file in (self.root / "out").glob("*all_reduce*.txt")]
+        self.assertEqual(len(kept), len(verdicts))
+        for said in kept:
+            for mark in marks:
+                self.assertIn(f"# {mark} ''\n", said)
+            self.assertIn("# OMPI_MCA_plm_rsh_agent '/of/the/machine'\n", said)
+            self.assertRegex(said, r"# LD_LIBRARY_PATH '/[^:]*/tested:/of/the/user'\n")
+
     def test_wrong_elements(self):
         self.fails("wrong", "wrong elements, first at", "6 in 8 rows")
 
