@@ -213,7 +213,8 @@ class Communicator {
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
   Status compareOnGpu();
   void waitForGpu();
-  Status whyNeverOnGpu() const;
+  template <class Look>
+  Poll lookForRanks(Look&& look, Status& cause);
   bool isExported(const CallRequest& request) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
   Result<PendingCall> prepareNew(const CallRequest& request);

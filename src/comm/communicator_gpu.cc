@@ -45,19 +45,30 @@ Communicator::~Communicator() { waitForGpu(); }
 
 Poll Communicator::connectGpu(Status& cause) {
   if (gpu_ == nullptr) return Poll::Ready;
-  const Poll poll = gpu_->connect();
-  if (poll == Poll::Failed) cause = gpu_->status();
-  if (poll != Poll::Pending) return poll;
-  cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : whyNeverOnGpu();
-  return cause.ok() ? Poll::Pending : Poll::Failed;
+  const Poll poll = lookForRanks([this] { return gpu_->connect(); }, cause);
+  if (poll == Poll::Pending && hub().latch(rank_).tripped()) {
+    cause = hub().latch(rank_).status();
+    return Poll::Failed;
+  }
+  return poll;
 }
 
-/// The error of a wait for a rank that will not come: it has ended its communicator.
-Status Communicator::whyNeverOnGpu() const {
-  const Rank missing = gpu_->missing();
-  if (missing.value < 0 || !hub().departed(missing)) return {};
-  return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for its part of a connection",
-               missing.value, rank_.value);
+/// Fails for a rank that will not come because it has ended its communicator: seen to be gone, and looked for once more, since it may have
+/// come, and done its part, before it went.
+template <class Look>
+Poll Communicator::lookForRanks(Look&& look, Status& cause) {
+  Poll poll = look();
+  while (poll == Poll::Pending) {
+    const Rank missing = gpu_->missing();
+    if (missing.value < 0 || !hub().departed(missing)) return poll;
+    poll = look();
+    if (poll != Poll::Pending || gpu_->missing() != missing) continue;
+    cause = error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for its part of a connection",
+                  missing.value, rank_.value);
+    return Poll::Failed;
+  }
+  if (poll == Poll::Failed) cause = gpu_->status();
+  return poll;
 }
 
 /// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why: the log does, and
@@ -178,12 +189,10 @@ Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) {
 }
 
 Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause) {
-  const Poll poll = gpu_->settle(calls);
-  if (poll == Poll::Failed) cause = gpu_->status();
+  const Poll poll = lookForRanks([&] { return gpu_->settle(calls); }, cause);
   if (poll != Poll::Pending) return poll;
   lookAtGpu();
   cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : compareOnGpu();
-  if (cause.ok()) cause = whyNeverOnGpu();
   return cause.ok() ? Poll::Pending : Poll::Failed;
 }
 
