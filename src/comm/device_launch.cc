@@ -1,0 +1,230 @@
+// How a group's calls become launches, and launches follow one another.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "comm/device_rank.h"
+#include "exec/cuda/loops.h"
+
+namespace tutti::comm {
+
+using driver::cuda::ContextScope;
+using driver::cuda::Stream;
+using exec::cuda::KernelId;
+using exec::cuda::Launch;
+using exec::cuda::Work;
+
+namespace {
+
+/// Peer and direction of a message.
+std::pair<int32_t, bool> keyOf(const DeviceCall& call) { return {call.call.root, call.call.receives}; }
+
+bool isCapturing(const driver::cuda::CaptureInfo& capture) { return capture.status == driver::cuda::CaptureStatus::Active; }
+
+/// What two blocks of a launch that run the same works must have in common, but for the loop type (Batch).
+bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
+  const plan::DevicePlan& x = *a.plan->plan;
+  const plan::DevicePlan& y = *b.plan->plan;
+  if (x.kernel != y.kernel || a.call.isMessage() != b.call.isMessage()) return false;
+  if (a.call.isMessage()) return true;
+  return x.work.lanes == y.work.lanes && (x.work.lanes == 1 || a.plan->program.words == b.plan->program.words);
+}
+
+}  // namespace
+
+/// Calls that are launched together.
+struct DeviceRank::Batch {
+  std::vector<DeviceCall*> calls;
+  std::vector<uint16_t> firstBlock;  // of each call
+  int32_t blocks = 0;                // of the launch
+  int32_t taken = 0;                 // by messages
+  std::map<std::pair<int32_t, bool>, uint16_t> blocksOf;
+  std::optional<DataType> loops;  // of those calls that combine
+};
+
+/// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
+/// the same launch, or the launches before it must end without it: messages go by kernel, which both sides choose alike, then by how far
+/// they go, then by their number of the pair. At each such place a rank has one message to send and one to receive at most; whoever is
+/// at the first place where anything is missing has both in its launch.
+std::vector<DeviceRank::Turn> DeviceRank::order(std::span<DeviceCall> calls) const {
+  std::vector<Turn> ordered;
+  std::map<std::tuple<KernelId, int32_t, bool>, int32_t> counts;
+  for (DeviceCall& call : calls) {
+    if (call.plan == nullptr) continue;
+    Turn turn{&call, {}};
+    if (call.call.isMessage()) {
+      const int32_t ahead = call.call.receives ? rank_.value - call.call.root : call.call.root - rank_.value;
+      const int32_t distance = (ahead + ranks_) % ranks_;
+      const KernelId kernel = call.plan->plan->kernel;
+      turn.place = {1 + static_cast<int32_t>(kernel), distance, counts[{kernel, distance, call.call.receives}]++};
+    }
+    ordered.push_back(turn);
+  }
+  std::stable_sort(ordered.begin(), ordered.end(), [](const Turn& a, const Turn& b) { return a.place < b.place; });
+  return ordered;
+}
+
+/// Works of one communicator never run side by side: they use the same pipes. A handle is not enough to tell that the stream is that of the
+/// launch before: it may be another one's by now, and the default stream of a thread has the same in all threads. Where it is the same
+/// stream, the wait costs a look.
+Status DeviceRank::enter(std::span<const Stream> streams, const driver::cuda::CaptureInfo& capture) {
+  driver::cuda::Driver& driver = devices_.driver();
+  const Stream first = streams.front();
+  for (const Stream other : streams.subspan(1)) {
+    TUTTI_TRY(driver.record(joined_.get(), other));
+    TUTTI_TRY(driver.wait(first, joined_.get()));
+  }
+  // A capture cannot wait for what is outside it; whoever replays it orders it behind what came before.
+  if (isCapturing(capture)) return capture.id == captureId_ ? driver.wait(first, captured_.get()) : Status();
+  if (hasLaunched_.load(std::memory_order_relaxed)) TUTTI_TRY(driver.wait(first, ended_.get()));
+  latest_.store(first, std::memory_order_relaxed);
+  isUnmarked_.store(true, std::memory_order_release);  // pairs with isIdle()
+  return {};
+}
+
+Status DeviceRank::leave(std::span<const Stream> streams, const driver::cuda::CaptureInfo& capture) {
+  driver::cuda::Driver& driver = devices_.driver();
+  const Stream first = streams.front();
+  if (isCapturing(capture)) {
+    TUTTI_TRY(driver.record(captured_.get(), first));
+    captureId_ = capture.id;
+  } else {
+    TUTTI_TRY(driver.record(ended_.get(), first));
+    isUnmarked_.store(false, std::memory_order_relaxed);
+    hasLaunched_.store(true, std::memory_order_release);  // pairs with isIdle()
+  }
+  if (streams.size() > 1) TUTTI_TRY(driver.record(joined_.get(), first));
+  for (const Stream other : streams.subspan(1)) TUTTI_TRY(driver.wait(other, joined_.get()));
+  return {};
+}
+
+Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
+  const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!scope) return scope.error();
+  std::optional<uint64_t> id;  // of the capture; 0: none
+  for (const DeviceCall& call : calls) {
+    const auto capture = devices_.driver().captureInfo(call.stream);
+    if (!capture) return capture.error();
+    const uint64_t own = isCapturing(*capture) ? capture->id : 0;
+    if (id && *id != own)
+      return error(Code::InvalidUsage,
+                   "calls of a group on streams of which some are captured into a graph and others not, or into another one");
+    id = own;
+  }
+  return {};
+}
+
+/// What most calls are: alone, and open.
+Status DeviceRank::launchAlone(DeviceCall& call) {
+  const std::span streams(&call.stream, 1);
+  const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!scope) return scope.error();
+  const auto capture = devices_.driver().captureInfo(call.stream);
+  if (!capture) return capture.error();
+  TUTTI_TRY(enter(streams, *capture));
+  constexpr uint16_t kFirst = 0;
+  DeviceCall* const alone = &call;
+  TUTTI_TRY(launchWorks({&alone, 1}, {&kFirst, 1}, call.plan->plan->blocks(), call.stream));
+  return leave(streams, *capture);
+}
+
+Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
+  timeoutNs_ = timeoutNs;
+  if (calls.size() == 1) return calls.front().plan == nullptr ? Status() : launchAlone(calls.front());
+  const std::vector<Turn> ordered = order(calls);
+  if (ordered.empty()) return {};
+  std::vector<Stream> streams;
+  for (const DeviceCall& call : calls)
+    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
+  const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!scope) return scope.error();
+  const auto capture = devices_.driver().captureInfo(streams.front());
+  if (!capture) return capture.error();
+  TUTTI_TRY(enter(streams, *capture));
+  Batch batch;
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    if (!batch.calls.empty() && endsBefore(batch, ordered, i)) {
+      TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
+      batch = {};
+    }
+    add(batch, *ordered[i].call);
+  }
+  TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
+  return leave(streams, *capture);
+}
+
+/// All blocks that messages of one peer and direction may use.
+int32_t DeviceRank::messageBlocks(const DeviceCall& call) const {
+  return settings_.pipeChannels(exec::cuda::kernelInfo(call.plan->plan->kernel).protocol, algo::kUserPort);
+}
+
+/// Whether the next call needs a launch of its own. What is at one place is not torn apart.
+bool DeviceRank::endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const {
+  const DeviceCall& call = *ordered[next].call;
+  if (!mayShareLaunch(*batch.calls.front(), call)) return true;
+  if (reduces(call.call.collective) && batch.loops && *batch.loops != exec::cuda::loopType(call.plan->plan->work.type)) return true;
+  if (!call.call.isMessage()) return batch.calls.size() == exec::cuda::kInlineWorks;
+  if (ordered[next].place == ordered[next - 1].place) return false;
+  const bool hasPartner = next + 1 < ordered.size() && ordered[next + 1].place == ordered[next].place;
+  const auto blocksFor = [&](const DeviceCall& one) { return batch.blocksOf.contains(keyOf(one)) ? 0 : messageBlocks(one); };
+  const int32_t wanted = blocksFor(call) + (hasPartner ? blocksFor(*ordered[next + 1].call) : 0);
+  const int32_t most = std::min(settings_.mostBlocks[static_cast<size_t>(call.plan->plan->kernel)], settings_.messageBlocks);
+  return batch.calls.size() + 2 > exec::cuda::kInlineWorks || (wanted > 0 && batch.taken + wanted > most);
+}
+
+/// Messages of one peer and direction follow one another on blocks of their own.
+void DeviceRank::add(Batch& batch, DeviceCall& call) const {
+  uint16_t first = 0;
+  if (call.call.isMessage()) {
+    const auto [at, isNew] = batch.blocksOf.try_emplace(keyOf(call), static_cast<uint16_t>(batch.taken));
+    first = at->second;
+    if (isNew) batch.taken += messageBlocks(call);
+  }
+  if (reduces(call.call.collective)) batch.loops = exec::cuda::loopType(call.plan->plan->work.type);
+  batch.blocks = std::max(batch.blocks, first + call.plan->plan->blocks());
+  batch.calls.push_back(&call);
+  batch.firstBlock.push_back(first);
+}
+
+/// Calls that share a launch, each with the first of its blocks.
+Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, Stream stream) {
+  const plan::DevicePlan& front = *calls.front()->plan->plan;
+  const bool isMessage = calls.front()->call.isMessage();
+  Launch launch;
+  launch.comm = views_[static_cast<int>(exec::cuda::kernelInfo(front.kernel).protocol)];
+  launch.type = front.work.type;
+  uint64_t signature = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const DeviceCall& call = *calls[i];
+    const plan::DevicePlan& plan = *call.plan->plan;
+    Work& work = launch.work[i];
+    work = plan.work;
+    work.program = call.plan->program;
+    work.in = static_cast<const std::byte*>(call.in);
+    work.out = static_cast<std::byte*>(call.out);
+    work.firstBlock = firstBlock[i];
+    if (work.scaling.hasFactor) {
+      work.scaling.factor = call.factor;
+      work.factorSource = call.factorSource;
+    }
+    if (reduces(call.call.collective)) launch.type = work.type;
+    const uint64_t own = exec::host::packSignature(call.call);
+    signature = calls.size() == 1 ? own : (signature ^ own) * 0x9e3779b97f4a7c15U;
+  }
+  launch.works = static_cast<int32_t>(calls.size());
+  launch.comm.wait.timeoutNs = timeoutNs_;
+  if (isMessage) {  // ranks do not count each other's messages
+    launch.comm.wait.board = nullptr;
+  } else {
+    launch.comm.wait.launch = ++launches_;
+    launch.comm.wait.signature = signature;
+  }
+  exec::cuda::LaunchOptions options;
+  options.blocks = blocks;
+  return devices_.executor().launch(front.kernel, launch, options, stream);
+}
+
+/// A launch that failed half-way has kernels on its stream that no event stands behind.
+
+}  // namespace tutti::comm
