@@ -19,7 +19,7 @@ namespace tutti::driver::cuda {
 
 class FakeQueues {
  public:
-  class Queue;
+  struct Queue;
   using Ref = std::shared_ptr<Queue>;
   using Work = std::function<void()>;
   struct Mark {
@@ -61,9 +61,7 @@ class FakeQueues {
 };
 
 /// Under the lock of its FakeQueues.
-class FakeQueues::Queue {
- private:
-  friend class FakeQueues;
+struct FakeQueues::Queue {
   struct Item {
     Work work;
     Mark mark;  ///< what to wait for, where there is no work

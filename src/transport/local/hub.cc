@@ -304,7 +304,7 @@ Result<std::byte*> Hub::devicePage(Bytes size) {
   const std::lock_guard lock(mutex_);
   const auto lies = findOrMake({kDevices, 0, 0, 0, 0}, {0, size.value, 0, 0});
   if (!lies) return tl::unexpected(lies.error());
-  const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
+  auto memory = arena_->map(lies->place, Bytes(lies->bytes));
   if (!memory) return tl::unexpected(memory.error());
   deviceAbort_.store(reinterpret_cast<uint32_t*>(*memory), std::memory_order_release);  // pairs with stopDevices()
   return memory;
