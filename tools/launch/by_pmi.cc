@@ -33,12 +33,7 @@ class Conversation {
     while (!text.empty()) {
       const ssize_t written = send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        return error(Code::SystemError,
-                     "PMI_FD={}: {}; the launcher speaks PMI once with each process that it starts: with several "
-                     "programs one after another, set NCCL_COMM_ID",
-                     descriptor_, std::strerror(errno));
-      }
+      if (written < 0) return hasEnded(text.substr(0, text.find('\n')), std::strerror(errno));
       text.remove_prefix(static_cast<size_t>(written));
     }
     return {};
@@ -57,10 +52,18 @@ class Conversation {
       char part[512];
       const ssize_t received = count < 0 ? -1 : recv(descriptor_, part, sizeof part, 0);
       if (received < 0 && errno == EINTR) continue;
-      if (received <= 0 || pending_.size() > kMostLine)
-        return fail(Code::RemoteError, "the launcher ended the conversation at '{}'", question);
+      if (received <= 0) return tl::unexpected(hasEnded(question, received < 0 ? std::strerror(errno) : "it is closed"));
+      if (pending_.size() > kMostLine) return fail(Code::RemoteError, "the launcher answers '{}' with an endless line", question);
       pending_.append(part, static_cast<size_t>(received));
     }
+  }
+
+  /// A second program on the same descriptor sees this at its first line: at the writing or at the reading, as the launcher closes.
+  Status hasEnded(std::string_view line, std::string_view why) const {
+    return error(Code::RemoteError,
+                 "the launcher ended the conversation at '{}' (PMI_FD={}: {}); it speaks PMI once with each process that it starts: "
+                 "with several programs one after another, set NCCL_COMM_ID",
+                 line, descriptor_, why);
   }
 
   int descriptor_;

@@ -111,6 +111,24 @@ TEST(ByPmi, AnythingElseFromTheLauncherIsAnErrorThatQuotesIt) {
   }
 }
 
+TEST(ByPmi, ALauncherThatHasClosedIsToldFromOneThatAnswersBadly) {
+  // The launcher may close before the line is written or before the answer comes; the hint is the same.
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor mine(ends[0]);
+  Descriptor(ends[1]).reset();
+  Standing standing = standingOf(Launcher::Pmi, 1, 2);
+  standing.descriptor = mine.get();
+  const Result<ncclUniqueId> unwritten = exchangeByPmi(standing, makeNone, Deadline::after(milliseconds(20000)));
+  FakeLauncher launcher([](const std::string&) { return "hang up"; });
+  const Result<ncclUniqueId> unanswered = launcher.exchange(1, makeNone);
+  for (const Result<ncclUniqueId>* id : {&unwritten, &unanswered}) {
+    ASSERT_FALSE(*id);
+    EXPECT_NE(id->error().text().find("NCCL_COMM_ID"), std::string::npos) << id->error().text();
+    EXPECT_NE(id->error().text().find("cmd=init"), std::string::npos) << id->error().text();
+  }
+}
+
 TEST(ByPmi, AnIdThatIsNoneIsRefused) {
   std::string stored = "abc";
   FakeLauncher launcher([&](const std::string& line) { return answerTo(line, stored); });
