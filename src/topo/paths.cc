@@ -20,7 +20,7 @@ PathType typeOver(const System& system, const Path& path, const Link& link, int 
   return std::max(path.type, type);
 }
 
-/// A search outwards from one target: level by level, a path is taken when it is the first, or wider though longer... never narrower.
+/// A search outwards from one target, level by level: the shortest path counts, and of those as short, the widest.
 class Search {
  public:
   Search(const System& system, const PathSettings& settings, Paths& paths, NodeId target)
