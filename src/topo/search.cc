@@ -1,0 +1,263 @@
+#include "topo/search.h"
+
+#include <algorithm>
+
+#include "topo/reach.h"
+#include "topo/search_exact.h"
+#include "topo/search_heads.h"
+#include "topo/search_pack.h"
+#include "topo/search_speed.h"
+
+namespace tutti::topo {
+
+namespace {
+
+struct Found {
+  Mode mode;
+  std::vector<Order> orders;
+  Speeds speeds;
+  int64_t value() const { return static_cast<int64_t>(orders.size()) * std::min(speeds.intraMBps, speeds.interMBps); }
+};
+
+// What a request allows: patterns, uses of nets and the farthest paths, in the order of preference among equals.
+std::vector<Mode> modesOf(const System& system, const Problem& problem, const SearchRequest& request) {
+  std::vector<Pattern> patterns = {request.pattern};
+  if (request.pattern != Pattern::Ring && problem.gpus() == 1) patterns = {Pattern::Tree};
+  else if (request.pattern == Pattern::BalancedTree && oldestSm(system) >= 90) patterns.push_back(Pattern::Tree);
+  std::vector<PathType> intra = problem.typesBetween();
+  std::vector<PathType> inter = problem.typesInter();
+  if (intra.empty()) intra = {PathType::Loc};
+  if (inter.empty()) inter = {PathType::Pix};
+
+  std::vector<Mode> modes;
+  for (const Pattern pattern : patterns) {
+    std::vector<CrossNic> uses = {CrossNic::Never};
+    if (problem.nets() > 1 && pattern != Pattern::Tree) {
+      if (request.settings.crossNic == 1) uses = {CrossNic::Always};
+      if (request.settings.crossNic == 2 && pattern != Pattern::SplitTree) uses.push_back(CrossNic::InPairs);
+    }
+    for (const CrossNic use : uses) {
+      for (const PathType far : inter) {
+        for (const PathType near : intra) modes.push_back({pattern, use, near, far});
+      }
+    }
+  }
+  return modes;
+}
+
+class Search {
+ public:
+  Search(const System& system, const Paths& paths, const SearchRequest& request)
+      : system_(system), problem_(system, paths, request), steps_(request.settings.effort) {
+    const int sm = oldestSm(system);
+    ceilingIntra_ = toMBps(channelCeilingGBps(sm, false));
+    limits_ = {request.minChannels, request.maxChannels, problem_.inter() ? toMBps(channelCeilingGBps(sm, true)) : ceilingIntra_};
+    modes_ = modesOf(system, problem_, request);
+  }
+
+  ChannelSet run() {
+    for (const Mode& mode : modes_) tryMode(mode);
+    proveBound();
+    return result();
+  }
+
+ private:
+  static int64_t toMBps(float GBps) { return static_cast<int64_t>(GBps * 1000.0F + 0.5F); }
+
+  void tryMode(const Mode& mode) {
+    Cuts cuts(problem_, mode);
+    if (roughBound(problem_, cuts, limits_) <= best_.value()) return;
+    const int64_t firstTry = steps_;
+    for (const Goal& goal : goals(problem_, cuts, limits_, best_.value())) {
+      if (goal.value() <= best_.value()) return;
+      if (attempt(mode, cuts, goal, firstTry / 16)) continue;
+      // The first goal failed: cuts of groups show whether it and the others are out of reach.
+      break;
+    }
+    cuts.addGroups();
+    int tried = 0;
+    for (const Goal& goal : goals(problem_, cuts, limits_, best_.value())) {
+      if (goal.value() <= best_.value() || steps_ <= 0 || ++tried > kGoalsTried) return;
+      attempt(mode, cuts, goal, firstTry / 8);
+    }
+  }
+
+  // Whether the goal was reached.
+  bool attempt(const Mode& mode, const Cuts& cuts, const Goal& goal, int64_t share) {
+    int64_t own = std::min(steps_, std::max<int64_t>(share, 1));
+    const int64_t given = own;
+    std::vector<Order> orders = Packer(problem_, mode, cuts, goal.speedMBps, own).pack(goal.channels);
+    steps_ -= given - own;
+    consider(mode, std::move(orders));
+    if (best_.value() >= goal.value()) return true;
+    if (!exactIsSmall(problem_, mode)) return false;
+    consider(mode, packExactly(problem_, mode, cuts, goal, static_cast<int>(best_.value() / goal.speedMBps), steps_));
+    return best_.value() >= goal.value();
+  }
+
+  void consider(const Mode& mode, std::vector<Order> orders) {
+    if (mode.pattern == Pattern::Ring && mode.crossNic == CrossNic::InPairs && orders.size() > 1 && orders.size() % 2 == 1) orders.pop_back();
+    if (static_cast<int>(orders.size()) < limits_.minChannels) return;
+    Found found{mode, std::move(orders), {}};
+    if (found.orders.empty()) return;
+    found.speeds = fastest(problem_, mode, found.orders, limits_.ceilingMBps, ceilingIntra_);
+    if (found.value() > best_.value()) best_ = std::move(found);
+  }
+
+  // Over everything that the request allows: the farthest paths, whatever the nets.
+  void proveBound() {
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      const bool farthest = i + 1 == modes_.size() || modes_[i + 1].pattern != modes_[i].pattern;
+      if (!farthest) continue;
+      Cuts cuts(problem_, modes_[i]);
+      std::vector<Goal> over = goals(problem_, cuts, limits_, best_.value());
+      if (!over.empty()) {
+        cuts.addGroups();
+        over = goals(problem_, cuts, limits_, best_.value());
+      }
+      bound_ = std::max(bound_, over.empty() ? best_.value() : over[0].value());
+    }
+  }
+
+  ChannelSet result() const {
+    ChannelSet set;
+    set.pattern = best_.mode.pattern;
+    set.crossNic = best_.mode.crossNic;
+    set.GBpsIntra = static_cast<float>(best_.speeds.intraMBps) / 1000.0F;
+    set.GBpsInter = static_cast<float>(best_.speeds.interMBps) / 1000.0F;
+    set.boundGBps = static_cast<float>(bound_) / 1000.0F;
+    set.sameChannels = true;
+    const std::vector<PathType> types = problem_.typesBetween();
+    set.typeIntra = types.empty() ? PathType::Loc : types[0];
+    for (const Order& order : best_.orders) {
+      Channel channel;
+      for (const int16_t gpu : order.gpus) channel.gpus.push_back(problem_.gpu(gpu));
+      if (order.netIn >= 0) {
+        channel.netIn = problem_.net(order.netIn);
+        channel.netOut = problem_.net(order.netOut);
+        set.latencyInterUs = std::max(set.latencyInterUs, system_.at(channel.netIn).net.latencyUs);
+      }
+      noteTypes(order, set);
+      set.sameChannels = set.sameChannels && order.gpus == best_.orders[0].gpus;
+      set.channels.push_back(std::move(channel));
+    }
+    return set;
+  }
+
+  void noteTypes(const Order& order, ChannelSet& set) const {
+    const auto intra = [&](int from, int to) { set.typeIntra = std::max(set.typeIntra, problem_.between(from, to).type); };
+    for (size_t i = 0; i + 1 < order.gpus.size(); ++i) intra(order.gpus[i], order.gpus[i + 1]);
+    if (order.netIn < 0) {
+      if (set.pattern == Pattern::Ring && order.gpus.size() > 1) intra(order.gpus.back(), order.gpus.front());
+      return;
+    }
+    const auto inter = [&](const Hop& hop) { set.typeInter = std::max(set.typeInter, hop.type); };
+    inter(problem_.in(order.netIn, order.gpus.front()));
+    if (set.pattern == Pattern::Ring) return inter(problem_.out(order.gpus.back(), order.netOut));
+    if (set.pattern != Pattern::SplitTree) inter(problem_.out(order.gpus.front(), order.netOut));
+    if (set.pattern != Pattern::Tree) inter(problem_.out(order.gpus[1], order.netOut));
+  }
+
+  static constexpr int kGoalsTried = 12;
+
+  const System& system_;
+  Problem problem_;
+  int64_t steps_;
+  int64_t ceilingIntra_ = 0;
+  Limits limits_;
+  std::vector<Mode> modes_;
+  Found best_;
+  int64_t bound_ = 0;
+};
+
+}  // namespace
+
+std::string_view patternName(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::BalancedTree: return "BALANCED_TREE";
+    case Pattern::SplitTree: return "SPLIT_TREE";
+    case Pattern::Tree: return "TREE";
+    case Pattern::Ring: return "RING";
+    case Pattern::Nvls: return "NVLS";
+    case Pattern::CollnetDirect: return "COLLNET_DIRECT";
+  }
+  return "?";
+}
+
+float channelCeilingGBps(int sm, bool inter) {
+  if (sm >= 100) return inter ? 96 : 90;
+  if (sm >= 90) return inter ? 48 : 60;
+  return inter ? 48 : 40;
+}
+
+int oldestSm(const System& system) {
+  int oldest = 0;
+  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    const int sm = system.at(gpu).gpu.sm;
+    if (oldest == 0 || sm < oldest) oldest = sm;
+  }
+  return oldest;
+}
+
+void duplicateChannels(ChannelSet& set, int sm, int maxChannels) {
+  if (set.channels.empty() || set.pattern == Pattern::Nvls || set.GBpsIntra < 25.0F) return;
+  if (sm > 80 && set.GBpsIntra < 50.0F && set.count() > 4) return;
+  const int wanted = std::min(set.count() * 2, maxChannels);
+  const int before = set.count();
+  if (wanted == before) return;
+  for (int c = before; c < wanted; ++c) set.channels.push_back(set.channels[static_cast<size_t>(c - before)]);
+  set.GBpsIntra /= 2;
+  set.GBpsInter /= 2;
+}
+
+Result<ChannelSet> searchChannels(const System& system, const Paths& paths, const SearchRequest& request) {
+  if (system.count(NodeKind::Gpu) == 0) return fail(Code::InvalidArgument, "no channels to search: the system has no GPU");
+  if (request.minChannels < 1 || request.maxChannels < request.minChannels) {
+    return fail(Code::InvalidArgument, "{} to {} channels asked for; at least 1, and the maximum not below the minimum", request.minChannels,
+                request.maxChannels);
+  }
+  if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
+  ChannelSet set = Search(system, paths, request).run();
+  if (set.channels.empty() && !request.collnet) {
+    return fail(Code::SystemError, "no {} joins the {} GPUs: {}", patternName(request.pattern), system.count(NodeKind::Gpu),
+                system.inter && system.count(NodeKind::Net) == 0 ? "there are other hosts, but no network" : "some have no path to the others or to a network");
+  }
+  return set;
+}
+
+Result<Graphs> searchGraphs(const System& system, const Paths& paths, const GraphsRequest& request) {
+  Graphs graphs;
+  const int sm = oldestSm(system);
+  const auto search = [&](GraphKind kind, SearchRequest one) -> Status {
+    one.settings = request.settings;
+    Result<ChannelSet> found = searchChannels(system, paths, one);
+    if (!found) return std::move(found).error();
+    if (kind == GraphKind::Ring) duplicateChannels(*found, sm, one.maxChannels);
+    graphs[kind] = std::move(*found);
+    graphs.computed[static_cast<size_t>(kind)] = true;
+    return {};
+  };
+  SearchRequest ring;
+  if (ring.maxChannels >= 2 && isSplitNvLink(system, paths)) ring.minChannels = 2;
+  if (Status status = search(GraphKind::Ring, ring); !status.ok()) {
+    if (ring.minChannels == 1) return tl::unexpected(std::move(status));
+    ring.minChannels = 1;
+    if (Status again = search(GraphKind::Ring, ring); !again.ok()) return tl::unexpected(std::move(again));
+  }
+  const int channels = graphs[GraphKind::Ring].count();
+  const SearchRequest tree{.pattern = Pattern::BalancedTree, .minChannels = channels, .maxChannels = channels};
+  if (Status status = search(GraphKind::Tree, tree); !status.ok()) return tl::unexpected(std::move(status));
+  if (request.collnet) {
+    const SearchRequest chain{.pattern = Pattern::Tree, .minChannels = channels, .maxChannels = channels, .collnet = true};
+    const SearchRequest direct{.pattern = Pattern::CollnetDirect, .maxChannels = 64, .collnet = true};
+    if (Status status = search(GraphKind::CollnetChain, chain); !status.ok()) return tl::unexpected(std::move(status));
+    if (Status status = search(GraphKind::CollnetDirect, direct); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  if (request.nvls) {
+    const SearchRequest nvls{.pattern = Pattern::Nvls, .maxChannels = 64};
+    if (Status status = search(GraphKind::Nvls, nvls); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  return graphs;
+}
+
+}  // namespace tutti::topo
