@@ -144,7 +144,8 @@ Status fuse(Element& into, const Element& other) {
     return {};
   }
   if (!areSame(into, other)) {
-    return error(Code::InvalidUsage, "two <{}> of different attributes cannot be fused (lines {} and {})", other.name, into.line, other.line);
+    return error(Code::InvalidUsage, "two <{}> of different attributes cannot be fused (lines {} and {})", other.name, into.line,
+                 other.line);
   }
   for (const Element& child : other.children) {
     const auto known = std::find_if(into.children.begin(), into.children.end(), [&](const Element& mine) { return areSame(mine, child); });

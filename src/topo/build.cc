@@ -10,19 +10,9 @@ namespace {
 
 constexpr int64_t kMaxNuma = 1 << 20;
 constexpr int64_t kMaxIndex = 1 << 20;
-constexpr int64_t kMaxLinks = 1024;
 constexpr size_t kMaxHosts = 256;
 constexpr int kDefaultNetMbps = 10000;
 constexpr int kDefaultNetChannels = 64;
-
-/// What a PCI class stands for where no child element says it.
-NodeKind kindOfClass(std::string_view pciClass) {
-  if (pciClass.starts_with("0x068000")) return NodeKind::NvSwitch;
-  if (pciClass.starts_with("0x068001")) return NodeKind::Cpu;
-  if (pciClass.starts_with("0x03") || pciClass.starts_with("0x12")) return NodeKind::Gpu;
-  if (pciClass.starts_with("0x02")) return NodeKind::Nic;
-  return NodeKind::Pci;
-}
 
 std::string_view textOf(const Element& element, std::string_view attribute) {
   const std::string* text = element.find(attribute);
@@ -46,12 +36,6 @@ class Builder {
   Status addNic(const Element& nic, NodeId node, uint64_t busId);
   Status addNet(const Element& net, NodeId nic, uint64_t busId);
   Status linkToParent(const Element& pci, NodeId node, NodeId parent);
-  Status addLinks(const Element& element, uint64_t busId);
-  Status addGpuLink(const Element& link, uint64_t busId);
-  Status addC2c(const Element& c2c, uint64_t busId);
-  Status addPciLink(const Element& link, uint64_t busId);
-  Result<NodeId> nvlinkTarget(const Element& link, NodeId gpu);
-  NodeId cpuAbove(NodeId node) const;
   Status chooseHost(const Element& cpu);
   uint64_t idOf(uint64_t local) const { return makeNodeId(host_, local); }
 
@@ -65,7 +49,6 @@ class Builder {
   System& system_ = build_.system;
   std::vector<NodeId> parent_;  // by node: what it hangs below in its PCI tree
   int host_ = 0;
-  enum class Pass { GpuLinks, C2c, PciLinks } pass_ = Pass::GpuLinks;
 };
 
 Status Builder::run(uint64_t localHostHash) {
@@ -82,10 +65,8 @@ Status Builder::run(uint64_t localHostHash) {
     return error(Code::InvalidArgument, "{}: no <cpu> has host_hash=\"{:#x}\", the own host's", xml_.file, localHostHash);
   }
   system_.systemId = static_cast<int>(own - system_.hostHashes.begin());
-  for (const Pass pass : {Pass::GpuLinks, Pass::C2c, Pass::PciLinks}) {
-    pass_ = pass;
-    TUTTI_TRY(addLinks(xml_.root, 0));
-  }
+  parent_.resize(system_.nodes.size(), kNoNode);
+  TUTTI_TRY(addLinks(xml_, parent_, build_));
   flattenSwitches(system_);
   connectCpus(system_);
   sortLinks(system_);
@@ -189,7 +170,8 @@ Status Builder::addPci(const Element& pci, NodeId parent) {
     if (isNew) TUTTI_TRY(linkToParent(pci, node, above));
   }
   if (above != parent) return linkToParent(pci, above, parent);
-  if (gpu == nullptr && nic == nullptr && kind == NodeKind::Gpu) note(pci, "is a GPU by its class, but has no <gpu>: dev, sm and links are unknown");
+  if (gpu == nullptr && nic == nullptr && kind == NodeKind::Gpu)
+    note(pci, "is a GPU by its class, but has no <gpu>: dev, sm and links are unknown");
   if (gpu == nullptr && nic == nullptr && kind == NodeKind::Nic) note(pci, "is a NIC by its class, but has no <nic>: its nets are unknown");
   return {};
 }
@@ -302,94 +284,6 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
   system_.connect(nic, node, LinkType::Net, GBps);
   system_.connect(node, nic, LinkType::Net, GBps);
   return {};
-}
-
-/// One walk over the tree for each kind of link; `busId` is that of the closest element above that has one.
-Status Builder::addLinks(const Element& element, uint64_t busId) {
-  if (pass_ == Pass::GpuLinks && (element.name == "nvlink" || element.name == "xgmi")) return addGpuLink(element, busId);
-  if (pass_ == Pass::C2c && element.name == "c2c") return addC2c(element, busId);
-  if (pass_ == Pass::PciLinks && element.name == "pcilink") return addPciLink(element, busId);
-  if (element.name == "cpu") TUTTI_TRY(chooseHost(element));
-  if (element.name == "gpu" && element.find("rank") == nullptr) return {};
-  if (element.name == "pci") {
-    const auto own = needBusId(xml_, element, "busid");
-    if (!own) return own.error();
-    busId = *own;
-  }
-  for (const Element& child : element.children) TUTTI_TRY(addLinks(child, busId));
-  return {};
-}
-
-Status Builder::addGpuLink(const Element& link, uint64_t busId) {
-  const NodeId gpu = system_.find(NodeKind::Gpu, idOf(busId));
-  if (gpu == kNoNode) return error(Code::InvalidUsage, "{}: expected it inside the <gpu> of a <pci>", placeOf(xml_, link));
-  const auto count = needInteger(xml_, link, "count", 0, kMaxLinks);
-  if (!count) return count.error();
-  const auto target = nvlinkTarget(link, gpu);
-  if (!target) return target.error();
-  if (*target == kNoNode) return {};  // a GPU that no rank uses
-  const GpuInfo& info = system_.at(gpu).gpu;
-  const float one = link.name == "xgmi" ? xgmiGBps(info.gcn) : nvlinkGBps(info.sm);
-  system_.connect(gpu, *target, LinkType::Nvl, static_cast<float>(*count) * one);
-  // GPUs state their links themselves, each its own.
-  if (system_.at(*target).kind != NodeKind::Gpu) system_.connect(*target, gpu, LinkType::Nvl, static_cast<float>(*count) * one);
-  return {};
-}
-
-Result<NodeId> Builder::nvlinkTarget(const Element& link, NodeId gpu) {
-  const std::string* pciClass = link.find("tclass");
-  NodeKind kind = pciClass == nullptr ? NodeKind::NvSwitch : kindOfClass(*pciClass);
-  if (pciClass == nullptr || pciClass->empty()) {
-    // Hidden from a virtual machine: a switch, unless it is the address of a GPU.
-    const auto busId = needBusId(xml_, link, "target");
-    if (!busId) return tl::unexpected(busId.error());
-    kind = system_.find(NodeKind::Gpu, idOf(*busId)) == kNoNode ? NodeKind::NvSwitch : NodeKind::Gpu;
-    note(link, "tclass is missing: taken for {}", kind == NodeKind::Gpu ? "a GPU" : "an NVSwitch");
-  }
-  if (kind == NodeKind::Cpu) return cpuAbove(gpu);
-  if (kind == NodeKind::Gpu) {
-    const auto busId = needBusId(xml_, link, "target");
-    if (!busId) return tl::unexpected(busId.error());
-    return system_.find(NodeKind::Gpu, idOf(*busId));
-  }
-  // All NVSwitches are one: which of them a link leads to makes no difference.
-  const auto& switches = system_.all(NodeKind::NvSwitch);
-  return switches.empty() ? system_.addNode(NodeKind::NvSwitch, 0) : switches[0];
-}
-
-Status Builder::addC2c(const Element& c2c, uint64_t busId) {
-  const NodeId gpu = system_.find(NodeKind::Gpu, idOf(busId));
-  if (gpu == kNoNode) return error(Code::InvalidUsage, "{}: expected it inside the <gpu> of a <pci>", placeOf(xml_, c2c));
-  const auto count = needInteger(xml_, c2c, "count", 0, kMaxLinks);
-  if (!count) return count.error();
-  const auto mbps = needInteger(xml_, c2c, "bw", 0, 10000000);
-  if (!mbps) return mbps.error();
-  const NodeId cpu = cpuAbove(gpu);
-  if (cpu == kNoNode) return {};
-  const auto GBps = static_cast<float>(static_cast<double>(*count * *mbps) / 1000.0);
-  system_.connect(gpu, cpu, LinkType::C2c, GBps);
-  system_.connect(cpu, gpu, LinkType::C2c, GBps);
-  return {};
-}
-
-Status Builder::addPciLink(const Element& link, uint64_t busId) {
-  const auto target = needBusId(xml_, link, "target");
-  if (!target) return target.error();
-  const NodeId from = system_.find(NodeKind::Pci, idOf(busId));
-  const NodeId to = system_.find(NodeKind::Pci, idOf(*target));
-  if (from == kNoNode) return error(Code::InvalidUsage, "{}: expected it inside the <pci> of a switch", placeOf(xml_, link));
-  if (to == kNoNode || to == from) return {};  // a switch that nobody uses
-  system_.connect(from, to, LinkType::Loc, kLocalGBps);
-  return {};
-}
-
-/// The CPU whose PCI tree holds the node.
-NodeId Builder::cpuAbove(NodeId node) const {
-  while (node != kNoNode && system_.at(node).kind != NodeKind::Cpu) {
-    const auto index = static_cast<size_t>(node.value);
-    node = index < parent_.size() ? parent_[index] : kNoNode;
-  }
-  return node;
 }
 
 }  // namespace

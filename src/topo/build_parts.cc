@@ -43,6 +43,14 @@ void sortBelow(System& system, NodeId node, NodeId upper) {
 
 }  // namespace
 
+NodeKind kindOfClass(std::string_view pciClass) {
+  if (pciClass.starts_with("0x068000")) return NodeKind::NvSwitch;
+  if (pciClass.starts_with("0x068001")) return NodeKind::Cpu;
+  if (pciClass.starts_with("0x03") || pciClass.starts_with("0x12")) return NodeKind::Gpu;
+  if (pciClass.starts_with("0x02")) return NodeKind::Nic;
+  return NodeKind::Pci;
+}
+
 void flattenSwitches(System& system) {
   std::vector<bool> drop(system.nodes.size(), false);
   bool found = true;

@@ -107,7 +107,8 @@ std::string_view nodeKindName(NodeKind kind) {
 }
 
 namespace {
-constexpr std::array<std::string_view, 12> kPathNames = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+constexpr std::array<std::string_view, 12> kPathNames = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                                         "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 }
 
 std::string_view linkTypeName(LinkType type) { return type == LinkType::Pci ? "PCI" : kPathNames[static_cast<size_t>(type)]; }

@@ -1,7 +1,8 @@
 // The system graph: GPUs, PCI switches, NVSwitches, CPUs (NUMA nodes), NICs and nets, and the links between them.
 //
 // A plain value: who holds a System owns it; read by any thread once made. There are no pointers between nodes.
-// 1. A node is named by its index in `nodes`; `ofKind[kind]` lists the nodes of a kind in the reference's order, which all tie-breaks follow.
+// 1. A node is named by its index in `nodes`; `ofKind[kind]` lists the nodes of a kind in the reference's order, which all tie-breaks
+// follow.
 // 2. Links are directed. `Node::links` is ordered by falling bandwidth, equal ones in order of making; of a node of a PCI tree the
 //    link towards the CPU comes last. Each link knows its reverse.
 // 3. Between two nodes there is at most one link of a type; parallel ones are one link with the sum of their bandwidths.

@@ -59,8 +59,8 @@ class Search {
     const float GBps = std::min(path.GBps, link.GBps);
     if ((known.GBps != 0 && known.count <= path.count) || known.GBps >= GBps) return {};
     if (link.reverse == kNoLink) {
-      return error(Code::InvalidUsage, "{} states a {} link to {}, which states none back", nodeName(system_, node), linkTypeName(link.type),
-                   nodeName(system_, link.to));
+      return error(Code::InvalidUsage, "{} states a {} link to {}, which states none back", nodeName(system_, node),
+                   linkTypeName(link.type), nodeName(system_, link.to));
     }
     paths_.extend(link.to, column_, typeOver(system_, path, link, path.count + 1), GBps, link.reverse, path);
     if (!isQueued_[static_cast<size_t>(link.to.value)]) {

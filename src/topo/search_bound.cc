@@ -18,25 +18,42 @@ Cuts::Cuts(const Problem& problem, const Mode& mode) : problem_(problem), mode_(
   if (problem_.inter()) addNets();
 }
 
+int64_t Cut::most(std::span<const int64_t> room, int64_t limit) const {
+  const int64_t parts = halves ? 2 : 1;
+  const auto hopsOf = [&](size_t first, size_t end) {
+    int64_t hops = 0;
+    for (size_t i = first; i < end; ++i) hops += std::max<int64_t>(0, parts * room[static_cast<size_t>(links[i].place)] / links[i].weight);
+    return hops;
+  };
+  if (ends.empty()) return std::min(limit, hopsOf(0, links.size()) / (parts * perChannel));
+  std::vector<int64_t> own;
+  size_t first = 0;
+  for (const int32_t end : ends) {
+    own.push_back(hopsOf(first, static_cast<size_t>(end)));
+    first = static_cast<size_t>(end);
+  }
+  for (int64_t channels = limit; channels > 0; --channels) {
+    int64_t sum = 0;
+    for (const int64_t hops : own) sum += std::min(hops, parts * channels);
+    if (sum >= channels * perChannel * parts) return channels;
+  }
+  return 0;
+}
+
 int Cuts::most(std::span<const int64_t> room, int limit) const {
   int64_t least = limit;
-  for (const Cut& cut : cuts_) {
-    const int64_t parts = cut.halves ? 2 : 1;
-    int64_t hops = 0;
-    for (const Load& link : cut.links) hops += std::max<int64_t>(0, parts * room[static_cast<size_t>(link.place)] / link.weight);
-    least = std::min(least, hops / (parts * cut.perChannel));
-  }
+  for (const Cut& cut : cuts_) least = std::min(least, cut.most(room, least));
   return static_cast<int>(least);
 }
 
-void Cuts::keep(const Set& set, int perChannel, bool halves) {
+Cut Cuts::cutOf(const Set& set, int perChannel, bool halves) const {
   Cut cut;
   cut.perChannel = perChannel;
   cut.halves = halves;
   for (size_t place = 0; place < set.weight.size(); ++place) {
     if (set.weight[place] > 0) cut.links.push_back({static_cast<int32_t>(place), set.weight[place]});
   }
-  cuts_.push_back(std::move(cut));
+  return cut;
 }
 
 int32_t Cuts::lastPlace(const Hop& hop, NodeId end) const {
@@ -46,12 +63,11 @@ int32_t Cuts::lastPlace(const Hop& hop, NodeId end) const {
   return -1;
 }
 
-void Cuts::note(Set& set, const Hop& hop, int32_t place, int divisor) const {
+void Cuts::note(Set& set, const Hop& hop, int32_t place) const {
   for (const Load& load : problem_.loads(hop)) {
     if (load.place != place) continue;
     int32_t& weight = set.weight[static_cast<size_t>(place)];
-    const int32_t own = load.weight * divisor;
-    weight = weight == 0 ? own : std::min(weight, own);
+    weight = weight == 0 ? load.weight : std::min(weight, load.weight);
   }
 }
 
@@ -65,70 +81,66 @@ void Cuts::addSingles() {
     for (int other = 0; other < gpus; ++other) {
       const Hop& to = problem_.between(other, gpu);
       const Hop& from = problem_.between(gpu, other);
-      if (other != gpu && allowed(to, mode_.intra)) note(into, to, lastPlace(to, problem_.gpu(gpu)), 1);
-      if (other != gpu && allowed(from, mode_.intra)) note(outOf, from, problem_.loads(from)[0].place, 1);
+      if (other != gpu && allowed(to, mode_.intra)) note(into, to, lastPlace(to, problem_.gpu(gpu)));
+      if (other != gpu && allowed(from, mode_.intra)) note(outOf, from, problem_.loads(from)[0].place);
     }
     for (int net = 0; net < problem_.nets(); ++net) {
       const Hop& to = problem_.in(net, gpu);
       const Hop& from = problem_.out(gpu, net);
-      if (allowed(to, mode_.inter)) note(into, to, lastPlace(to, problem_.gpu(gpu)), 1);
-      if (allowed(from, mode_.inter)) note(outOf, from, problem_.loads(from)[0].place, 1);
+      if (allowed(to, mode_.inter)) note(into, to, lastPlace(to, problem_.gpu(gpu)));
+      if (allowed(from, mode_.inter)) note(outOf, from, problem_.loads(from)[0].place);
     }
     if (ring_ || problem_.inter()) keep(into, 1, false);
     if (ring_) keep(outOf, 1, false);
   }
 }
 
-// A chain has one hop fewer than GPUs, into and out of different ones.
+// A chain has one hop fewer than GPUs, into different ones and out of different ones.
 void Cuts::addSums() {
   const int gpus = problem_.gpus();
   if (ring_ || gpus < 2) return;
-  Set into(problem_.capacity().size());
-  Set outOf(problem_.capacity().size());
-  for (int from = 0; from < gpus; ++from) {
-    for (int to = 0; to < gpus; ++to) {
-      const Hop& hop = problem_.between(from, to);
-      if (from == to || !allowed(hop, mode_.intra)) continue;
-      note(into, hop, lastPlace(hop, problem_.gpu(to)), 1);
-      note(outOf, hop, problem_.loads(hop)[0].place, 1);
+  Cut into;
+  Cut outOf;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    Set intoGpu(problem_.capacity().size());
+    Set outOfGpu(problem_.capacity().size());
+    for (int other = 0; other < gpus; ++other) {
+      const Hop& in = problem_.between(other, gpu);
+      const Hop& out = problem_.between(gpu, other);
+      if (other == gpu) continue;
+      if (allowed(in, mode_.intra)) note(intoGpu, in, lastPlace(in, problem_.gpu(gpu)));
+      if (allowed(out, mode_.intra)) note(outOfGpu, out, problem_.loads(out)[0].place);
+    }
+    for (const auto& [set, cut] : {std::pair{&intoGpu, &into}, std::pair{&outOfGpu, &outOf}}) {
+      const Cut part = cutOf(*set, 1, false);
+      cut->links.insert(cut->links.end(), part.links.begin(), part.links.end());
+      cut->ends.push_back(static_cast<int32_t>(cut->links.size()));
+      cut->perChannel = gpus - 1;
     }
   }
-  keep(into, gpus - 1, false);
-  keep(outOf, gpus - 1, false);
+  cuts_.push_back(std::move(into));
+  cuts_.push_back(std::move(outOf));
 }
 
-// Every channel comes in by one rail, over a link that leaves a net, and into some GPU; and out again.
+// Every channel comes in by one rail, and from some net into some GPU; and out again.
 void Cuts::addNets() {
-  const size_t places = problem_.capacity().size();
-  Set rails(places);
-  Set fromNets(places);
-  Set intoGpus(places);
-  Set outOfGpus(places);
-  Set toNets(places);
+  Set rails(problem_.capacity().size());
   for (int net = 0; net < problem_.nets(); ++net) {
     for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
-      const Hop& in = problem_.in(net, gpu);
-      const Hop& out = problem_.out(gpu, net);
-      if (allowed(in, mode_.inter)) {
-        rails.weight[static_cast<size_t>(problem_.links() + problem_.rail(net))] = kUnit;
-        note(fromNets, in, problem_.loads(in)[0].place, 1);
-        note(intoGpus, in, lastPlace(in, problem_.gpu(gpu)), 1);
-      }
-      if (allowed(out, mode_.inter)) {
-        note(outOfGpus, out, problem_.loads(out)[0].place, 1);
-        note(toNets, out, lastPlace(out, problem_.net(net)), 1);
-      }
+      if (allowed(problem_.in(net, gpu), mode_.inter)) rails.weight[static_cast<size_t>(problem_.links() + problem_.rail(net))] = kUnit;
     }
   }
-  const bool halves = mode_.pattern == Pattern::BalancedTree;
   keep(rails, 1, false);
-  keep(fromNets, 1, false);
-  keep(intoGpus, 1, false);
-  keep(outOfGpus, 1, halves);
-  keep(toNets, 1, halves);
+  const std::vector<bool> everyGpu(static_cast<size_t>(problem_.gpus()), true);
+  Set into(problem_.capacity().size());
+  addFlow(everyGpu, true, into);
+  keep(into, 1, false);
+  Set outOf(problem_.capacity().size());
+  addFlow(everyGpu, false, outOf);
+  keep(outOf, 1, mode_.pattern == Pattern::BalancedTree);
 }
 
-// The GPUs that some link leads to, for every link; as sets, each once, never none or all.
+// Single GPUs, and the GPUs that some link leads to, for every link; as sets, each once, never none or all.
 std::vector<std::vector<bool>> Cuts::groups() const {
   const int gpus = problem_.gpus();
   std::vector<std::vector<bool>> leads(static_cast<size_t>(problem_.links()), std::vector<bool>(static_cast<size_t>(gpus), false));
@@ -139,11 +151,15 @@ std::vector<std::vector<bool>> Cuts::groups() const {
       for (const Load& load : problem_.loads(hop)) leads[static_cast<size_t>(load.place)][static_cast<size_t>(to)] = true;
     }
   }
+  for (int gpu = 0; gpu < gpus && problem_.inter(); ++gpu) {
+    leads.emplace_back(static_cast<size_t>(gpus), false);
+    leads.back()[static_cast<size_t>(gpu)] = true;
+  }
   std::sort(leads.begin(), leads.end());
   leads.erase(std::unique(leads.begin(), leads.end()), leads.end());
   std::erase_if(leads, [&](const std::vector<bool>& group) {
     const auto size = std::count(group.begin(), group.end(), true);
-    return size < 2 || size > gpus - 1;
+    return size < (problem_.inter() ? 1 : 2) || size > gpus - 1;
   });
   return leads;
 }

@@ -3,7 +3,7 @@
 // Internal to the search of topo/; values that live for one search; one thread.
 // 1. A cut is a set of links (or rails) of which every channel takes at least `perChannel` whole hops' worth. So no more than
 //    (sum of what each link holds, in whole hops) / perChannel channels fit: an upper bound, in an empty machine and in a filled one.
-// 2. The cuts of single GPUs and of all nets are made at once; those of groups of GPUs by max-flow, when they are asked for.
+// 2. The cuts of single GPUs and of all nets are made at once; those of groups of GPUs when they are asked for, all by max-flow.
 #pragma once
 
 #include <span>
@@ -17,6 +17,11 @@ struct Cut {
   std::vector<Load> links;  ///< Each with the least weight that a hop puts on it.
   int perChannel = 1;
   bool halves = false;  ///< Half hops cross it too.
+  /// Where every channel takes at most one hop of a part: links of part i end before ends[i]. Empty: any number of hops.
+  std::vector<int32_t> ends;
+
+  /// The most channels, at most `limit`, that `room` lets cross.
+  int64_t most(std::span<const int64_t> room, int64_t limit) const;
 };
 
 class Cuts {
@@ -36,8 +41,9 @@ class Cuts {
   void addSingles();
   void addSums();
   void addNets();
-  void keep(const Set& set, int perChannel, bool halves);
-  void note(Set& set, const Hop& hop, int32_t place, int divisor) const;
+  Cut cutOf(const Set& set, int perChannel, bool halves) const;
+  void keep(const Set& set, int perChannel, bool halves) { cuts_.push_back(cutOf(set, perChannel, halves)); }
+  void note(Set& set, const Hop& hop, int32_t place) const;
   std::vector<std::vector<bool>> groups() const;
   void addFlow(const std::vector<bool>& inside, bool entering, Set& set) const;
 

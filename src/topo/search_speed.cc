@@ -47,7 +47,7 @@ int64_t roughBound(const Problem& problem, const Cuts& cuts, const Limits& limit
   for (const Cut& cut : cuts.all()) {
     int64_t sum = 0;
     for (const Load& link : cut.links) sum += problem.capacity()[static_cast<size_t>(link.place)] / link.weight + 1;
-    least = std::min(least, sum / cut.perChannel);
+    least = std::min(least, sum / cut.perChannel + 1);
   }
   return least;
 }
