@@ -48,7 +48,7 @@ std::vector<Mode> modesOf(const System& system, const Problem& problem, const Se
 class Search {
  public:
   Search(const System& system, const Paths& paths, const SearchRequest& request)
-      : system_(system), problem_(system, paths, request), steps_(request.settings.effort) {
+      : system_(system), problem_(system, paths, request), effort_(request.settings.effort), steps_(request.settings.effort), slowest_(request.settings.slowest) {
     const int sm = oldestSm(system);
     ceilingIntra_ = toMBps(channelCeilingGBps(sm, false));
     limits_ = {request.minChannels, request.maxChannels, problem_.inter() ? toMBps(channelCeilingGBps(sm, true)) : ceilingIntra_};
@@ -56,42 +56,82 @@ class Search {
   }
 
   ChannelSet run() {
-    for (const Mode& mode : modes_) tryMode(mode);
+    for (size_t i = 0; i < modes_.size(); ++i) cuts_.emplace_back(problem_, modes_[i]);
+    int64_t alone = 0;
+    for (const Cuts& cuts : cuts_) alone = std::max(alone, fastestFor(problem_, cuts, limits_, limits_.minChannels));
+    limits_.floorMBps = std::max<int64_t>(1, static_cast<int64_t>(static_cast<float>(alone) * slowest_));
+    for (size_t i = 0; i < modes_.size(); ++i) sketch(i);
+    improve();
+    if (best_.orders.empty()) slowDown();
     proveBound();
     return result();
   }
 
  private:
+  struct Try {
+    Goal goal;
+    size_t mode;
+  };
   static int64_t toMBps(float GBps) { return static_cast<int64_t>(GBps * 1000.0F + 0.5F); }
 
-  void tryMode(const Mode& mode) {
-    Cuts cuts(problem_, mode);
-    if (roughBound(problem_, cuts, limits_) <= best_.value()) return;
-    const int64_t firstTry = steps_;
-    for (const Goal& goal : goals(problem_, cuts, limits_, best_.value())) {
-      if (goal.value() <= best_.value()) return;
-      if (attempt(mode, cuts, goal, firstTry / 16)) continue;
-      // The first goal failed: cuts of groups show whether it and the others are out of reach.
-      break;
-    }
-    cuts.addGroups();
+  // Something to start from: the mode's best goal, or the next ones clearly below it.
+  void sketch(size_t mode) {
+    int64_t below = INT64_MAX;
     int tried = 0;
-    for (const Goal& goal : goals(problem_, cuts, limits_, best_.value())) {
-      if (goal.value() <= best_.value() || steps_ <= 0 || ++tried > kGoalsTried) return;
-      attempt(mode, cuts, goal, firstTry / 8);
+    for (const Goal& goal : goals(problem_, cuts_[mode], limits_, best_.value())) {
+      if (goal.value() > below) continue;
+      if (goal.value() <= best_.value() || attempt(mode, goal, effort_ / 128) || ++tried == 3) return;
+      below = goal.value() * 3 / 4;
     }
   }
 
+  // All goals that would be better, the best first; of equal ones that with fewer channels, then the nearer paths.
+  void improve() {
+    std::vector<Try> tries;
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      if (roughBound(problem_, cuts_[i], limits_) <= best_.value()) continue;
+      cuts_[i].addGroups();
+      for (const Goal& goal : goals(problem_, cuts_[i], limits_, best_.value() - best_.value() / kSame)) {
+        if (isBetter(goal.value(), goal.channels)) tries.push_back({goal, i});
+      }
+    }
+    std::stable_sort(tries.begin(), tries.end(), [](const Try& a, const Try& b) {
+      return a.goal.value() != b.goal.value() ? a.goal.value() > b.goal.value() : a.goal.channels < b.goal.channels;
+    });
+    for (const Try& next : tries) {
+      if (steps_ <= 0) return;
+      if (isBetter(next.goal.value(), next.goal.channels)) attempt(next.mode, next.goal, effort_ / 24);
+    }
+  }
+
+  // Nothing fits at any speed that was tried: ever slower, over the farthest paths.
+  void slowDown() {
+    for (int64_t speed = limits_.ceilingMBps; speed > 0 && best_.orders.empty(); speed /= 2) {
+      steps_ = effort_ / 64;
+      attempt(modes_.size() - 1, {speed, limits_.maxChannels}, steps_);
+    }
+  }
+
+  // More, or as much with fewer channels.
+  bool isBetter(int64_t value, int channels) const {
+    if (best_.orders.empty()) return value > 0;
+    const int64_t same = most_ / kSame;
+    return value > most_ + same || (value >= most_ - same && channels < static_cast<int>(best_.orders.size()));
+  }
+
   // Whether the goal was reached.
-  bool attempt(const Mode& mode, const Cuts& cuts, const Goal& goal, int64_t share) {
+  bool attempt(size_t mode, const Goal& goal, int64_t share) {
     int64_t own = std::min(steps_, std::max<int64_t>(share, 1));
     const int64_t given = own;
-    std::vector<Order> orders = Packer(problem_, mode, cuts, goal.speedMBps, own).pack(goal.channels);
+    std::vector<Order> orders = Packer(problem_, modes_[mode], cuts_[mode], goal.speedMBps, own).pack(goal.channels);
     steps_ -= given - own;
-    consider(mode, std::move(orders));
-    if (best_.value() >= goal.value()) return true;
-    if (!exactIsSmall(problem_, mode)) return false;
-    consider(mode, packExactly(problem_, mode, cuts, goal, static_cast<int>(best_.value() / goal.speedMBps), steps_));
+    const bool reached = static_cast<int>(orders.size()) == goal.channels;
+    consider(modes_[mode], std::move(orders));
+    if (reached || !exactIsSmall(problem_, modes_[mode])) return reached;
+    int64_t exactSteps = std::min(steps_, 4 * share);
+    const int64_t exactGiven = exactSteps;
+    consider(modes_[mode], packExactly(problem_, modes_[mode], cuts_[mode], goal, static_cast<int>(best_.value() / goal.speedMBps), exactSteps));
+    steps_ -= exactGiven - exactSteps;
     return best_.value() >= goal.value();
   }
 
@@ -101,7 +141,9 @@ class Search {
     Found found{mode, std::move(orders), {}};
     if (found.orders.empty()) return;
     found.speeds = fastest(problem_, mode, found.orders, limits_.ceilingMBps, ceilingIntra_);
-    if (found.value() > best_.value()) best_ = std::move(found);
+    if (!isBetter(found.value(), static_cast<int>(found.orders.size()))) return;
+    best_ = std::move(found);
+    most_ = std::max(most_, best_.value());
   }
 
   // Over everything that the request allows: the farthest paths, whatever the nets.
@@ -109,12 +151,8 @@ class Search {
     for (size_t i = 0; i < modes_.size(); ++i) {
       const bool farthest = i + 1 == modes_.size() || modes_[i + 1].pattern != modes_[i].pattern;
       if (!farthest) continue;
-      Cuts cuts(problem_, modes_[i]);
-      std::vector<Goal> over = goals(problem_, cuts, limits_, best_.value());
-      if (!over.empty()) {
-        cuts.addGroups();
-        over = goals(problem_, cuts, limits_, best_.value());
-      }
+      cuts_[i].addGroups();
+      const std::vector<Goal> over = goals(problem_, cuts_[i], limits_, best_.value());
       bound_ = std::max(bound_, over.empty() ? best_.value() : over[0].value());
     }
   }
@@ -158,15 +196,19 @@ class Search {
     if (set.pattern != Pattern::Tree) inter(problem_.out(order.gpus[1], order.netOut));
   }
 
-  static constexpr int kGoalsTried = 12;
+  static constexpr int64_t kSame = 2000;  // values that differ by less than one part of so many are equal
 
   const System& system_;
   Problem problem_;
+  int64_t effort_;
   int64_t steps_;
   int64_t ceilingIntra_ = 0;
   Limits limits_;
   std::vector<Mode> modes_;
+  std::vector<Cuts> cuts_;  // by mode
   Found best_;
+  float slowest_;
+  int64_t most_ = 0;  // the highest value seen
   int64_t bound_ = 0;
 };
 

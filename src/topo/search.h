@@ -3,7 +3,8 @@
 // Pure functions of plain values; any thread. The same input gives the same channels on every machine.
 // 1. A hop is charged once, in its listed direction, to every link of its path (charges.h); no link carries more than its bandwidth.
 // 2. All channels of a set run at the same two speeds: one between GPUs, one to and from the nets.
-// 3. `boundGBps` is a proven upper bound of channels × min(GBpsIntra, GBpsInter) for the request; a set that reaches it is optimal.
+// 3. `boundGBps` is a proven upper bound of channels × min(GBpsIntra, GBpsInter) over all sets that the request and its settings allow; a
+//    set that reaches it is optimal.
 #pragma once
 
 #include <string>
@@ -40,6 +41,9 @@ enum class CrossNic : uint8_t {
 struct SearchSettings {
   int crossNic = 2;       ///< NCCL_CROSS_NIC: 0 never, 1 always, 2 where it brings more.
   int64_t effort = 60000;  ///< How many steps one search may take; its time is bounded by it.
+  /// No channel runs slower than this part of the speed that one channel alone could have: a block of threads costs the same whatever it
+  /// carries. The reference stops at about a half.
+  float slowest = 1.0F / 6;
 };
 
 struct SearchRequest {

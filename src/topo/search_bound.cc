@@ -15,6 +15,8 @@ struct Cuts::Set {
 Cuts::Cuts(const Problem& problem, const Mode& mode) : problem_(problem), mode_(mode), ring_(mode.pattern == Pattern::Ring) {
   addSingles();
   addSums();
+  addForced(true);
+  addForced(false);
   if (problem_.inter()) addNets();
 }
 
@@ -120,6 +122,40 @@ void Cuts::addSums() {
   }
   cuts_.push_back(std::move(into));
   cuts_.push_back(std::move(outOf));
+}
+
+// Links that a GPU cannot do without, whichever GPU it sends to (or hears from): every channel charges them for all GPUs but the one at its
+// end, and a closed ring for all of them.
+void Cuts::addForced(bool sending) {
+  const int gpus = problem_.gpus();
+  if (gpus < 2) return;
+  const size_t places = problem_.capacity().size();
+  std::vector<int64_t> sum(places, 0);
+  std::vector<int64_t> largest(places, 0);
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    std::vector<int32_t> least(places, 0);
+    std::vector<int32_t> users(places, 0);
+    int hops = 0;
+    for (int other = 0; other < gpus; ++other) {
+      const Hop& hop = sending ? problem_.between(gpu, other) : problem_.between(other, gpu);
+      if (other == gpu || !allowed(hop, mode_.intra)) continue;
+      ++hops;
+      for (const Load& load : problem_.loads(hop)) {
+        int32_t& own = least[static_cast<size_t>(load.place)];
+        own = users[static_cast<size_t>(load.place)]++ == 0 ? load.weight : std::min(own, load.weight);
+      }
+    }
+    for (size_t place = 0; place < places; ++place) {
+      if (hops == 0 || users[place] != hops) continue;
+      sum[place] += least[place];
+      largest[place] = std::max<int64_t>(largest[place], least[place]);
+    }
+  }
+  const bool closed = ring_ && !problem_.inter();
+  for (size_t place = 0; place < places; ++place) {
+    const int64_t forced = closed ? sum[place] : sum[place] - largest[place];
+    if (forced > kUnit / 2) cuts_.push_back({.links = {{static_cast<int32_t>(place), static_cast<int32_t>(forced)}}});
+  }
 }
 
 // Every channel comes in by one rail, and from some net into some GPU; and out again.

@@ -298,6 +298,15 @@ bool Packer::reverseOfLast(int remaining) {
   return false;
 }
 
+// The order of the channel before, turned so that it begins where this one has to; where that fits.
+bool Packer::turnOfLast(const Ends& ends, int remaining) {
+  std::vector<int16_t> turned = chosen_.back().gpus;
+  std::rotate(turned.begin(), std::find(turned.begin(), turned.end(), static_cast<int16_t>(ends.first)), turned.end());
+  if (ends.last >= 0 && turned.back() != ends.last) return false;
+  if (ends.second >= 0 && turned[1] != ends.second) return false;
+  return replay(turned, ends, remaining);
+}
+
 bool Packer::findChannel(int remaining) {
   channelSteps_ = 24 * problem_.gpus() + 64;
   if (inPairs() && chosen_.size() % 2 == 1) return reverseOfLast(remaining);
@@ -307,6 +316,8 @@ bool Packer::findChannel(int remaining) {
   for (const Ends& ends : tried) {
     channelSteps_ = std::min(total, tried.size() > 1 ? share : total);
     const int64_t given = channelSteps_;
+    --steps_;
+    if (seed_ == 0 && !chosen_.empty() && turnOfLast(ends, remaining)) return true;
     if (findFrom(ends, remaining)) return true;
     total -= given - std::max<int64_t>(channelSteps_, 0);
     if (total <= 0) return false;

@@ -41,6 +41,7 @@ class Packer {
   bool walk(const Ends& ends, int remaining);
   bool finish(const Ends& ends, int remaining);
   bool reverseOfLast(int remaining);
+  bool turnOfLast(const Ends& ends, int remaining);
   bool replay(const std::vector<int16_t>& gpus, const Ends& ends, int remaining);
 
   std::vector<Ends> endsToTry();

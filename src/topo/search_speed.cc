@@ -62,7 +62,7 @@ std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& 
   for (const int64_t capacity : distinct(problem.capacity())) {
     for (const int64_t divisor : divisors) {
       const int64_t speed = capacity / divisor;
-      if (speed > 0 && speed < limits.ceilingMBps && speed * limits.maxChannels > worth && rough / speed * speed > worth) speeds.push_back(speed);
+      if (speed >= limits.floorMBps && speed < limits.ceilingMBps && speed * limits.maxChannels > worth && rough / speed * speed > worth) speeds.push_back(speed);
     }
   }
   std::vector<int64_t> room(problem.capacity().size());
@@ -73,6 +73,17 @@ std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& 
   }
   std::stable_sort(found.begin(), found.end(), [](const Goal& a, const Goal& b) { return a.value() > b.value(); });
   return found;
+}
+
+int64_t fastestFor(const Problem& problem, const Cuts& cuts, const Limits& limits, int channels) {
+  int64_t fits = 0;
+  std::vector<int64_t> room(problem.capacity().size());
+  for (int64_t step = int64_t{1} << 20; step > 0; step /= 2) {
+    if (fits + step > limits.ceilingMBps) continue;
+    for (size_t i = 0; i < room.size(); ++i) room[i] = problem.capacity()[i] / (fits + step);
+    if (cuts.most(room, channels) >= channels) fits += step;
+  }
+  return fits;
 }
 
 Speeds fastest(const Problem& problem, const Mode& mode, const std::vector<Order>& orders, int64_t ceilingInter, int64_t ceilingIntra) {

@@ -21,6 +21,7 @@ struct Limits {
   int minChannels = 1;
   int maxChannels = 32;
   int64_t ceilingMBps = 0;  ///< Of one channel.
+  int64_t floorMBps = 1;
 };
 
 /// Speeds at which one more channel stops to fit somewhere, each with the channels that the cuts let pass; the best product first, of equal
@@ -29,6 +30,9 @@ std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& 
 
 /// Products that no set of channels exceeds: the first goal's. Quicker than goals(), and not below it.
 int64_t roughBound(const Problem& problem, const Cuts& cuts, const Limits& limits);
+
+/// The highest speed at which the cuts let `channels` pass, at most limits.ceilingMBps.
+int64_t fastestFor(const Problem& problem, const Cuts& cuts, const Limits& limits, int channels);
 
 struct Speeds {
   int64_t intraMBps = 0;
