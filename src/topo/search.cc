@@ -61,16 +61,19 @@ class Search {
     for (const Cuts& cuts : cuts_) alone = std::max(alone, fastestFor(problem_, cuts, limits_, limits_.minChannels));
     limits_.floorMBps = std::max<int64_t>(1, static_cast<int64_t>(static_cast<float>(alone) * slowest_));
     for (size_t i = 0; i < modes_.size(); ++i) sketch(i);
-    improve();
+    climb();
     if (best_.orders.empty()) slowDown();
+    else simplify();
     proveBound();
     return result();
   }
 
  private:
-  struct Try {
-    Goal goal;
+  struct Refuted {
     size_t mode;
+    int channels;
+    int64_t speedMBps;
+    bool operator==(const Refuted&) const = default;
   };
   static int64_t toMBps(float GBps) { return static_cast<int64_t>(GBps * 1000.0F + 0.5F); }
 
@@ -85,22 +88,48 @@ class Search {
     }
   }
 
-  // All goals that would be better, the best first; of equal ones that with fewer channels, then the nearer paths.
-  void improve() {
-    std::vector<Try> tries;
-    for (size_t i = 0; i < modes_.size(); ++i) {
-      if (roughBound(problem_, cuts_[i], limits_) <= best_.value()) continue;
-      cuts_[i].addGroups();
-      for (const Goal& goal : goals(problem_, cuts_[i], limits_, best_.value() - best_.value() / kSame)) {
-        if (isBetter(goal.value(), goal.channels)) tries.push_back({goal, i});
+  // For every number of channels that the cuts still let be better: the speed that would just do. Longer tries when short ones fail.
+  void climb() {
+    for (const int64_t share : {effort_ / 96, effort_ / 24, effort_ / 8}) {
+      for (size_t i = 0; i < modes_.size(); ++i) {
+        if (!isFarthest(i)) continue;
+        for (int channels = limits_.minChannels; channels <= limits_.maxChannels && steps_ > 0; ++channels) {
+          while (couldBeat(i, channels) && attempt(i, {nextSpeed(channels), channels}, share)) {}
+        }
       }
     }
-    std::stable_sort(tries.begin(), tries.end(), [](const Try& a, const Try& b) {
-      return a.goal.value() != b.goal.value() ? a.goal.value() > b.goal.value() : a.goal.channels < b.goal.channels;
-    });
-    for (const Try& next : tries) {
-      if (steps_ <= 0) return;
-      if (isBetter(next.goal.value(), next.goal.channels)) attempt(next.mode, next.goal, effort_ / 24);
+  }
+  int64_t nextSpeed(int channels) const { return std::max(limits_.floorMBps, (most_ + most_ / kSame) / channels + 1); }
+  bool couldBeat(size_t mode, int channels) {
+    const int64_t speed = nextSpeed(channels);
+    if (most_ > 0 && (most_ + most_ / kSame) / channels + 1 < limits_.floorMBps) return false;
+    if (speed > limits_.ceilingMBps || speed * channels <= most_) return false;
+    if (std::find(refuted_.begin(), refuted_.end(), Refuted{mode, channels, speed}) != refuted_.end()) return false;
+    cuts_[mode].addGroups();
+    return fits(mode, channels, speed);
+  }
+  bool fits(size_t mode, int channels, int64_t speed) const {
+    std::vector<int64_t> room = problem_.capacity();
+    for (int64_t& one : room) one /= speed;
+    return cuts_[mode].most(room, channels) >= channels;
+  }
+  bool isFarthest(size_t i) const {
+    return i + 1 == modes_.size() || modes_[i + 1].pattern != modes_[i].pattern || modes_[i + 1].crossNic != modes_[i].crossNic;
+  }
+
+  // As much with fewer channels; then as much over nearer paths and fewer rails.
+  void simplify() {
+    const int64_t enough = most_ - most_ / kSame;
+    for (int channels = limits_.minChannels; channels < static_cast<int>(best_.orders.size()); ++channels) {
+      const int64_t speed = (enough + channels - 1) / channels;
+      for (size_t i = 0; i < modes_.size() && speed <= limits_.ceilingMBps; ++i) {
+        if (fits(i, channels, speed) && attempt(i, {speed, channels}, effort_ / 96)) channels = limits_.maxChannels;
+      }
+    }
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      const int channels = static_cast<int>(best_.orders.size());
+      const int64_t speed = (enough + channels - 1) / channels;
+      if (best_.mode == modes_[i] || attempt(i, {speed, channels}, effort_ / 96)) return;
     }
   }
 
@@ -110,13 +139,6 @@ class Search {
       steps_ = effort_ / 64;
       attempt(modes_.size() - 1, {speed, limits_.maxChannels}, steps_);
     }
-  }
-
-  // More, or as much with fewer channels.
-  bool isBetter(int64_t value, int channels) const {
-    if (best_.orders.empty()) return value > 0;
-    const int64_t same = most_ / kSame;
-    return value > most_ + same || (value >= most_ - same && channels < static_cast<int>(best_.orders.size()));
   }
 
   // Whether the goal was reached.
@@ -130,9 +152,13 @@ class Search {
     if (reached || !exactIsSmall(problem_, modes_[mode])) return reached;
     int64_t exactSteps = std::min(steps_, 4 * share);
     const int64_t exactGiven = exactSteps;
-    consider(modes_[mode], packExactly(problem_, modes_[mode], cuts_[mode], goal, static_cast<int>(best_.value() / goal.speedMBps), exactSteps));
+    bool complete = false;
+    orders = packExactly(problem_, modes_[mode], cuts_[mode], goal, goal.channels - 1, exactSteps, complete);
     steps_ -= exactGiven - exactSteps;
-    return best_.value() >= goal.value();
+    if (orders.empty() && complete) refuted_.push_back({mode, goal.channels, goal.speedMBps});
+    const bool found = !orders.empty();
+    consider(modes_[mode], std::move(orders));
+    return found;
   }
 
   void consider(const Mode& mode, std::vector<Order> orders) {
@@ -141,19 +167,26 @@ class Search {
     Found found{mode, std::move(orders), {}};
     if (found.orders.empty()) return;
     found.speeds = fastest(problem_, mode, found.orders, limits_.ceilingMBps, ceilingIntra_);
-    if (!isBetter(found.value(), static_cast<int>(found.orders.size()))) return;
+    if (found.value() < most_ - most_ / kSame) return;
+    const bool more = found.value() > most_ + most_ / kSame;
+    const bool fewer = found.orders.size() < best_.orders.size();
+    const bool nearer = found.orders.size() == best_.orders.size() && placeOf(mode) < placeOf(best_.mode);
+    if (!more && !fewer && !nearer) return;
     best_ = std::move(found);
     most_ = std::max(most_, best_.value());
   }
+  size_t placeOf(const Mode& mode) const { return static_cast<size_t>(std::find(modes_.begin(), modes_.end(), mode) - modes_.begin()); }
 
-  // Over everything that the request allows: the farthest paths, whatever the nets.
+  // Over everything that the request allows: the farthest paths, whatever the nets. What the exact search has refuted does not count.
   void proveBound() {
+    bound_ = best_.value();
     for (size_t i = 0; i < modes_.size(); ++i) {
-      const bool farthest = i + 1 == modes_.size() || modes_[i + 1].pattern != modes_[i].pattern;
-      if (!farthest) continue;
-      cuts_[i].addGroups();
-      const std::vector<Goal> over = goals(problem_, cuts_[i], limits_, best_.value());
-      bound_ = std::max(bound_, over.empty() ? best_.value() : over[0].value());
+      if (!isFarthest(i)) continue;
+      bool open = false;
+      for (int channels = limits_.minChannels; channels <= limits_.maxChannels && !open; ++channels) open = couldBeat(i, channels);
+      if (!open) continue;
+      const std::vector<Goal> over = goals(problem_, cuts_[i], limits_, most_);
+      if (!over.empty()) bound_ = std::max(bound_, over[0].value());
     }
   }
 
@@ -206,6 +239,7 @@ class Search {
   Limits limits_;
   std::vector<Mode> modes_;
   std::vector<Cuts> cuts_;  // by mode
+  std::vector<Refuted> refuted_;
   Found best_;
   float slowest_;
   int64_t most_ = 0;  // the highest value seen

@@ -24,7 +24,8 @@ class Exact {
     for (int64_t& room : room_) room /= goal.speedMBps;
   }
 
-  std::vector<Order> run() {
+  std::vector<Order> run(bool& complete) {
+    complete = false;
     std::vector<int16_t> gpus(static_cast<size_t>(problem_.gpus()));
     std::iota(gpus.begin(), gpus.end(), int16_t{0});
     const bool turns = mode_.pattern == Pattern::Ring && !problem_.inter();  // a ring has no first GPU
@@ -37,6 +38,7 @@ class Exact {
     std::stable_sort(all_.begin(), all_.end(), [](const Pattern1& a, const Pattern1& b) { return a.total < b.total; });
     count_.assign(all_.size(), 0);
     descend(0, 0);
+    complete = steps_ >= 0;
     return std::move(best_);
   }
 
@@ -158,8 +160,9 @@ bool exactIsSmall(const Problem& problem, const Mode& mode) {
   return problem.gpus() <= kSmallGpus && nets * (mode.crossNic == CrossNic::Never ? 1 : nets) <= 16;
 }
 
-std::vector<Order> packExactly(const Problem& problem, const Mode& mode, const Cuts& cuts, const Goal& goal, int atLeast, int64_t& steps) {
-  return Exact(problem, mode, cuts, goal, atLeast, steps).run();
+std::vector<Order> packExactly(const Problem& problem, const Mode& mode, const Cuts& cuts, const Goal& goal, int atLeast, int64_t& steps,
+                               bool& complete) {
+  return Exact(problem, mode, cuts, goal, atLeast, steps).run(complete);
 }
 
 }  // namespace tutti::topo

@@ -14,8 +14,9 @@ namespace tutti::topo {
 /// Whether listing all channels of a mode is affordable.
 bool exactIsSmall(const Problem& problem, const Mode& mode);
 
-/// More than `atLeast` channels at the goal's speed, as many as there are up to goal.channels; empty where there are no more than
-/// `atLeast`, or `steps` is spent.
-std::vector<Order> packExactly(const Problem& problem, const Mode& mode, const Cuts& cuts, const Goal& goal, int atLeast, int64_t& steps);
+/// More than `atLeast` channels at the goal's speed, as many as there are up to goal.channels; empty where none were found. `complete`: all
+/// were looked at, so that there are none (or no more).
+std::vector<Order> packExactly(const Problem& problem, const Mode& mode, const Cuts& cuts, const Goal& goal, int atLeast, int64_t& steps,
+                               bool& complete);
 
 }  // namespace tutti::topo

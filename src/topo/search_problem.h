@@ -34,6 +34,7 @@ struct Mode {
   CrossNic crossNic = CrossNic::Never;
   PathType intra = PathType::Sys;
   PathType inter = PathType::Sys;
+  bool operator==(const Mode&) const = default;
 };
 
 /// A channel in numbers; nets are −1 without `inter`.
