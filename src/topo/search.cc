@@ -56,7 +56,11 @@ class Search {
   }
 
   ChannelSet run() {
-    for (size_t i = 0; i < modes_.size(); ++i) cuts_.emplace_back(problem_, modes_[i]);
+    cuts_.reserve(modes_.size());
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      cuts_.emplace_back(problem_, modes_[i]);
+      exact_.emplace_back(problem_, modes_[i], cuts_[i]);
+    }
     int64_t alone = 0;
     for (const Cuts& cuts : cuts_) alone = std::max(alone, fastestFor(problem_, cuts, limits_, limits_.minChannels));
     limits_.floorMBps = std::max<int64_t>(1, static_cast<int64_t>(static_cast<float>(alone) * slowest_));
@@ -149,11 +153,11 @@ class Search {
     steps_ -= given - own;
     const bool reached = static_cast<int>(orders.size()) == goal.channels;
     consider(modes_[mode], std::move(orders));
-    if (reached || !exactIsSmall(problem_, modes_[mode])) return reached;
+    if (reached || !exact_[mode].isSmall()) return reached;
     int64_t exactSteps = std::min(steps_, 4 * share);
     const int64_t exactGiven = exactSteps;
     bool complete = false;
-    orders = packExactly(problem_, modes_[mode], cuts_[mode], goal, goal.channels - 1, exactSteps, complete);
+    orders = exact_[mode].pack(goal, exactSteps, complete);
     steps_ -= exactGiven - exactSteps;
     if (orders.empty() && complete) refuted_.push_back({mode, goal.channels, goal.speedMBps});
     const bool found = !orders.empty();
@@ -239,6 +243,7 @@ class Search {
   Limits limits_;
   std::vector<Mode> modes_;
   std::vector<Cuts> cuts_;  // by mode
+  std::vector<Exact> exact_;
   std::vector<Refuted> refuted_;
   Found best_;
   float slowest_;

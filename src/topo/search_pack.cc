@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kMaskGpus = 64;
 constexpr int64_t kCostScale = 1 << 16;
+constexpr size_t kStarts = 16;
+constexpr size_t kEndsPerStart = 6;
 constexpr size_t kEndsTried = 48;
 
 uint32_t mix(uint32_t a, uint32_t b, uint32_t c) {
@@ -196,41 +198,75 @@ bool Packer::findFrom(const Ends& ends, int remaining) {
   return false;
 }
 
-void Packer::addRingEnds(int netIn, int first, int64_t price, std::vector<Ends>& found) {
-  for (int netOut = 0; netOut < problem_.nets(); ++netOut) {
-    if (!problem_.mayLeaveBy(mode_, netIn, netOut)) continue;
-    for (int last = 0; last < problem_.gpus(); ++last) {
-      const Hop& out = problem_.out(last, netOut);
-      if ((last == first && problem_.gpus() > 1) || out.type > mode_.inter) continue;
-      const int64_t leave = cost(out, 2);
-      if (leave < 0) continue;
-      found.push_back({.first = first, .last = last, .netIn = netIn, .netOut = netOut, .cost = price + noisy(leave, last + 100, netOut)});
+// What every way out costs now, whole or half; −1 where it is closed. By net, then GPU.
+void Packer::priceWaysOut(int parts) {
+  wayOut_.clear();
+  for (int net = 0; net < problem_.nets(); ++net) {
+    for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
+      const Hop& hop = problem_.out(gpu, net);
+      wayOut_.push_back(hop.type > mode_.inter ? -1 : cost(hop, parts));
     }
   }
 }
 
-void Packer::addTreeEnds(int netIn, int first, int64_t price, std::vector<Ends>& found) {
+// The few cheapest GPUs and nets to end at, for a ring that begins there.
+void Packer::addRingEnds(const Ends& start, std::vector<Ends>& found) {
+  const size_t before = found.size();
+  for (int netOut = 0; netOut < problem_.nets(); ++netOut) {
+    if (!problem_.mayLeaveBy(mode_, start.netIn, netOut)) continue;
+    for (int last = 0; last < problem_.gpus(); ++last) {
+      const int64_t leave = wayOut(last, netOut);
+      if (leave < 0 || (last == start.first && problem_.gpus() > 1)) continue;
+      Ends& made = found.emplace_back(start);
+      made.last = last;
+      made.netOut = netOut;
+      made.cost += noisy(leave, last + 100, netOut);
+    }
+  }
+  keepCheapest(found, before, kEndsPerStart);
+}
+
+void Packer::addTreeEnds(const Ends& start, std::vector<Ends>& found) {
   const bool balanced = mode_.pattern == Pattern::BalancedTree;
   const bool second = balanced || mode_.pattern == Pattern::SplitTree;
+  const size_t before = found.size();
   for (int netOut = 0; netOut < problem_.nets(); ++netOut) {
-    if (!problem_.mayLeaveBy(mode_, netIn, netOut)) continue;
-    const Hop& out = problem_.out(first, netOut);
-    const int64_t own = balanced || !second ? (out.type > mode_.inter ? -1 : cost(out, balanced ? 1 : 2)) : 0;
+    if (!problem_.mayLeaveBy(mode_, start.netIn, netOut)) continue;
+    const int64_t own = mode_.pattern == Pattern::SplitTree ? 0 : wayOut(start.first, netOut);
     if (own < 0) continue;
     if (!second) {
-      found.push_back({.first = first, .netIn = netIn, .netOut = netOut, .cost = price + own});
+      Ends& made = found.emplace_back(start);
+      made.netOut = netOut;
+      made.cost += own;
       continue;
     }
     for (int other = 0; other < problem_.gpus(); ++other) {
-      const Hop& leaves = problem_.out(other, netOut);
-      const Hop& on = problem_.between(first, other);
-      if (other == first || leaves.type > mode_.inter || on.type > mode_.intra) continue;
-      const int64_t share = cost(leaves, balanced ? 1 : 2);
+      const Hop& on = problem_.between(start.first, other);
+      const int64_t share = wayOut(other, netOut);
+      if (other == start.first || share < 0 || on.type > mode_.intra) continue;
       const int64_t step = cost(on, 2);
-      if (share < 0 || step < 0) continue;
-      found.push_back({.first = first, .second = other, .netIn = netIn, .netOut = netOut, .cost = price + own + noisy(share + step, other + 200, netOut)});
+      if (step < 0) continue;
+      Ends& made = found.emplace_back(start);
+      made.second = other;
+      made.netOut = netOut;
+      made.cost += own + noisy(share + step, other + 200, netOut);
     }
   }
+  keepCheapest(found, before, kEndsPerStart);
+}
+
+// Of what stands from `first` on, the `most` cheapest, in order.
+void Packer::keepCheapest(std::vector<Ends>& ends, size_t first, size_t most) {
+  const size_t kept = std::min(ends.size(), first + most);
+  const auto from = ends.begin() + static_cast<std::ptrdiff_t>(first);
+  std::partial_sort(from, ends.begin() + static_cast<std::ptrdiff_t>(kept), ends.end(), [](const Ends& a, const Ends& b) {
+    if (a.cost != b.cost) return a.cost < b.cost;
+    if (a.netIn != b.netIn) return a.netIn < b.netIn;
+    if (a.first != b.first) return a.first < b.first;
+    if (a.netOut != b.netOut) return a.netOut < b.netOut;
+    return a.last != b.last ? a.last < b.last : a.second < b.second;
+  });
+  ends.resize(kept);
 }
 
 // Where the next channel could come in and go out, cheapest first.
@@ -243,26 +279,22 @@ std::vector<Packer::Ends> Packer::endsToTry() {
     for (int i = 0; i < (ring ? 1 : gpus); ++i) found.push_back({.first = ring ? 0 : (start + i) % gpus});
     return found;
   }
+  std::vector<Ends> starts;
   for (int netIn = 0; netIn < problem_.nets(); ++netIn) {
     for (int first = 0; first < gpus; ++first) {
       const Hop& in = problem_.in(netIn, first);
-      if (in.type > mode_.inter) continue;
-      const int64_t price = cost(in, 2);
-      if (price < 0) continue;
-      const int64_t enter = noisy(price, first, netIn + 300);
-      if (mode_.pattern == Pattern::Ring) addRingEnds(netIn, first, enter, found);
-      else addTreeEnds(netIn, first, enter, found);
+      const int64_t price = in.type > mode_.inter ? -1 : cost(in, 2);
+      if (price >= 0) starts.push_back({.first = first, .netIn = netIn, .cost = noisy(price, first, netIn + 300)});
     }
   }
-  const size_t kept = std::min(found.size(), kEndsTried);
-  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(), [](const Ends& a, const Ends& b) {
-    if (a.cost != b.cost) return a.cost < b.cost;
-    if (a.netIn != b.netIn) return a.netIn < b.netIn;
-    if (a.first != b.first) return a.first < b.first;
-    if (a.netOut != b.netOut) return a.netOut < b.netOut;
-    return a.last != b.last ? a.last < b.last : a.second < b.second;
-  });
-  found.resize(kept);
+  keepCheapest(starts, 0, kStarts);
+  priceWaysOut(mode_.pattern == Pattern::BalancedTree ? 1 : 2);
+  for (const Ends& start : starts) {
+    if (mode_.pattern == Pattern::Ring) addRingEnds(start, found);
+    else addTreeEnds(start, found);
+  }
+  keepCheapest(found, 0, kEndsTried);
+  steps_ -= static_cast<int64_t>(starts.size()) / 4;
   return found;
 }
 
@@ -290,12 +322,20 @@ bool Packer::reverseOfLast(int remaining) {
     return problem_.in(some.netIn, some.first).type <= mode_.inter && problem_.out(some.last, some.netOut).type <= mode_.inter;
   };
   if (fits(ends) && replay(backward, ends, remaining)) return true;
-  const int16_t in = even.netOut;
-  const int16_t out = even.netIn;
-  for (const Ends& some : endsToTry()) {
-    if (some.netIn == in && some.netOut == out && findFrom(some, remaining)) return true;
+  const int netIn = even.netOut;
+  const int netOut = even.netIn;
+  std::vector<Ends> found;
+  for (int first = 0; first < problem_.gpus(); ++first) {
+    const Hop& in = problem_.in(netIn, first);
+    const int64_t enter = in.type > mode_.inter ? -1 : cost(in, 2);
+    for (int last = 0; last < problem_.gpus() && enter >= 0; ++last) {
+      const Hop& out = problem_.out(last, netOut);
+      const int64_t leave = out.type > mode_.inter || (last == first && problem_.gpus() > 1) ? -1 : cost(out, 2);
+      if (leave >= 0) found.push_back({.first = first, .last = last, .netIn = netIn, .netOut = netOut, .cost = noisy(enter + leave, first, last)});
+    }
   }
-  return false;
+  keepCheapest(found, 0, kEndsTried);
+  return findAmong(found, remaining);
 }
 
 // The order of the channel before, turned so that it begins where this one has to; where that fits.
@@ -310,7 +350,10 @@ bool Packer::turnOfLast(const Ends& ends, int remaining) {
 bool Packer::findChannel(int remaining) {
   channelSteps_ = 24 * problem_.gpus() + 64;
   if (inPairs() && chosen_.size() % 2 == 1) return reverseOfLast(remaining);
-  const std::vector<Ends> tried = endsToTry();
+  return findAmong(endsToTry(), remaining);
+}
+
+bool Packer::findAmong(const std::vector<Ends>& tried, int remaining) {
   const int64_t share = std::max<int64_t>(channelSteps_ / 8, 3 * problem_.gpus());
   int64_t total = channelSteps_;
   for (const Ends& ends : tried) {

@@ -45,8 +45,12 @@ class Packer {
   bool replay(const std::vector<int16_t>& gpus, const Ends& ends, int remaining);
 
   std::vector<Ends> endsToTry();
-  void addRingEnds(int netIn, int first, int64_t cost, std::vector<Ends>& found);
-  void addTreeEnds(int netIn, int first, int64_t cost, std::vector<Ends>& found);
+  void addRingEnds(const Ends& start, std::vector<Ends>& found);
+  void addTreeEnds(const Ends& start, std::vector<Ends>& found);
+  void priceWaysOut(int parts);
+  int64_t wayOut(int gpu, int net) const { return wayOut_[static_cast<size_t>(net * problem_.gpus() + gpu)]; }
+  static void keepCheapest(std::vector<Ends>& ends, size_t first, size_t most);
+  bool findAmong(const std::vector<Ends>& tried, int remaining);
   bool chargeEnds(const Ends& ends, bool giveBack);
   bool deadEnd(const Ends& ends, int at) const;
   void candidates(const Ends& ends, int at, std::vector<Choice>& found);
@@ -69,6 +73,7 @@ class Packer {
   std::vector<uint64_t> reachFrom_;  // GPU → the GPUs that it still reaches; all ones where there are more than 64
   uint64_t left_ = 0;                // GPUs that the channel under way has not passed, of the first 64
   std::vector<bool> passed_;
+  std::vector<int64_t> wayOut_;
   std::vector<int16_t> path_;
   std::vector<std::vector<Choice>> choices_;  // by depth, to spare allocations
   int64_t channelSteps_ = 0;  // of the channel under way
