@@ -61,8 +61,8 @@ TEST(Build, AllNvSwitchesAreOne) {
 }
 
 TEST(Build, NvLinkOfAPowerCpuAndC2cLeadToTheCpuAboveTheGpu) {
-  const std::string gpu =
-      R"(<gpu dev="0" sm="70" rank="0" gdr="1"><nvlink target="0004:00:00.0" count="3" tclass="0x068001"/><c2c bw="44712" count="5"/></gpu>)";
+  const std::string gpu = R"(<gpu dev="0" sm="70" rank="0" gdr="1"><nvlink target="0004:00:00.0" count="3" tclass="0x068001"/>
+    <c2c bw="44712" count="5"/></gpu>)";
   const System system = systemOf(cpu(pci("0000:02:00.0", pci("0000:03:00.0", gpu)), "numaid=\"8\" arch=\"ppc64\""));
   const NodeId node = only(system, NodeKind::Gpu);
   EXPECT_EQ(between(system, node, only(system, NodeKind::Cpu), LinkType::Nvl), 60.0F);

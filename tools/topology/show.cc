@@ -38,7 +38,7 @@ std::string aboutNode(const System& system, NodeId id) {
   std::string text = topo::nodeName(system, id);
   if (node.kind == NodeKind::Cpu) text += format("  {}", archOf(node.cpu));
   if (node.kind == NodeKind::Gpu) {
-    text += format("  dev {}  sm {}", node.gpu.dev, node.gpu.sm);
+    text += format("  {}  dev {}  sm {}", topo::busIdText(node.id), node.gpu.dev, node.gpu.sm);
     if (!node.gpu.gcn.empty()) text += format("  gcn {}", node.gpu.gcn);
     if (node.gpu.gdr) text += "  GDR";
   }
@@ -60,10 +60,10 @@ void showTree(const System& system, NodeId id, NodeId up, size_t indent, std::st
     text.append(indent, ' ');
     text += format("{} {:g} {} ", linkTypeName(link.type), link.GBps, isDown ? "-" : ">");
     if (isDown) {
-      text += aboutNode(system, link.to) + "\n";
+      text += format("{}\n", aboutNode(system, link.to));
       showTree(system, link.to, id, indent + 4, text);
     } else {
-      text += topo::nodeName(system, link.to) + "\n";
+      text += format("{}\n", topo::nodeName(system, link.to));
     }
   }
 }
@@ -86,16 +86,36 @@ void showMatrix(const View& view, NodeKind rows, NodeKind columns, std::string_v
   }
   for (const NodeId from : system.all(rows)) widen(topo::nodeName(system, from));
   const auto line = [&](NodeId row, const auto& cell) {
-    std::string made = row == topo::kNoNode ? "" : topo::nodeName(system, row);
+    std::string made;
+    if (row != topo::kNoNode) made = topo::nodeName(system, row);
+    size_t column = 0;
     for (const NodeId to : system.all(columns)) {
-      made.resize(std::max(made.size(), width * static_cast<size_t>(&to - system.all(columns).data() + 1)), ' ');
+      column += width;
+      made.resize(column, ' ');
       made += cell(to);
     }
-    text += made + "\n";
+    text += made;
+    text += '\n';
   };
   text += format("\n{}\n", heading);
   line(topo::kNoNode, [&](NodeId to) { return topo::nodeName(system, to); });
   for (const NodeId from : system.all(rows)) line(from, [&](NodeId to) { return cellOf(view.paths.get(from, to)); });
+}
+
+void showGdr(const View& view, const topo::PathSettings& settings, std::string& text) {
+  const System& system = view.system;
+  if (system.count(NodeKind::Net) == 0) return;
+  text += "\nGPUDirect RDMA (receiving)\n";
+  const size_t before = text.size();
+  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    std::string nets;
+    for (const NodeId net : system.all(NodeKind::Net)) {
+      if (topo::gdrMode(system, view.paths, settings, gpu, net, false) == topo::GdrMode::Off) continue;
+      nets += format(" {}", topo::nodeName(system, net));
+    }
+    if (!nets.empty()) text += format("  {}:{}\n", topo::nodeName(system, gpu), nets);
+  }
+  if (text.size() == before) text += "  none\n";
 }
 
 }  // namespace
@@ -104,25 +124,17 @@ std::string showTopology(const topo::View& view, const topo::PathSettings& setti
   const System& system = view.system;
   std::string text = format("{}: {} GPUs, {} nets, {} CPUs; best path {:g} GB/s", view.xml.file, system.count(NodeKind::Gpu),
                             system.count(NodeKind::Net), system.count(NodeKind::Cpu), system.maxGBps);
-  text += system.inter ? format("; {} ranks, of which some are reached over the network\n", system.ranks) : "\n";
+  if (system.inter) text += format("; {} ranks, of which some are reached over the network", system.ranks);
+  text += '\n';
   for (const NodeId cpu : system.all(NodeKind::Cpu)) {
-    text += "\n" + aboutNode(system, cpu) + "\n";
+    text += format("\n{}\n", aboutNode(system, cpu));
     showTree(system, cpu, topo::kNoNode, 4, text);
   }
   showMatrix(view, NodeKind::Gpu, NodeKind::Gpu, "Paths between GPUs: type and GB/s", text);
   showMatrix(view, NodeKind::Gpu, NodeKind::Net, "Paths from GPUs to nets", text);
-  std::string direct;
-  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
-    std::string nets;
-    for (const NodeId net : system.all(NodeKind::Net)) {
-      if (topo::gdrMode(system, view.paths, settings, gpu, net, false) == topo::GdrMode::Off) continue;
-      nets += " " + topo::nodeName(system, net);
-    }
-    if (!nets.empty()) direct += format("  {}:{}\n", topo::nodeName(system, gpu), nets);
-  }
-  if (system.count(NodeKind::Net) > 0) text += "\nGPUDirect RDMA (receiving)\n" + (direct.empty() ? "  none\n" : direct);
+  showGdr(view, settings, text);
   if (!view.notes.empty()) text += "\nNotes\n";
-  for (const std::string& note : view.notes) text += "  " + note + "\n";
+  for (const std::string& note : view.notes) text += format("  {}\n", note);
   return text;
 }
 
