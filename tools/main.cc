@@ -128,6 +128,7 @@ int run(int argc, char** argv) {
   addChecks(app, action);
   addProve(app, action);
   addEnv(app, action);
+  addTopo(app, action);
   try {
     std::reverse(words.begin(), words.end());  // as the parser takes them
     app.parse(std::move(words));

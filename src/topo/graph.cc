@@ -101,6 +101,11 @@ std::string nodeName(const System& system, NodeId id) {
   return format("{}{}-{:x}", nodeKindName(node.kind), host, localIdOf(node.id));
 }
 
+std::string busIdText(uint64_t id) {
+  const uint64_t local = localIdOf(id);
+  return format("{:04x}:{:02x}:{:02x}.{:x}", local >> 20, (local >> 12) & 0xff, (local >> 4) & 0xff, local & 0xf);
+}
+
 std::string_view nodeKindName(NodeKind kind) {
   static constexpr std::array<std::string_view, kNodeKinds> kNames = {"GPU", "PCI", "NVS", "CPU", "NIC", "NET"};
   return kNames[static_cast<size_t>(kind)];

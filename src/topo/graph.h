@@ -126,6 +126,9 @@ System withoutNodes(const System& system, const std::vector<bool>& drop);
 /// GPU3, NET1 (NET2.1 for another system's), PCI0-1d000, NVS0-0, CPU0-1, NIC0-18000: as expected facts and messages name it.
 std::string nodeName(const System& system, NodeId id);
 
+/// A GPU's, NIC's or switch's id as a PCI address: 0000:1b:00.0.
+std::string busIdText(uint64_t id);
+
 std::string_view nodeKindName(NodeKind kind);  ///< "GPU", "PCI", "NVS", "CPU", "NIC", "NET".
 std::string_view linkTypeName(LinkType type);  ///< "LOC", "NVL", "C2C", "PCI", "SYS", "NET".
 std::string_view pathTypeName(PathType type);  ///< "LOC", "NVL", "NVB", … "DIS".

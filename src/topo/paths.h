@@ -24,9 +24,9 @@ struct Path {
 
 /// What settings and the machine allow. Levels are the farthest path type for which direct access is used.
 struct PathSettings {
-  std::optional<PathType> p2pLevel;     ///< NCCL_P2P_LEVEL, or Loc for NCCL_P2P_DISABLE=1.
-  std::optional<PathType> netGdrLevel;  ///< NCCL_NET_GDR_LEVEL.
-  std::optional<bool> netGdrRead;       ///< NCCL_NET_GDR_READ, where it is 0 or more.
+  std::optional<PathType> p2pLevel = std::nullopt;     ///< NCCL_P2P_LEVEL, or Loc for NCCL_P2P_DISABLE=1.
+  std::optional<PathType> netGdrLevel = std::nullopt;  ///< NCCL_NET_GDR_LEVEL.
+  std::optional<bool> netGdrRead = std::nullopt;       ///< NCCL_NET_GDR_READ, where it is 0 or more.
   bool gdrC2c = true;                   ///< NCCL_NET_GDR_C2C.
   bool nvbDisabled = false;             ///< NCCL_NVB_DISABLE.
   bool pxnDisabled = false;             ///< NCCL_PXN_DISABLE.

@@ -10,6 +10,9 @@
 namespace tutti::topo {
 namespace {
 
+constexpr std::string_view kNames[] = {"NCCL_P2P_DISABLE",  "NCCL_P2P_LEVEL",   "NCCL_NET_GDR_LEVEL",     "NCCL_NET_GDR_READ",
+                                       "NCCL_NET_GDR_C2C",  "NCCL_NVB_DISABLE", "NCCL_PXN_DISABLE",       "NCCL_PXN_C2C",
+                                       "NCCL_SHM_DISABLE",  "NCCL_NETDEVS_POLICY", "NCCL_NET_DISABLE_INTRA"};
 constexpr std::array kOldLevels = {PathType::Loc, PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Sys, PathType::Sys};
 
 Status refuse(std::string_view name, const std::string& value, std::string_view expected) {
@@ -55,6 +58,8 @@ std::optional<PathType> parseLevel(std::string_view text) {
   const auto number = static_cast<size_t>(std::strtoul(std::string(text).c_str(), nullptr, 10));
   return kOldLevels[std::min(number, kOldLevels.size() - 1)];
 }
+
+std::span<const std::string_view> pathVariables() { return kNames; }
 
 Status applyPathVariable(std::string_view name, const std::string& value, PathSettings& settings) {
   if (value.empty()) return {};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@ namespace tutti::topo {
 /// A level as the variables give it: a name (LOC, NVL, … SYS) or the old numbers 0 to 5 (LOC, PIX, PXB, PHB, SYS, SYS; larger ones are
 /// SYS).
 std::optional<PathType> parseLevel(std::string_view text);
+
+/// The names that applyPathVariable knows.
+std::span<const std::string_view> pathVariables();
 
 /// Puts one variable into the settings; names that say nothing about paths do nothing, and so do empty values.
 /// Error: a value that the variable does not take.

@@ -193,7 +193,7 @@ class Arguments(Temporary):
         self.assertIn("folder.json", err)
 
     def test_help_and_version(self):
-        for command in ([], ["bench"], ["run"], ["prove"], ["env"]):
+        for command in ([], ["bench"], ["run"], ["prove"], ["env"], ["topo"], ["topo", "facts"]):
             code, out, err = run(*command, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn("--help", out)
@@ -239,6 +239,40 @@ class Env(Temporary):
         code, out, _ = run("env", "--markdown")
         self.assertEqual(code, 0)
         self.assertTrue(out.startswith("# Environment variables"))
+
+
+class Topo(unittest.TestCase):
+    DGX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "topologies", "nvidia-dgx1v-v100x8.xml")
+
+    def test_text_and_facts(self):
+        code, out, err = run("topo", "--file", self.DGX)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("8 GPUs, 4 nets, 2 CPUs", out)
+        code, out, err = run("topo", "facts", "--file", self.DGX, "--nodes", "2", "--gpus", "0-3", "--collnet")
+        self.assertEqual((code, err), (0, ""))
+        facts = json.loads(out)
+        self.assertEqual(facts["topology"], "nvidia-dgx1v-v100x8")
+        self.assertEqual(facts["runs"]["n2-collnet-gpus0_1_2_3"]["system"]["counts"]["GPU"], 4)
+
+    def test_variables_count(self):
+        def peer(*arguments, environment=None):
+            code, out, _ = run("topo", "facts", "--file", self.DGX, *arguments, environment=environment)
+            self.assertEqual(code, 0)
+            return json.loads(out)["runs"]["n1"]["paths"]["gpu_gpu"]["GPU0"]["GPU1"]["type"]
+        self.assertEqual(peer(), "NVL")
+        self.assertEqual(peer("--set", "NCCL_P2P_DISABLE=1"), "PHB")
+        self.assertEqual(peer(environment={"NCCL_P2P_LEVEL": "LOC"}), "PHB")
+
+    def test_what_is_wrong_is_told(self):
+        for arguments, code, words in ((["--file", "/no/such"], 3, "No such file"), ([], 2, "--file is required"),
+                                       (["--file", self.DGX, "--gpus", "7,8"], 2, "there is no GPU 8"),
+                                       (["--file", self.DGX, "--set", "NCCL_P2P_LEVEL=far"], 2, "expected LOC, NVL"),
+                                       (["--file", self.DGX, "--set", "HOME=1"], 2, "expected NAME=VALUE"),
+                                       (["--file", __file__], 2, "no well-formed XML")):
+            for command in (["topo"], ["topo", "facts"]):
+                got, out, err = run(*command, *arguments)
+                self.assertEqual((got, out), (code, ""), err)
+                self.assertIn(words, err)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::topo::test {
@@ -28,6 +29,13 @@ inline std::vector<std::string> namesIn(const std::string& folder, const std::st
 
 /// Committed here: hand-written machines.
 inline std::string ownFolder() { return TUTTI_SOURCE_DIR "/tests/data/topologies"; }
+
+/// One of them, by name.
+inline std::string ownFile(std::string_view name) {
+  std::string path = ownFolder();
+  path.append("/").append(name).append(".xml");
+  return path;
+}
 
 /// The data set: TUTTI_TOPOLOGIES, or ../shared/data/topologies beside the sources.
 inline std::string dataFolder() {

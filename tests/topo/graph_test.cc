@@ -66,6 +66,7 @@ TEST(Graph, NamesAreThoseOfTheFacts) {
   s.system.at(net).net.dev = 3;
   EXPECT_EQ(nodeName(s.system, net), "NET1.3");
   EXPECT_EQ(nodeName(s.system, s.system.addNode(NodeKind::Pci, makeNodeId(2, 0x16000))), "PCI2-16000");
+  EXPECT_EQ(busIdText(makeNodeId(3, 0x201b0f1)), "0020:1b:0f.1");
   EXPECT_EQ(pathTypeFromName("P2C"), PathType::P2c);
   EXPECT_EQ(pathTypeFromName("PCI"), std::nullopt);
 }

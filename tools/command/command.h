@@ -39,5 +39,6 @@ CLI::Validator within(T least, T most) {
 void addBench(CLI::App& app, const std::vector<std::string>& words, Action& action);
 /// `tail`: the words from the first "--" on, which the parser has not seen.
 void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action);
+void addTopo(CLI::App& app, Action& action);
 
 }  // namespace tutti::tool

@@ -21,11 +21,6 @@ constexpr int kShownChannels = 8;
 /// As the reference's files have it: six significant digits.
 double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
 
-std::string busIdOf(uint64_t id) {
-  const uint64_t local = topo::localIdOf(id);
-  return format("{:04x}:{:02x}:{:02x}.{:x}", local >> 20, (local >> 12) & 0xff, (local >> 4) & 0xff, local & 0xf);
-}
-
 Json linksOf(const System& system) {
   Json all = Json::object();
   for (const NodeKind kind : topo::kAllNodeKinds) {
@@ -48,7 +43,7 @@ Json nodesOf(const System& system, NodeKind kind) {
     Json facts = {{"node", topo::nodeName(system, id)}};
     if (kind == NodeKind::Gpu) {
       facts.update({{"rank", node.gpu.rank}, {"dev", node.gpu.dev}, {"sm", node.gpu.sm}, {"gdr", node.gpu.gdr ? 1 : 0}});
-      facts["busid"] = busIdOf(node.id);
+      facts["busid"] = topo::busIdText(node.id);
     } else if (kind == NodeKind::Net) {
       facts.update({{"dev", node.net.dev}, {"bw", rounded(node.net.GBps)}, {"latency", rounded(node.net.latencyUs)}});
       facts.update({{"gdr", node.net.gdr ? 1 : 0}, {"coll", node.net.coll ? 1 : 0}, {"port", node.net.port}});

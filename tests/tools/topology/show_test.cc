@@ -1,0 +1,39 @@
+#include "topology/show.h"
+
+#include <gtest/gtest.h>
+
+#include "topo/data.h"
+#include "topology/facts.h"
+
+namespace tutti::tool {
+namespace {
+
+std::string show(std::string_view name, const FactsOptions& options) {
+  const auto machine = topo::readXml(topo::test::ownFile(name));
+  EXPECT_TRUE(machine.has_value());
+  const auto view = viewOf(*machine, options);
+  EXPECT_TRUE(view.has_value()) << view.error().text();
+  return showTopology(*view, options.settings);
+}
+
+TEST(Show, TheTreeOfATrayWithItsLinks) {
+  const std::string text = show("nvidia-gb200-nvl72-tray", {.nodes = 2, .gpus = {}, .settings = {}});
+  for (const char* line : {"4 GPUs, 4 nets, 2 CPUs; best path 48 GB/s; 8 ranks, of which some are reached over the network\n", "\nCPU0-0  arm64\n",
+                           "    PCI 48 - GPU0  0008:01:00.0  dev 0  sm 100  GDR\n        NVL 721.8 > NVS0-0\n", "    C2C 223.56 > GPU0\n",
+                           "        NET 50 - NET0  port 1  GDR  serves GPU0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
+  }
+}
+
+TEST(Show, PathsInColumnsAndWhatGdrReaches) {
+  const std::string text = show("pcie-l4x2-intel1s", {.gpus = {}, .settings = {}});
+  EXPECT_NE(text.find("        GPU0    GPU1\nGPU0    -       PHB 24\nGPU1    PHB 24  -\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("GPUDirect"), std::string::npos) << "there is no net";
+  EXPECT_NE(show("single-a100-1nic", {.nodes = 2, .gpus = {}, .settings = {.netGdrLevel = topo::PathType::Loc}}).find("(receiving)\n  none\n"),
+            std::string::npos);
+  EXPECT_NE(show("single-a100-1nic", {.nodes = 2, .gpus = {}, .settings = {.netGdrLevel = topo::PathType::Sys}}).find("  GPU0: NET0\n"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,57 @@
+// The command line of `tutti topo`.
+#include "topology/topo.h"
+
+#include <memory>
+
+#include "bench/units.h"
+#include "command/command.h"
+
+namespace tutti::tool {
+namespace {
+
+constexpr int kMostNodes = 128;
+
+constexpr const char* kTopoFooter = R"(
+The file is a topology as NCCL_TOPO_FILE takes it and NCCL_TOPO_DUMP_FILE writes it; RCCL's dialect is read too. Variables about paths
+(NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL, NCCL_PXN_DISABLE …) are taken from the environment and from --set.
+
+Examples:
+  tutti topo --file dgxh100.xml
+  tutti topo --file dgxh100.xml --nodes 2 --set NCCL_P2P_DISABLE=1
+  tutti topo facts --file dgxh100.xml --nodes 2 --gpus 0,1,2,3 > facts.json
+
+Exit codes: 0 fine, 2 bad arguments, settings or file content, 3 the file cannot be read.)";
+
+void addOptions(CLI::App* command, const std::shared_ptr<TopoOptions>& options, const std::shared_ptr<std::string>& gpus) {
+  command->add_option("--file", options->file, "topology XML")->type_name("FILE");
+  command->add_option("--nodes", options->facts.nodes, "identical nodes, one rank a GPU")
+      ->capture_default_str()
+      ->check(within(1, kMostNodes));
+  command->add_option("--gpus", *gpus, "GPUs used on each node, such as 0-3,6 [all]");
+  command->add_flag("--collnet", options->facts.isCollNet, "the nets reduce");
+  command->add_flag("--mnnvl", options->facts.isClique, "the nodes are one multi-node NVLink clique");
+  command->add_flag("--no-p2p", [options](int64_t) { options->facts.settings.driverP2p = false; }, "the driver forbids peer access");
+  command->add_option("--set", options->variables, "a variable about paths, NAME=VALUE; may be given several times");
+}
+
+}  // namespace
+
+void addTopo(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<TopoOptions>();
+  const auto gpus = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("topo", "show a machine's topology, from its XML");
+  addOptions(command, options, gpus);
+  CLI::App* facts = command->add_subcommand("facts", "the system, its paths and GPUDirect RDMA, as JSON");
+  addOptions(facts, options, gpus);
+  command->footer(kTopoFooter);
+  const auto finish = [options, gpus] {
+    if (options->file.empty()) throw CLI::RequiredError("--file");
+    if (!gpus->empty()) options->facts.gpus = require(bench::parseList(*gpus, 0, 1 << 20), "--gpus");
+  };
+  command->callback([options, finish, facts, &action] {
+    finish();
+    action = facts->parsed() ? Action([options] { return runTopoFacts(*options); }) : Action([options] { return runTopo(*options); });
+  });
+}
+
+}  // namespace tutti::tool

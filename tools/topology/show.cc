@@ -1,0 +1,141 @@
+#include "topology/show.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/format.h"
+#include "topo/reach.h"
+
+namespace tutti::tool {
+namespace {
+
+using topo::Link;
+using topo::LinkId;
+using topo::LinkType;
+using topo::NodeId;
+using topo::NodeKind;
+using topo::Path;
+using topo::System;
+using topo::View;
+
+std::string_view archOf(const topo::CpuInfo& cpu) {
+  switch (cpu.arch) {
+    case topo::CpuArch::X86: break;
+    case topo::CpuArch::Arm: return "arm64";
+    case topo::CpuArch::Power: return "ppc64";
+    default: return "unknown CPU";
+  }
+  switch (cpu.vendor) {
+    case topo::CpuVendor::Intel: return "x86_64 Intel";
+    case topo::CpuVendor::Amd: return "x86_64 AMD";
+    case topo::CpuVendor::Zhaoxin: return "x86_64 Zhaoxin";
+    default: return "x86_64";
+  }
+}
+
+std::string aboutNode(const System& system, NodeId id) {
+  const topo::Node& node = system.at(id);
+  std::string text = topo::nodeName(system, id);
+  if (node.kind == NodeKind::Cpu) text += format("  {}", archOf(node.cpu));
+  if (node.kind == NodeKind::Gpu) {
+    text += format("  {}  dev {}  sm {}", topo::busIdText(node.id), node.gpu.dev, node.gpu.sm);
+    if (!node.gpu.gcn.empty()) text += format("  gcn {}", node.gpu.gcn);
+    if (node.gpu.gdr) text += "  GDR";
+  }
+  if (node.kind == NodeKind::Net) {
+    text += format("  port {}", node.net.port);
+    if (node.net.gdr) text += "  GDR";
+    if (node.net.coll) text += "  reduces";
+    if (node.net.localGpu != topo::kNoNode) text += format("  serves {}", topo::nodeName(system, node.net.localGpu));
+  }
+  return text;
+}
+
+/// A node, the links of it that are not part of the tree, and all below it. `up`: the node that it hangs on.
+void showTree(const System& system, NodeId id, NodeId up, size_t indent, std::string& text) {
+  for (const LinkId linkId : system.at(id).links) {
+    const Link& link = system.at(linkId);
+    if (link.to == up) continue;
+    const bool isDown = link.type == LinkType::Pci || link.type == LinkType::Net;
+    text.append(indent, ' ');
+    text += format("{} {:g} {} ", linkTypeName(link.type), link.GBps, isDown ? "-" : ">");
+    if (isDown) {
+      text += format("{}\n", aboutNode(system, link.to));
+      showTree(system, link.to, id, indent + 4, text);
+    } else {
+      text += format("{}\n", topo::nodeName(system, link.to));
+    }
+  }
+}
+
+std::string cellOf(const Path& path) {
+  if (path.type == topo::PathType::Loc) return "-";
+  if (path.type == topo::PathType::Dis) return "none";
+  return format("{} {:.4g}", pathTypeName(path.type), path.GBps);
+}
+
+/// Rows and columns of equal width, with a heading.
+void showMatrix(const View& view, NodeKind rows, NodeKind columns, std::string_view heading, std::string& text) {
+  const System& system = view.system;
+  if (system.count(rows) == 0 || system.count(columns) == 0) return;
+  size_t width = 0;
+  const auto widen = [&](const std::string& cell) { width = std::max(width, cell.size() + 2); };
+  for (const NodeId to : system.all(columns)) {
+    widen(topo::nodeName(system, to));
+    for (const NodeId from : system.all(rows)) widen(cellOf(view.paths.get(from, to)));
+  }
+  for (const NodeId from : system.all(rows)) widen(topo::nodeName(system, from));
+  const auto line = [&](NodeId row, const auto& cell) {
+    std::string made;
+    if (row != topo::kNoNode) made = topo::nodeName(system, row);
+    size_t column = 0;
+    for (const NodeId to : system.all(columns)) {
+      column += width;
+      made.resize(column, ' ');
+      made += cell(to);
+    }
+    text += made;
+    text += '\n';
+  };
+  text += format("\n{}\n", heading);
+  line(topo::kNoNode, [&](NodeId to) { return topo::nodeName(system, to); });
+  for (const NodeId from : system.all(rows)) line(from, [&](NodeId to) { return cellOf(view.paths.get(from, to)); });
+}
+
+void showGdr(const View& view, const topo::PathSettings& settings, std::string& text) {
+  const System& system = view.system;
+  if (system.count(NodeKind::Net) == 0) return;
+  text += "\nGPUDirect RDMA (receiving)\n";
+  const size_t before = text.size();
+  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    std::string nets;
+    for (const NodeId net : system.all(NodeKind::Net)) {
+      if (topo::gdrMode(system, view.paths, settings, gpu, net, false) == topo::GdrMode::Off) continue;
+      nets += format(" {}", topo::nodeName(system, net));
+    }
+    if (!nets.empty()) text += format("  {}:{}\n", topo::nodeName(system, gpu), nets);
+  }
+  if (text.size() == before) text += "  none\n";
+}
+
+}  // namespace
+
+std::string showTopology(const topo::View& view, const topo::PathSettings& settings) {
+  const System& system = view.system;
+  std::string text = format("{}: {} GPUs, {} nets, {} CPUs; best path {:g} GB/s", view.xml.file, system.count(NodeKind::Gpu),
+                            system.count(NodeKind::Net), system.count(NodeKind::Cpu), system.maxGBps);
+  if (system.inter) text += format("; {} ranks, of which some are reached over the network", system.ranks);
+  text += '\n';
+  for (const NodeId cpu : system.all(NodeKind::Cpu)) {
+    text += format("\n{}\n", aboutNode(system, cpu));
+    showTree(system, cpu, topo::kNoNode, 4, text);
+  }
+  showMatrix(view, NodeKind::Gpu, NodeKind::Gpu, "Paths between GPUs: type and GB/s", text);
+  showMatrix(view, NodeKind::Gpu, NodeKind::Net, "Paths from GPUs to nets", text);
+  showGdr(view, settings, text);
+  if (!view.notes.empty()) text += "\nNotes\n";
+  for (const std::string& note : view.notes) text += format("  {}\n", note);
+  return text;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,21 @@
+// `tutti topo`: shows a machine from its XML, and states its facts as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "topology/facts.h"
+
+namespace tutti::tool {
+
+struct TopoOptions {
+  std::string file;
+  std::vector<std::string> variables;  ///< NAME=VALUE, over those of the environment.
+  FactsOptions facts;
+};
+
+/// Both print to stdout; what is wrong goes to stderr. 0: done; 2: a file or setting that makes no sense; 3: the file cannot be read.
+int runTopo(TopoOptions options);
+int runTopoFacts(TopoOptions options);
+
+}  // namespace tutti::tool
