@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "topo/reach.h"
 #include "topo/search_exact.h"
 #include "topo/search_heads.h"
 #include "topo/search_pack.h"
@@ -48,7 +47,7 @@ std::vector<Mode> modesOf(const System& system, const Problem& problem, const Se
 class Search {
  public:
   Search(const System& system, const Paths& paths, const SearchRequest& request)
-      : system_(system), problem_(system, paths, request), effort_(request.settings.effort), steps_(request.settings.effort), slowest_(request.settings.slowest) {
+      : system_(system), problem_(system, paths, request), effort_(request.settings.effort), steps_(request.settings.effort), slowest_(request.settings.slowest), atLeast_(request.atLeastGBps) {
     const int sm = oldestSm(system);
     ceilingIntra_ = toMBps(channelCeilingGBps(sm, false));
     limits_ = {request.minChannels, request.maxChannels, problem_.inter() ? toMBps(channelCeilingGBps(sm, true)) : ceilingIntra_};
@@ -64,10 +63,11 @@ class Search {
     int64_t alone = 0;
     for (const Cuts& cuts : cuts_) alone = std::max(alone, fastestFor(problem_, cuts, limits_, limits_.minChannels));
     limits_.floorMBps = std::max<int64_t>(1, static_cast<int64_t>(static_cast<float>(alone) * slowest_));
+    most_ = toMBps(atLeast_);
     for (size_t i = 0; i < modes_.size(); ++i) sketch(i);
     climb();
-    if (best_.orders.empty()) slowDown();
-    else simplify();
+    if (!best_.orders.empty()) simplify();
+    else if (!(atLeast_ > 0)) slowDown();
     proveBound();
     return result();
   }
@@ -85,9 +85,9 @@ class Search {
   void sketch(size_t mode) {
     int64_t below = INT64_MAX;
     int tried = 0;
-    for (const Goal& goal : goals(problem_, cuts_[mode], limits_, best_.value())) {
+    for (const Goal& goal : goals(problem_, cuts_[mode], limits_, wanted())) {
       if (goal.value() > below) continue;
-      if (goal.value() <= best_.value() || attempt(mode, goal, effort_ / 128) || ++tried == 3) return;
+      if (goal.value() <= wanted() || attempt(mode, goal, effort_ / 128) || ++tried == 3) return;
       below = goal.value() * 3 / 4;
     }
   }
@@ -103,11 +103,14 @@ class Search {
       }
     }
   }
-  int64_t nextSpeed(int channels) const { return std::max(limits_.floorMBps, (most_ + most_ / kSame) / channels + 1); }
+  // What a set has to exceed: the best one so far, or just what was asked for.
+  int64_t wanted() const { return best_.orders.empty() ? most_ - most_ / kSame - 1 : most_; }
+  int64_t nextSpeed(int channels) const { return std::max(limits_.floorMBps, over() / channels + 1); }
+  int64_t over() const { return best_.orders.empty() ? wanted() : most_ + most_ / kSame; }
   bool couldBeat(size_t mode, int channels) {
     const int64_t speed = nextSpeed(channels);
-    if (most_ > 0 && (most_ + most_ / kSame) / channels + 1 < limits_.floorMBps) return false;
-    if (speed > limits_.ceilingMBps || speed * channels <= most_) return false;
+    if (over() > 0 && over() / channels + 1 < limits_.floorMBps) return false;
+    if (speed > limits_.ceilingMBps || speed * channels <= wanted()) return false;
     if (std::find(refuted_.begin(), refuted_.end(), Refuted{mode, channels, speed}) != refuted_.end()) return false;
     cuts_[mode].addGroups();
     return fits(mode, channels, speed);
@@ -172,7 +175,7 @@ class Search {
     if (found.orders.empty()) return;
     found.speeds = fastest(problem_, mode, found.orders, limits_.ceilingMBps, ceilingIntra_);
     if (found.value() < most_ - most_ / kSame) return;
-    const bool more = found.value() > most_ + most_ / kSame;
+    const bool more = found.value() > over();
     const bool fewer = found.orders.size() < best_.orders.size();
     const bool nearer = found.orders.size() == best_.orders.size() && placeOf(mode) < placeOf(best_.mode);
     if (!more && !fewer && !nearer) return;
@@ -247,49 +250,12 @@ class Search {
   std::vector<Refuted> refuted_;
   Found best_;
   float slowest_;
+  float atLeast_;
   int64_t most_ = 0;  // the highest value seen
   int64_t bound_ = 0;
 };
 
 }  // namespace
-
-std::string_view patternName(Pattern pattern) {
-  switch (pattern) {
-    case Pattern::BalancedTree: return "BALANCED_TREE";
-    case Pattern::SplitTree: return "SPLIT_TREE";
-    case Pattern::Tree: return "TREE";
-    case Pattern::Ring: return "RING";
-    case Pattern::Nvls: return "NVLS";
-    case Pattern::CollnetDirect: return "COLLNET_DIRECT";
-  }
-  return "?";
-}
-
-float channelCeilingGBps(int sm, bool inter) {
-  if (sm >= 100) return inter ? 96 : 90;
-  if (sm >= 90) return inter ? 48 : 60;
-  return inter ? 48 : 40;
-}
-
-int oldestSm(const System& system) {
-  int oldest = 0;
-  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
-    const int sm = system.at(gpu).gpu.sm;
-    if (oldest == 0 || sm < oldest) oldest = sm;
-  }
-  return oldest;
-}
-
-void duplicateChannels(ChannelSet& set, int sm, int maxChannels) {
-  if (set.channels.empty() || set.pattern == Pattern::Nvls || set.GBpsIntra < 25.0F) return;
-  if (sm > 80 && set.GBpsIntra < 50.0F && set.count() > 4) return;
-  const int wanted = std::min(set.count() * 2, maxChannels);
-  const int before = set.count();
-  if (wanted == before) return;
-  for (int c = before; c < wanted; ++c) set.channels.push_back(set.channels[static_cast<size_t>(c - before)]);
-  set.GBpsIntra /= 2;
-  set.GBpsInter /= 2;
-}
 
 Result<ChannelSet> searchChannels(const System& system, const Paths& paths, const SearchRequest& request) {
   if (system.count(NodeKind::Gpu) == 0) return fail(Code::InvalidArgument, "no channels to search: the system has no GPU");
@@ -299,46 +265,11 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
   }
   if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
   ChannelSet set = Search(system, paths, request).run();
-  if (set.channels.empty() && !request.collnet) {
+  if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {
     return fail(Code::SystemError, "no {} joins the {} GPUs: {}", patternName(request.pattern), system.count(NodeKind::Gpu),
                 system.inter && system.count(NodeKind::Net) == 0 ? "there are other hosts, but no network" : "some have no path to the others or to a network");
   }
   return set;
-}
-
-Result<Graphs> searchGraphs(const System& system, const Paths& paths, const GraphsRequest& request) {
-  Graphs graphs;
-  const int sm = oldestSm(system);
-  const auto search = [&](GraphKind kind, SearchRequest one) -> Status {
-    one.settings = request.settings;
-    Result<ChannelSet> found = searchChannels(system, paths, one);
-    if (!found) return std::move(found).error();
-    if (kind == GraphKind::Ring) duplicateChannels(*found, sm, one.maxChannels);
-    graphs[kind] = std::move(*found);
-    graphs.computed[static_cast<size_t>(kind)] = true;
-    return {};
-  };
-  SearchRequest ring;
-  if (ring.maxChannels >= 2 && isSplitNvLink(system, paths)) ring.minChannels = 2;
-  if (Status status = search(GraphKind::Ring, ring); !status.ok()) {
-    if (ring.minChannels == 1) return tl::unexpected(std::move(status));
-    ring.minChannels = 1;
-    if (Status again = search(GraphKind::Ring, ring); !again.ok()) return tl::unexpected(std::move(again));
-  }
-  const int channels = graphs[GraphKind::Ring].count();
-  const SearchRequest tree{.pattern = Pattern::BalancedTree, .minChannels = channels, .maxChannels = channels};
-  if (Status status = search(GraphKind::Tree, tree); !status.ok()) return tl::unexpected(std::move(status));
-  if (request.collnet) {
-    const SearchRequest chain{.pattern = Pattern::Tree, .minChannels = channels, .maxChannels = channels, .collnet = true};
-    const SearchRequest direct{.pattern = Pattern::CollnetDirect, .maxChannels = 64, .collnet = true};
-    if (Status status = search(GraphKind::CollnetChain, chain); !status.ok()) return tl::unexpected(std::move(status));
-    if (Status status = search(GraphKind::CollnetDirect, direct); !status.ok()) return tl::unexpected(std::move(status));
-  }
-  if (request.nvls) {
-    const SearchRequest nvls{.pattern = Pattern::Nvls, .maxChannels = 64};
-    if (Status status = search(GraphKind::Nvls, nvls); !status.ok()) return tl::unexpected(std::move(status));
-  }
-  return graphs;
 }
 
 }  // namespace tutti::topo

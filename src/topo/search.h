@@ -50,7 +50,8 @@ struct SearchRequest {
   Pattern pattern = Pattern::Ring;
   int minChannels = 1;
   int maxChannels = 32;
-  bool collnet = false;  ///< Only nets that reduce.
+  bool collnet = false;   ///< Only nets that reduce.
+  float atLeastGBps = 0;  ///< Sets below it are not looked for: none is found rather than a lesser one.
   SearchSettings settings = {};
 };
 

@@ -41,7 +41,7 @@ class HeadSearch {
  private:
   bool possible() const {
     if (nvls_) return system_.count(NodeKind::NvSwitch) > 0 && oldestSm(system_) >= 90;
-    return system_.inter && system_.count(NodeKind::Gpu) > 1;
+    return system_.inter;
   }
   size_t mostHeads() const {
     const int most = std::min(request_.maxChannels, nvls_ ? kMostNvlsHeads : kMostDirectHeads);
