@@ -263,11 +263,14 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
     return fail(Code::InvalidArgument, "{} to {} channels asked for; at least 1, and the maximum not below the minimum", request.minChannels,
                 request.maxChannels);
   }
+  if (system.inter && system.count(NodeKind::Net) == 0) {
+    return fail(Code::SystemError, "the communicator leaves the {} GPUs of this system, but there is no network", system.count(NodeKind::Gpu));
+  }
   if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
   ChannelSet set = Search(system, paths, request).run();
   if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {
-    return fail(Code::SystemError, "no {} joins the {} GPUs: {}", patternName(request.pattern), system.count(NodeKind::Gpu),
-                system.inter && system.count(NodeKind::Net) == 0 ? "there are other hosts, but no network" : "some have no path to the others or to a network");
+    return fail(Code::SystemError, "no {} joins the {} GPUs: some have no path to the others{}", patternName(request.pattern), system.count(NodeKind::Gpu),
+                system.inter ? " or to a network" : "");
   }
   return set;
 }
