@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kMaxNuma = 1 << 20;
 constexpr int64_t kMaxIndex = 1 << 20;
 constexpr size_t kMaxHosts = 256;
+constexpr size_t kMaxNodes = 4096;  // all pairs have a path
+constexpr int kMaxCpus = 256;       // of one host: each has a link to each other one
 constexpr int kDefaultNetMbps = 10000;
 constexpr int kDefaultNetChannels = 64;
 
@@ -37,6 +39,7 @@ class Builder {
   Status addNet(const Element& net, NodeId nic, uint64_t busId);
   Status linkToParent(const Element& pci, NodeId node, NodeId parent);
   Status chooseHost(const Element& cpu);
+  Status checkRoom(const Element& element) const;
   uint64_t idOf(uint64_t local) const { return makeNodeId(host_, local); }
 
   template <class... Args>
@@ -48,6 +51,7 @@ class Builder {
   Build build_;
   System& system_ = build_.system;
   std::vector<NodeId> parent_;  // by node: what it hangs below in its PCI tree
+  std::vector<int> cpusOfHost_;
   int host_ = 0;
 };
 
@@ -90,7 +94,14 @@ Status Builder::chooseHost(const Element& cpu) {
   if (known != system_.hostHashes.end()) return {};
   if (system_.hostHashes.size() == kMaxHosts) return error(Code::InvalidUsage, "{}: more than {} hosts", placeOf(xml_, cpu), kMaxHosts);
   system_.hostHashes.push_back(hash->value_or(0));
+  cpusOfHost_.push_back(0);
   return {};
+}
+
+/// Before a node is added for an element.
+Status Builder::checkRoom(const Element& element) const {
+  if (system_.nodes.size() < kMaxNodes) return {};
+  return error(Code::InvalidUsage, "{}: more than {} CPUs, switches, GPUs and NICs in all", placeOf(xml_, element), kMaxNodes);
 }
 
 Status Builder::addCpu(const Element& cpu) {
@@ -101,6 +112,10 @@ Status Builder::addCpu(const Element& cpu) {
   if (system_.find(NodeKind::Cpu, id) != kNoNode) {
     return badAttribute(xml_, cpu, "numaid", cpu.find("numaid"), "a number that no other <cpu> of the host has");
   }
+  if (++cpusOfHost_[static_cast<size_t>(host_)] > kMaxCpus) {
+    return error(Code::InvalidUsage, "{}: more than {} CPUs in a host", placeOf(xml_, cpu), kMaxCpus);
+  }
+  TUTTI_TRY(checkRoom(cpu));
   const NodeId node = system_.addNode(NodeKind::Cpu, id);
   TUTTI_TRY(fillCpu(cpu, system_.at(node).cpu));
   for (const Element& child : cpu.children) {
@@ -145,6 +160,7 @@ Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
 }
 
 Status Builder::addPci(const Element& pci, NodeId parent) {
+  TUTTI_TRY(checkRoom(pci));
   const auto busId = needBusId(xml_, pci, "busid");
   if (!busId) return busId.error();
   const Element* gpu = pci.child("gpu");
@@ -254,6 +270,7 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
     note(net, "dev is missing, left out");
     return {};
   }
+  TUTTI_TRY(checkRoom(net));
   const auto guid = findHex(xml_, net, "guid");
   if (!guid) return guid.error();
   const auto latency = findNumber(xml_, net, "latency", 0, 1e9);

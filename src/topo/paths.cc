@@ -56,7 +56,8 @@ class Search {
     const Path path = paths_.get(node, column_);
     if (!mayPass(node, link, path)) return {};
     const Path& known = paths_.get(link.to, column_);
-    const float GBps = std::min(path.GBps, link.GBps);
+    // What flows towards the target flows over the reverse; the two sides of an NVLink may state different speeds.
+    const float GBps = std::min(path.GBps, link.reverse == kNoLink ? link.GBps : system_.at(link.reverse).GBps);
     if ((known.GBps != 0 && known.count <= path.count) || known.GBps >= GBps) return {};
     if (link.reverse == kNoLink) {
       return error(Code::InvalidUsage, "{} states a {} link to {}, which states none back", nodeName(system_, node),
@@ -88,7 +89,7 @@ Paths::Paths(const System& system) : rows_(system.nodes.size()), column_(system.
     if (isTarget(system.nodes[node].kind)) column_[node] = columns++;
   }
   table_.resize(rows_ * static_cast<size_t>(columns));
-  pool_.reserve(table_.size() * 3);
+  pool_.reserve(table_.size() * 2);
 }
 
 void Paths::append(const Path& path) {

@@ -2,46 +2,13 @@
 
 #include <algorithm>
 
+#include "topo/locality.h"
+
 namespace tutti::topo {
 namespace {
 
-constexpr int kChannels = 64;  // as many as a communicator can have
-
 /// The first net with the id of `net`: paths lead to it alone.
 NodeId firstNet(const System& system, NodeId net) { return system.find(NodeKind::Net, system.at(net).id); }
-
-int mirrorBits(int value, int powerOfTwo) {
-  int mirrored = 0;
-  for (int bit = 1, image = powerOfTwo >> 1; bit < powerOfTwo; bit <<= 1, image >>= 1) {
-    if ((value & bit) != 0) mirrored |= image;
-  }
-  return mirrored;
-}
-
-/// The nets that a GPU takes turns at: channel c uses nets[(first + c % turns) % nets.size()].
-struct NetTurns {
-  std::vector<NodeId> nets;
-  int first = 0;
-  int turns = 0;
-
-  NodeId at(int channel) const { return nets[static_cast<size_t>(first + channel % turns) % nets.size()]; }
-};
-
-NetTurns netTurns(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu) {
-  NetTurns found;
-  found.nets = localNodes(system, paths, gpu, NodeKind::Net);
-  if (found.nets.empty()) return found;
-  const int nets = static_cast<int>(found.nets.size());
-  if (settings.netsPerGpu == 0) {
-    const int sharers = std::max(1, static_cast<int>(localNodes(system, paths, found.nets[0], NodeKind::Gpu).size()));
-    found.turns = (nets + sharers - 1) / sharers;
-  } else {
-    found.turns = settings.netsPerGpu < 0 ? nets : std::min(nets, settings.netsPerGpu);
-  }
-  const int dev = std::max(0, system.at(gpu).gpu.dev);
-  found.first = (nets & (nets - 1)) == 0 ? mirrorBits(dev, nets) : dev;
-  return found;
-}
 
 bool isAmdPair(const System& system) {
   if (system.count(NodeKind::Cpu) == 0) return false;
@@ -81,18 +48,13 @@ Result<PeerAccess> peerAccess(const System& system, const Paths& paths, const Pa
   return access;
 }
 
-bool netIsFaster(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu1, NodeId gpu2) {
-  if (settings.netIntraDisabled) return false;
-  const auto fastestNet = [&](NodeId gpu) {
-    float best = 0;
-    for (const NodeId net : system.all(NodeKind::Net)) {
-      const Path& path = paths.get(gpu, net);
-      if (path.type <= PathType::Pxb) best = std::max(best, path.GBps);
-    }
-    return best;
-  };
-  const float peer = paths.get(gpu1, gpu2).GBps;
-  return fastestNet(gpu1) > peer && fastestNet(gpu2) > peer;
+float fastestNearNet(const System& system, const Paths& paths, NodeId gpu) {
+  float best = 0;
+  for (const NodeId net : system.all(NodeKind::Net)) {
+    const Path& path = paths.get(gpu, net);
+    if (path.type <= PathType::Pxb) best = std::max(best, path.GBps);
+  }
+  return best;
 }
 
 NodeId pxnGpu(const System& system, const Paths& paths, NodeId gpu, NodeId net) {
@@ -139,26 +101,12 @@ std::vector<NodeId> localNodes(const System& system, const Paths& paths, NodeId 
 }
 
 NodeId localNet(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu, int channel) {
-  const NetTurns turns = netTurns(system, paths, settings, gpu);
+  const NetTurns turns = Locality(system, paths, settings).turnsOf(gpu);
   return turns.nets.empty() ? kNoNode : turns.at(channel);
 }
 
 NodeId localGpu(const System& system, const Paths& paths, const PathSettings& settings, NodeId net) {
-  net = firstNet(system, net);
-  const std::vector<NodeId> gpus = localNodes(system, paths, net, NodeKind::Gpu);
-  std::vector<NetTurns> turns;
-  turns.reserve(gpus.size());
-  int most = 0;
-  for (const NodeId gpu : gpus) {
-    turns.push_back(netTurns(system, paths, settings, gpu));
-    most = std::max(most, turns.back().turns);
-  }
-  for (int channel = 0; channel < std::min(most, kChannels); ++channel) {
-    for (size_t i = 0; i < gpus.size(); ++i) {
-      if (!turns[i].nets.empty() && system.at(turns[i].at(channel)).id == system.at(net).id) return gpus[i];
-    }
-  }
-  return kNoNode;
+  return Locality(system, paths, settings).gpuOf(net);
 }
 
 NodeId localCpu(const System& system, const Paths& paths, NodeId gpu) {

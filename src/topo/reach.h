@@ -25,8 +25,9 @@ struct PeerAccess {
 /// Error: the driver forbids access between GPUs that NVLink connects.
 Result<PeerAccess> peerAccess(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu1, NodeId gpu2);
 
-/// Whether the network carries more between two GPUs than the path between them.
-bool netIsFaster(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu1, NodeId gpu2);
+/// GB/s to the fastest net that a GPU reaches without passing a CPU; 0 without any. Two GPUs for which it is more than the path between
+/// them gives are better served by the network.
+float fastestNearNet(const System& system, const Paths& paths, NodeId gpu);
 
 /// GPUDirect RDMA between a GPU and a net; `send`: the NIC reads the GPU's memory.
 GdrMode gdrMode(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu, NodeId net, bool send);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "topo/locality.h"
 #include "topo/paths.h"
 #include "topo/reach.h"
 
@@ -12,16 +13,21 @@ PathType mergeTypes(PathType a, PathType b) {
   return near == PathType::C2c && far == PathType::Phb ? PathType::P2c : far;
 }
 
-/// Leads from → to over `middle`.
+/// Leads from → to over `middle`; nowhere, if `middle` is not between them.
 void divert(const System& system, Paths& paths, NodeId from, NodeId middle, NodeId to) {
   const Path first = paths.get(from, middle);
   const Path second = paths.get(middle, to);
+  if (first.type == PathType::Dis || second.type == PathType::Dis) return paths.extend(from, to, PathType::Dis, 0, kNoLink, Path{});
   const PathType type = system.at(middle).kind == NodeKind::Gpu ? PathType::Pxn : mergeTypes(first.type, second.type);
   paths.join(from, to, type, std::min(first.GBps, second.GBps), first, second);
 }
 
 /// GPUs without peer access exchange through the CPU of the receiver; those that the network serves better are marked Net.
 Status rewritePeers(const System& system, const PathSettings& settings, Paths& paths) {
+  std::vector<float> nearNet(system.nodes.size(), 0);
+  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    if (!settings.netIntraDisabled) nearNet[static_cast<size_t>(gpu.value)] = fastestNearNet(system, paths, gpu);
+  }
   for (const NodeId gpu : system.all(NodeKind::Gpu)) {
     for (const NodeId peer : system.all(NodeKind::Gpu)) {
       const auto access = peerAccess(system, paths, settings, peer, gpu);
@@ -34,7 +40,8 @@ Status rewritePeers(const System& system, const PathSettings& settings, Paths& p
       const auto access = peerAccess(system, paths, settings, peer, gpu);
       if (!access) return access.error();
       if (access->direct && access->between != kNoNode) continue;
-      const bool prefersNet = netIsFaster(system, paths, settings, peer, gpu);
+      const float alone = paths.get(peer, gpu).GBps;
+      const bool prefersNet = nearNet[static_cast<size_t>(gpu.value)] > alone && nearNet[static_cast<size_t>(peer.value)] > alone;
       const bool sharesHost = systemOf(system.at(peer).id) == systemOf(system.at(gpu).id);
       const bool canShare = sharesHost && !settings.shmDisabled;
       if (prefersNet || (!access->direct && !canShare)) paths.setType(peer, gpu, PathType::Net);
@@ -45,9 +52,9 @@ Status rewritePeers(const System& system, const PathSettings& settings, Paths& p
 
 /// A NIC at a CPU that the GPU reaches over C2C.
 void markC2cNics(const System& system, Paths& paths) {
-  for (const NodeId net : system.all(NodeKind::Net)) {
-    for (const NodeId gpu : system.all(NodeKind::Gpu)) {
-      const NodeId cpu = localCpu(system, paths, gpu);
+  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    const NodeId cpu = localCpu(system, paths, gpu);
+    for (const NodeId net : system.all(NodeKind::Net)) {
       if (mergeTypes(paths.get(gpu, cpu).type, paths.get(net, cpu).type) != PathType::P2c) continue;
       paths.setType(gpu, net, std::min(PathType::P2c, paths.get(gpu, net).type));
       paths.setType(net, gpu, std::min(PathType::P2c, paths.get(net, gpu).type));
@@ -65,14 +72,15 @@ bool shouldRelay(const System& system, const Paths& paths, const PathSettings& s
          (paths.get(relay, net).GBps > own.GBps || own.type > PathType::Pxn);
 }
 
-void rewriteNets(const System& system, const PathSettings& settings, Paths& paths) {
+void rewriteNets(const System& system, const PathSettings& settings, Paths& paths, Locality& locality) {
   for (const NodeId net : system.all(NodeKind::Net)) {
     for (const NodeId gpu : system.all(NodeKind::Gpu)) {
       if (!settings.pxnDisabled) {
         // Sending only: receiving stays local.
-        const NodeId relay = localGpu(system, paths, settings, net);
+        const NodeId relay = locality.gpuOf(net);
         if (relay != kNoNode && relay != gpu && shouldRelay(system, paths, settings, gpu, relay, net)) {
           divert(system, paths, gpu, relay, net);
+          locality.changed(gpu);
         }
       }
       if (paths.get(gpu, net).type >= PathType::Phb) continue;
@@ -80,6 +88,8 @@ void rewriteNets(const System& system, const PathSettings& settings, Paths& path
       const NodeId cpu = localCpu(system, paths, gpu);
       divert(system, paths, net, cpu, gpu);
       divert(system, paths, gpu, cpu, net);
+      locality.changed(net);
+      locality.changed(gpu);
     }
   }
 }
@@ -94,8 +104,9 @@ Result<Paths> computePaths(System& system, const PathSettings& settings) {
   }
   if (Status status = rewritePeers(system, settings, *paths); !status.ok()) return tl::unexpected(std::move(status));
   markC2cNics(system, *paths);
-  rewriteNets(system, settings, *paths);
-  for (const NodeId net : system.all(NodeKind::Net)) system.at(net).net.localGpu = localGpu(system, *paths, settings, net);
+  Locality locality(system, *paths, settings);
+  rewriteNets(system, settings, *paths, locality);
+  for (const NodeId net : system.all(NodeKind::Net)) system.at(net).net.localGpu = locality.gpuOf(net);
   return paths;
 }
 
@@ -114,9 +125,10 @@ Result<Paths> trim(System& system, const Paths& paths, int rank, const PathSetti
 
   std::vector<bool> drop(system.nodes.size(), false);
   for (size_t g = 0; g < gpus.size(); ++g) drop[static_cast<size_t>(gpus[g].value)] = domain[g] != own;
-  if (std::find(drop.begin(), drop.end(), true) != drop.end()) system = withoutNodes(system, drop);
+  const bool dropsAny = std::find(drop.begin(), drop.end(), true) != drop.end();
+  if (dropsAny) system = withoutNodes(system, drop);
   system.inter = system.count(NodeKind::Gpu) != system.ranks;
-  return computePaths(system, settings);
+  return dropsAny ? computePaths(system, settings) : paths;
 }
 
 void setBandwidths(System& system, const Paths& paths) {

@@ -48,6 +48,7 @@ class Converter {
     if (++elements_ > kMaxXmlElements) return bad(to, format("more than {} elements", kMaxXmlElements));
     for (const pugi::xml_attribute& attribute : from.attributes()) {
       if (to.find(attribute.name()) != nullptr) return bad(to, format("the attribute {} is given twice", attribute.name()));
+      if (to.attributes.size() == kMaxXmlAttributes) return bad(to, format("more than {} attributes", kMaxXmlAttributes));
       to.attributes.push_back({attribute.name(), attribute.value()});
     }
     for (const pugi::xml_node& node : from.children()) {

@@ -40,6 +40,7 @@ struct Document {
 inline constexpr size_t kMaxXmlBytes = 16U << 20;
 inline constexpr int kMaxXmlDepth = 64;
 inline constexpr size_t kMaxXmlElements = 200000;
+inline constexpr size_t kMaxXmlAttributes = 64;  ///< Of one element.
 
 Result<Document> parseXml(std::string file, std::string_view text);
 Result<Document> readXml(const std::string& path);

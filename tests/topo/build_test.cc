@@ -169,6 +169,15 @@ TEST(Build, RefusesWhatMakesNoSense) {
             std::string::npos);
 }
 
+TEST(Build, BoundsWhatAHostileFileCanAskFor) {
+  std::string cpus;
+  for (int i = 0; i < 257; ++i) cpus += format("<cpu numaid=\"{}\"/>", i);
+  EXPECT_NE(refusal(cpus).find("<cpu numaid=\"256\">: more than 256 CPUs in a host"), std::string::npos) << refusal(cpus);
+  std::string bridges;
+  for (int i = 0; i < 4096; ++i) bridges += pci(format("0000:{:02x}:{:02x}.0", i >> 8, i & 0xff), "");
+  EXPECT_NE(refusal(cpu(bridges)).find("more than 4096 CPUs, switches, GPUs and NICs"), std::string::npos) << refusal(cpu(bridges));
+}
+
 TEST(Build, SaysWhatDetectionHasToAdd) {
   const auto built = build(cpu(pci("0000:01:00.0", "", R"(class="0x030200")") + pci("0000:02:00.0", "", R"(class="0x020700")") +
                                "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\"/></pci><fan/>", "numaid=\"0\""));

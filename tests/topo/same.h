@@ -1,8 +1,6 @@
 // Equality of XML trees and of systems, for tests that write and read again.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "topo/graph.h"
 #include "topo/xml.h"
 

@@ -50,6 +50,9 @@ TEST(Xml, BoundsWhatHostileTextCanAskFor) {
   for (size_t i = 0; i < kMaxXmlElements; ++i) many += "<b/>";
   EXPECT_NE(refusal(many + "</a>").find("more than 200000 elements"), std::string::npos);
   EXPECT_NE(refusal(std::string(kMaxXmlBytes + 1, ' ')).find("more than 16777216 bytes"), std::string::npos);
+  std::string wide = "<a ";
+  for (int i = 0; i < 65; ++i) wide += format("x{}=\"\" ", i);
+  EXPECT_NE(refusal(wide + "/>").find("more than 64 attributes"), std::string::npos);
   const Document entity = parse("<!DOCTYPE a [<!ENTITY x \"yyyy\">]>\n<a b=\"&x;\"/>");
   EXPECT_EQ(*entity.root.find("b"), "&x;");
 }

@@ -18,9 +18,9 @@ std::string show(std::string_view name, const FactsOptions& options) {
 
 TEST(Show, TheTreeOfATrayWithItsLinks) {
   const std::string text = show("nvidia-gb200-nvl72-tray", {.nodes = 2, .gpus = {}, .settings = {}});
-  for (const char* line : {"4 GPUs, 4 nets, 2 CPUs; best path 48 GB/s; 8 ranks, of which some are reached over the network\n", "\nCPU0-0  arm64\n",
-                           "    PCI 48 - GPU0  0008:01:00.0  dev 0  sm 100  GDR\n        NVL 721.8 > NVS0-0\n", "    C2C 223.56 > GPU0\n",
-                           "        NET 50 - NET0  port 1  GDR  serves GPU0\n"}) {
+  for (const char* line : {"4 GPUs, 4 nets, 2 CPUs; best path 48 GB/s; 8 ranks, of which some are reached over the network\n",
+                           "\nCPU0-0  arm64\n", "    PCI 48 - GPU0  0008:01:00.0  dev 0  sm 100  GDR\n        NVL 721.8 > NVS0-0\n",
+                           "    C2C 223.56 > GPU0\n", "        NET 50 - NET0  port 1  GDR  serves GPU0\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
   }
 }
@@ -29,8 +29,9 @@ TEST(Show, PathsInColumnsAndWhatGdrReaches) {
   const std::string text = show("pcie-l4x2-intel1s", {.gpus = {}, .settings = {}});
   EXPECT_NE(text.find("        GPU0    GPU1\nGPU0    -       PHB 24\nGPU1    PHB 24  -\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("GPUDirect"), std::string::npos) << "there is no net";
-  EXPECT_NE(show("single-a100-1nic", {.nodes = 2, .gpus = {}, .settings = {.netGdrLevel = topo::PathType::Loc}}).find("(receiving)\n  none\n"),
-            std::string::npos);
+  EXPECT_NE(
+      show("single-a100-1nic", {.nodes = 2, .gpus = {}, .settings = {.netGdrLevel = topo::PathType::Loc}}).find("(receiving)\n  none\n"),
+      std::string::npos);
   EXPECT_NE(show("single-a100-1nic", {.nodes = 2, .gpus = {}, .settings = {.netGdrLevel = topo::PathType::Sys}}).find("  GPU0: NET0\n"),
             std::string::npos);
 }

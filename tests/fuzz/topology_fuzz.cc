@@ -1,0 +1,102 @@
+#include "fuzz/topology_fuzz.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "topo/same.h"
+#include "topo/view.h"
+
+namespace tutti::topo::fuzz {
+namespace {
+
+/// Never in vain: a message that names nothing helps nobody.
+void promise(bool isKept, const char* what) {
+  if (isKept) return;
+  std::fprintf(stderr, "promise broken: %s\n", what);
+  std::abort();
+}
+
+void checkLinks(const System& system) {
+  for (size_t i = 0; i < system.links.size(); ++i) {
+    const Link& link = system.links[i];
+    if (link.reverse == kNoLink) continue;
+    const Link& back = system.at(link.reverse);
+    promise(back.from == link.to && back.to == link.from && back.type == link.type, "the reverse of a link leads back");
+  }
+}
+
+/// Every path leads from its start to its target over links that follow one another, and is no wider than the narrowest of them.
+void checkPaths(const System& system, const Paths& paths) {
+  for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Net, NodeKind::Cpu, NodeKind::NvSwitch}) {
+    for (const NodeId to : system.all(kind)) {
+      for (size_t start = 0; start < system.nodes.size(); ++start) {
+        const NodeId from(static_cast<int32_t>(start));
+        const Path& path = paths.get(from, to);
+        NodeId at = from;
+        for (const LinkId id : paths.links(path)) {
+          promise(system.at(id).from == at, "links of a path follow one another");
+          promise(path.GBps <= system.at(id).GBps, "a path is no wider than its links");
+          at = system.at(id).to;
+        }
+        promise(path.count == 0 || system.at(at).id == system.at(to).id, "a path ends at its target");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void run(std::string_view text) {
+  const auto machine = parseXml("fuzz", text);
+  if (!machine) return promise(!machine.error().text().empty(), "an error has words");
+  const auto again = parseXml("fuzz", writeXml(machine->root));
+  std::string where;
+  promise(again.has_value() && test::areSame(machine->root, again->root, where), "what is written is what was read");
+  for (const int nodes : {1, 2}) {
+    for (const bool isClique : {false, true}) {
+      const auto request = identicalNodes(*machine, nodes, isClique, {});
+      if (!request) continue;
+      const auto view = makeView(*machine, *request);
+      if (!view) {
+        promise(!view.error().text().empty() && view.error().code() != Code::InternalError, "an error is the file's");
+        continue;
+      }
+      checkLinks(view->system);
+      checkPaths(view->system, view->paths);
+    }
+  }
+}
+
+std::vector<std::string> seeds() {
+  return {
+      R"(<system version="1"><cpu host_hash="0x1" numaid="0" affinity="ff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+<pci busid="0000:10:00.0" class="0x060400" vendor="0x1000" device="0xc030" subsystem_vendor="0x1000" subsystem_device="0x0005"
+ link_speed="32.0 GT/s PCIe" link_width="16"><pcilink target="0000:30:00.0"/>
+<pci busid="0000:11:00.0" class="0x060400" vendor="0x1000" device="0xc030" subsystem_vendor="0x1000" subsystem_device="0x1005">
+<pci busid="0000:1b:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="90" gdr="1">
+<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci></pci>
+<pci busid="0000:18:00.0" class="0x020700"><nic><net name="mlx5_0" dev="0" speed="400000" port="1" latency="0.0" guid="0x9" gdr="1"/></nic></pci>
+</pci><pci busid="0000:30:00.0" class="0x060400"><pcilink target="0000:10:00.0"/><pci busid="0000:31:00.0"><gpu dev="1" sm="90" gdr="1">
+<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci></pci></cpu></system>)",
+      R"(<system version="1"><cpu numaid="0" arch="ppc64"><pci busid="0004:04:00.0"><gpu dev="0" sm="70" gdr="1">
+<nvlink target="0004:05:00.0" count="3" tclass="0x030200"/><nvlink target="0004:00:00.0" count="3" tclass="0x068001"/></gpu></pci>
+<pci busid="0004:05:00.0"><gpu dev="1" sm="70" gdr="1"><nvlink target="0004:04:00.0" count="3" tclass="0x030200"/></gpu></pci></cpu>
+<cpu numaid="8" arch="ppc64"><nic><net name="eth0" dev="0"/></nic></cpu></system>)",
+      R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0008:01:00.0" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="100"
+ gdr="1"><c2c bw="44712" count="5"/></gpu></pci><pci busid="0000:01:00.0" link_width=""><nic><net dev="0" speed="400000" gdr="1"/>
+<net dev="1" speed="-1" coll="1"/></nic></pci></cpu></system>)",
+      R"(<system version="2"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1"><pci busid="0000:82:00.0"
+ class="0x120000"><gpu dev="0" sm="94" gcn="gfx942" gdr="1"><xgmi target="0000:c2:00.0" count="1" tclass="0x120000"/></gpu></pci>
+<pci busid="0000:c2:00.0"><gpu dev="1" sm="94" gcn="910" gdr="1"><xgmi target="0000:82:00.0" count="1" tclass="0x120000"/></gpu></pci>
+</cpu></system>)",
+      "<!-- c -->\n<system version=\"1\"><cpu numaid='-1'/></system>"};
+}
+
+}  // namespace tutti::topo::fuzz
+
+#if defined(TUTTI_LIBFUZZER)
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  tutti::topo::fuzz::run({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
+#endif
