@@ -150,7 +150,10 @@ class Search {
 
   // Whether the goal was reached.
   bool attempt(size_t mode, const Goal& goal, int64_t share) {
-    int64_t own = std::min(steps_, std::max<int64_t>(share, 1));
+    // Enough to lay the channels a few times, whatever the share.
+    const int64_t gpus = problem_.gpus();
+    const int64_t enough = 3 * goal.channels * (gpus * gpus / 16 + 4 * gpus + problem_.nets() + 16);
+    int64_t own = std::min(steps_, std::max(share, enough));
     const int64_t given = own;
     std::vector<Order> orders = Packer(problem_, modes_[mode], cuts_[mode], goal.speedMBps, own).pack(goal.channels);
     steps_ -= given - own;

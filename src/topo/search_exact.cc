@@ -124,7 +124,8 @@ void Exact::list(const Order& order) {
 
 // Chooses how often the orders from `index` on are used; `chosen` so far.
 void Exact::descend(size_t index, int chosen) {
-  if (--steps_ < 0 || bestCount_ >= target_) return;
+  steps_ -= 1 + static_cast<int64_t>(cuts_.all().size()) / 8;
+  if (steps_ < 0 || bestCount_ >= target_) return;
   if (chosen > bestCount_) note();
   if (index == fitting_.size() || chosen + cuts_.most(room_, target_ - chosen) <= bestCount_) return;
   const Kind& order = *fitting_[index];

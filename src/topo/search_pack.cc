@@ -90,6 +90,7 @@ bool Packer::chargeEnds(const Ends& ends, bool giveBack) {
 
 void Packer::refreshReach() {
   const int gpus = problem_.gpus();
+  spend(gpus * gpus / 4);
   reachFrom_.assign(static_cast<size_t>(gpus), ~uint64_t{0});
   left_ = ~uint64_t{0};
   if (gpus > kMaskGpus) return;
@@ -148,6 +149,7 @@ bool Packer::finish(const Ends& ends, int remaining) {
     const Hop& hop = problem_.between(path_.back(), ends.first);
     if (hop.type > mode_.intra || !take(hop, 2)) return false;
   }
+  spend(static_cast<int>(cuts_.all().size()));
   if (remaining > 0 && cuts_.most(room_, remaining) < remaining) {  // what is left would not do
     if (closes) give(problem_.between(path_.back(), ends.first), 2);
     return false;
@@ -162,7 +164,7 @@ bool Packer::finish(const Ends& ends, int remaining) {
 
 // On success all hops of the channel stay charged.
 bool Packer::walk(const Ends& ends, int remaining) {
-  --steps_;
+  spend(problem_.gpus());
   if (--channelSteps_ < 0) return false;
   const int at = path_.back();
   if (static_cast<int>(path_.size()) == problem_.gpus()) return finish(ends, remaining);
@@ -198,66 +200,63 @@ bool Packer::findFrom(const Ends& ends, int remaining) {
   return false;
 }
 
-// What every way out costs now, whole or half; −1 where it is closed. By net, then GPU.
+// What every open way out costs now, whole or half, cheapest first.
 void Packer::priceWaysOut(int parts) {
-  wayOut_.clear();
+  waysOut_.clear();
   for (int net = 0; net < problem_.nets(); ++net) {
     for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
       const Hop& hop = problem_.out(gpu, net);
-      wayOut_.push_back(hop.type > mode_.inter ? -1 : cost(hop, parts));
+      const int64_t price = hop.type > mode_.inter ? -1 : cost(hop, parts);
+      if (price >= 0) waysOut_.push_back({noisy(price, gpu + 100, net), gpu, net});
     }
   }
+  spend(problem_.nets() * problem_.gpus());
+  std::stable_sort(waysOut_.begin(), waysOut_.end(), [](const WayOut& a, const WayOut& b) { return a.cost < b.cost; });
 }
 
 // The few cheapest GPUs and nets to end at, for a ring that begins there.
 void Packer::addRingEnds(const Ends& start, std::vector<Ends>& found) {
-  const size_t before = found.size();
-  for (int netOut = 0; netOut < problem_.nets(); ++netOut) {
-    if (!problem_.mayLeaveBy(mode_, start.netIn, netOut)) continue;
-    for (int last = 0; last < problem_.gpus(); ++last) {
-      const int64_t leave = wayOut(last, netOut);
-      if (leave < 0 || (last == start.first && problem_.gpus() > 1)) continue;
-      Ends& made = found.emplace_back(start);
-      made.last = last;
-      made.netOut = netOut;
-      made.cost += noisy(leave, last + 100, netOut);
-    }
+  size_t taken = 0;
+  for (const WayOut& way : waysOut_) {
+    if (way.gpu == start.first && problem_.gpus() > 1) continue;
+    if (!problem_.mayLeaveBy(mode_, start.netIn, way.net)) continue;
+    Ends& made = found.emplace_back(start);
+    made.last = way.gpu;
+    made.netOut = way.net;
+    made.cost += way.cost;
+    if (++taken == kEndsPerStart) return;
   }
-  keepCheapest(found, before, kEndsPerStart);
 }
 
+// Of a tree the first GPU serves the net, or the second one, or both by half.
 void Packer::addTreeEnds(const Ends& start, std::vector<Ends>& found) {
   const bool balanced = mode_.pattern == Pattern::BalancedTree;
-  const bool second = balanced || mode_.pattern == Pattern::SplitTree;
-  const size_t before = found.size();
-  for (int netOut = 0; netOut < problem_.nets(); ++netOut) {
-    if (!problem_.mayLeaveBy(mode_, start.netIn, netOut)) continue;
-    const int64_t own = mode_.pattern == Pattern::SplitTree ? 0 : wayOut(start.first, netOut);
-    if (own < 0) continue;
-    if (!second) {
-      Ends& made = found.emplace_back(start);
-      made.netOut = netOut;
-      made.cost += own;
-      continue;
+  const bool alone = mode_.pattern == Pattern::Tree;
+  size_t taken = 0;
+  for (const WayOut& way : waysOut_) {
+    if (alone ? way.gpu != start.first : way.gpu == start.first) continue;
+    if (!problem_.mayLeaveBy(mode_, start.netIn, way.net)) continue;
+    int64_t price = way.cost;
+    if (!alone) {
+      const Hop& on = problem_.between(start.first, way.gpu);
+      const Hop& own = problem_.out(start.first, way.net);
+      const int64_t step = on.type > mode_.intra ? -1 : cost(on, 2);
+      const int64_t half = !balanced ? 0 : own.type > mode_.inter ? -1 : cost(own, 1);
+      if (step < 0 || half < 0) continue;
+      price += step + half;
     }
-    for (int other = 0; other < problem_.gpus(); ++other) {
-      const Hop& on = problem_.between(start.first, other);
-      const int64_t share = wayOut(other, netOut);
-      if (other == start.first || share < 0 || on.type > mode_.intra) continue;
-      const int64_t step = cost(on, 2);
-      if (step < 0) continue;
-      Ends& made = found.emplace_back(start);
-      made.second = other;
-      made.netOut = netOut;
-      made.cost += own + noisy(share + step, other + 200, netOut);
-    }
+    Ends& made = found.emplace_back(start);
+    made.second = alone ? -1 : way.gpu;
+    made.netOut = way.net;
+    made.cost += price;
+    if (++taken == 2 * kEndsPerStart) return;
   }
-  keepCheapest(found, before, kEndsPerStart);
 }
 
 // Of what stands from `first` on, the `most` cheapest, in order.
 void Packer::keepCheapest(std::vector<Ends>& ends, size_t first, size_t most) {
   const size_t kept = std::min(ends.size(), first + most);
+  spend(static_cast<int>(ends.size() - first));
   const auto from = ends.begin() + static_cast<std::ptrdiff_t>(first);
   std::partial_sort(from, ends.begin() + static_cast<std::ptrdiff_t>(kept), ends.end(), [](const Ends& a, const Ends& b) {
     if (a.cost != b.cost) return a.cost < b.cost;
@@ -294,7 +293,6 @@ std::vector<Packer::Ends> Packer::endsToTry() {
     else addTreeEnds(start, found);
   }
   keepCheapest(found, 0, kEndsTried);
-  steps_ -= static_cast<int64_t>(starts.size()) / 4;
   return found;
 }
 
@@ -359,7 +357,7 @@ bool Packer::findAmong(const std::vector<Ends>& tried, int remaining) {
   for (const Ends& ends : tried) {
     channelSteps_ = std::min(total, tried.size() > 1 ? share : total);
     const int64_t given = channelSteps_;
-    --steps_;
+    spend(problem_.gpus());
     if (seed_ == 0 && !chosen_.empty() && turnOfLast(ends, remaining)) return true;
     if (findFrom(ends, remaining)) return true;
     total -= given - std::max<int64_t>(channelSteps_, 0);
@@ -415,7 +413,7 @@ std::vector<Order> Packer::pack(int target) {
       if (static_cast<int>(best.size()) == target) break;
       continue;
     }
-    --steps_;
+    spend(problem_.gpus());
     if (before == 0 && round > 8) break;
     ++round;
     seed_ = round;

@@ -14,7 +14,7 @@ namespace tutti::topo {
 
 class Packer {
  public:
-  /// `steps` counts down with every GPU that is tried; the packer stops when it is spent.
+  /// `steps` counts down with the work done; the packer stops when it is spent.
   Packer(const Problem& problem, const Mode& mode, const Cuts& cuts, int64_t speedMBps, int64_t& steps);
 
   /// Up to `target` channels.
@@ -29,6 +29,11 @@ class Packer {
     int netIn = -1;
     int netOut = -1;
     int64_t cost = 0;
+  };
+  struct WayOut {
+    int64_t cost;
+    int gpu;
+    int net;
   };
   struct Choice {
     int64_t cost;
@@ -48,14 +53,14 @@ class Packer {
   void addRingEnds(const Ends& start, std::vector<Ends>& found);
   void addTreeEnds(const Ends& start, std::vector<Ends>& found);
   void priceWaysOut(int parts);
-  int64_t wayOut(int gpu, int net) const { return wayOut_[static_cast<size_t>(net * problem_.gpus() + gpu)]; }
-  static void keepCheapest(std::vector<Ends>& ends, size_t first, size_t most);
+  void keepCheapest(std::vector<Ends>& ends, size_t first, size_t most);
   bool findAmong(const std::vector<Ends>& tried, int remaining);
   bool chargeEnds(const Ends& ends, bool giveBack);
   bool deadEnd(const Ends& ends, int at) const;
   void candidates(const Ends& ends, int at, std::vector<Choice>& found);
 
-  int64_t cost(const Hop& hop, int parts) const;  ///< Of what is left, the share that the hop takes; −1 when it does not fit.
+  void spend(int looks) { steps_ -= 1 + looks / 8; }  ///< A step is about eight hops looked at.
+  int64_t cost(const Hop& hop, int parts) const;      ///< Of what is left, the share that the hop takes; −1 when it does not fit.
   int64_t noisy(int64_t value, int a, int b) const;
   bool take(const Hop& hop, int parts);
   void give(const Hop& hop, int parts);
@@ -73,7 +78,7 @@ class Packer {
   std::vector<uint64_t> reachFrom_;  // GPU → the GPUs that it still reaches; all ones where there are more than 64
   uint64_t left_ = 0;                // GPUs that the channel under way has not passed, of the first 64
   std::vector<bool> passed_;
-  std::vector<int64_t> wayOut_;
+  std::vector<WayOut> waysOut_;
   std::vector<int16_t> path_;
   std::vector<std::vector<Choice>> choices_;  // by depth, to spare allocations
   int64_t channelSteps_ = 0;  // of the channel under way
