@@ -16,7 +16,7 @@ namespace {
 class Machine : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = testing::TempDir() + "tutti_detect_XXXXXX";
+    root_ = testing::TempDir() + "tutti_detect_" + std::string(6, 'X');
     ASSERT_NE(mkdtemp(root_.data()), nullptr);
     makeFolders("sys/bus/pci/devices");
   }
@@ -127,7 +127,8 @@ TEST_F(Machine, WhatAFileSaysStays) {
   const auto parsed =
       parseXml("vendor.xml", R"(<system version="1"><cpu numaid="1" affinity="f" arch="x86_64" vendor="GenuineIntel" familyid="6"
     modelid="143"><pci busid="ffff:ff:01.0" class="0x060400"><pci busid="0000:14:00.0" class="0x030200" link_speed="8.0 GT/s PCIe"
-    link_width="16"/><pci busid="0000:13:00.0" class="0x020700"><nic><net name="eth0" dev="7" speed="100000"/></nic></pci></pci></cpu></system>)");
+    link_width="16"/><pci busid="0000:13:00.0" class="0x020700"><nic><net name="eth0" dev="7" speed="100000"/></nic></pci></pci></cpu>
+    </system>)");
   ASSERT_TRUE(parsed.has_value());
   Document machine = *parsed;
   ASSERT_TRUE(addGpu(machine, sysfs, gpu("0000:14:00.0", 0)).ok());
