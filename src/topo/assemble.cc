@@ -17,10 +17,11 @@ bool leads(const Element& element) {
 
 Status collectDevs(const Document& machine, const Element& element, std::map<int, const Element*>& found) {
   if (element.name == "gpu") {
-    const auto dev = findInteger(machine, element, "dev", -1, kMaxDev);
-    if (!dev) return dev.error();
-    if (!dev->has_value() || **dev < 0) return {};  // not an accessible GPU
-    const auto [place, isNew] = found.emplace(static_cast<int>(**dev), &element);
+    const auto given = findInteger(machine, element, "dev", -1, kMaxDev);
+    if (!given) return given.error();
+    const int64_t dev = given->value_or(-1);
+    if (dev < 0) return {};  // not an accessible GPU
+    const auto [place, isNew] = found.emplace(static_cast<int>(dev), &element);
     if (!isNew) {
       return badAttribute(machine, element, "dev", element.find("dev"),
                           format("a number that no other GPU has (line {} has it too)", place->second->line));

@@ -55,13 +55,13 @@ Result<std::optional<int64_t>> findInteger(const Document& document, const Eleme
 }
 
 Result<int64_t> needInteger(const Document& document, const Element& element, std::string_view attribute, int64_t least, int64_t most) {
-  const auto value = findInteger(document, element, attribute, least, most);
-  if (!value) return tl::unexpected(value.error());
-  if (!value->has_value()) {
+  if (findText(element, attribute) == nullptr) {
     const std::string* text = element.find(attribute);
     return tl::unexpected(badAttribute(document, element, attribute, text, format("a whole number from {} to {}", least, most)));
   }
-  return **value;
+  const auto value = findInteger(document, element, attribute, least, most);
+  if (!value) return tl::unexpected(value.error());
+  return value->value_or(least);
 }
 
 Result<std::optional<double>> findNumber(const Document& document, const Element& element, std::string_view attribute, double least,

@@ -264,9 +264,10 @@ Status Builder::addNic(const Element& nic, NodeId node, uint64_t busId) {
 }
 
 Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
-  const auto dev = findInteger(xml_, net, "dev", -1, kMaxIndex);
-  if (!dev) return dev.error();
-  if (!dev->has_value() || **dev < 0) {
+  const auto given = findInteger(xml_, net, "dev", -1, kMaxIndex);
+  if (!given) return given.error();
+  const int64_t dev = given->value_or(-1);
+  if (dev < 0) {
     note(net, "dev is missing, left out");
     return {};
   }
@@ -284,10 +285,11 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
     if (!*value) return value->error();
   }
   if (!speed->has_value()) note(net, "speed is missing: taken for {} Mbit/s", kDefaultNetMbps);
-  const int64_t mbps = speed->value_or(0) > 0 ? **speed : kDefaultNetMbps;
-  const uint64_t id = idOf(static_cast<uint64_t>(**dev));
+  const int64_t stated = speed->value_or(0);
+  const int64_t mbps = stated > 0 ? stated : kDefaultNetMbps;
+  const uint64_t id = idOf(static_cast<uint64_t>(dev));
   const NodeId node = system_.addNode(NodeKind::Net, id);
-  system_.at(node).net = {.dev = static_cast<int>(**dev),
+  system_.at(node).net = {.dev = static_cast<int>(dev),
                           .port = static_cast<int>(port->value_or(0)),
                           .guid = guid->value_or(id),
                           .busId = busId,

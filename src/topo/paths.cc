@@ -93,7 +93,8 @@ Paths::Paths(const System& system) : rows_(system.nodes.size()), column_(system.
 }
 
 void Paths::append(const Path& path) {
-  for (int32_t i = 0; i < path.count; ++i) pool_.push_back(LinkId(pool_[static_cast<size_t>(path.first + i)]));
+  const auto first = static_cast<size_t>(path.first);
+  for (size_t i = 0; i < static_cast<size_t>(path.count); ++i) pool_.push_back(LinkId(pool_[first + i]));
 }
 
 void Paths::extend(NodeId from, NodeId to, PathType type, float GBps, LinkId head, const Path& rest) {

@@ -7,8 +7,21 @@
 
 namespace tutti::topo {
 namespace {
+
 constexpr uint64_t kFirstHostHash = 0x1000;
+
+/// A <gpu> elsewhere than where it belongs becomes no node.
+Status checkAllArePresent(const System& system, const ViewRequest& request) {
+  for (const UsedHost& host : request.hosts) {
+    for (const UsedGpu& gpu : host.gpus) {
+      if (system.gpuOfRank(gpu.rank) != kNoNode) continue;
+      return error(Code::InvalidUsage, "<gpu dev=\"{}\"> is misplaced; expected it as the only <gpu> of a <pci> below a <cpu>", gpu.dev);
+    }
+  }
+  return {};
 }
+
+}  // namespace
 
 Result<ViewRequest> identicalNodes(const Document& machine, int nodes, bool isClique, std::span<const int> devs) {
   auto known = gpuDevs(machine);
@@ -61,6 +74,9 @@ Result<View> makeView(const Document& machine, const ViewRequest& request) {
   view.system = std::move(built->system);
   view.notes = std::move(built->notes);
   view.system.ranks = request.ranks;
+  if (Status status = checkAllArePresent(view.system, request); !status.ok()) {
+    return tl::unexpected(std::move(status).at(format("topology {}", machine.file)));
+  }
 
   auto first = computePaths(view.system, request.settings);
   if (!first) return tl::unexpected(std::move(first).error());

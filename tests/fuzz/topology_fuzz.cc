@@ -75,16 +75,16 @@ std::vector<std::string> seeds() {
 <pci busid="0000:11:00.0" class="0x060400" vendor="0x1000" device="0xc030" subsystem_vendor="0x1000" subsystem_device="0x1005">
 <pci busid="0000:1b:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="90" gdr="1">
 <nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci></pci>
-<pci busid="0000:18:00.0" class="0x020700"><nic><net name="mlx5_0" dev="0" speed="400000" port="1" latency="0.0" guid="0x9" gdr="1"/></nic></pci>
-</pci><pci busid="0000:30:00.0" class="0x060400"><pcilink target="0000:10:00.0"/><pci busid="0000:31:00.0"><gpu dev="1" sm="90" gdr="1">
-<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci></pci></cpu></system>)",
+<pci busid="0000:18:00.0" class="0x020700"><nic><net name="mlx5_0" dev="0" speed="400000" port="1" latency="0.0" guid="0x9" gdr="1"/>
+</nic></pci></pci><pci busid="0000:30:00.0" class="0x060400"><pcilink target="0000:10:00.0"/><pci busid="0000:31:00.0">
+<gpu dev="1" sm="90" gdr="1"><nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci></pci></cpu></system>)",
       R"(<system version="1"><cpu numaid="0" arch="ppc64"><pci busid="0004:04:00.0"><gpu dev="0" sm="70" gdr="1">
 <nvlink target="0004:05:00.0" count="3" tclass="0x030200"/><nvlink target="0004:00:00.0" count="3" tclass="0x068001"/></gpu></pci>
 <pci busid="0004:05:00.0"><gpu dev="1" sm="70" gdr="1"><nvlink target="0004:04:00.0" count="3" tclass="0x030200"/></gpu></pci></cpu>
 <cpu numaid="8" arch="ppc64"><nic><net name="eth0" dev="0"/></nic></cpu></system>)",
-      R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0008:01:00.0" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="100"
- gdr="1"><c2c bw="44712" count="5"/></gpu></pci><pci busid="0000:01:00.0" link_width=""><nic><net dev="0" speed="400000" gdr="1"/>
-<net dev="1" speed="-1" coll="1"/></nic></pci></cpu></system>)",
+      R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0008:01:00.0" link_speed="32.0 GT/s PCIe" link_width="16">
+<gpu dev="0" sm="100" gdr="1"><c2c bw="44712" count="5"/></gpu></pci><pci busid="0000:01:00.0" link_width=""><nic>
+<net dev="0" speed="400000" gdr="1"/><net dev="1" speed="-1" coll="1"/></nic></pci></cpu></system>)",
       R"(<system version="2"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1"><pci busid="0000:82:00.0"
  class="0x120000"><gpu dev="0" sm="94" gcn="gfx942" gdr="1"><xgmi target="0000:c2:00.0" count="1" tclass="0x120000"/></gpu></pci>
 <pci busid="0000:c2:00.0"><gpu dev="1" sm="94" gcn="910" gdr="1"><xgmi target="0000:82:00.0" count="1" tclass="0x120000"/></gpu></pci>

@@ -77,6 +77,16 @@ TEST(View, RefusesDevsThatAreNotThere) {
   EXPECT_FALSE(makeView(*machine, request).has_value());
 }
 
+TEST(View, RefusesAGpuThatIsNotWhereItBelongs) {
+  for (const char* text : {R"(<system version="1"><cpu numaid="0"><gpu dev="0"/></cpu></system>)",
+                           R"(<system version="1"><cpu numaid="0"><pci busid="0:1"><gpu dev="0"/><gpu dev="1"/></pci></cpu></system>)"}) {
+    const auto machine = parseXml("t.xml", text);
+    const auto view = makeView(*machine, *identicalNodes(*machine, 1, false, {}));
+    ASSERT_FALSE(view.has_value());
+    EXPECT_NE(view.error().text().find("is misplaced; expected it as the only <gpu>"), std::string::npos) << view.error().text();
+  }
+}
+
 /// Not a limit, which a busy machine would break: the times, for who wants to know.
 TEST(View, TimesOfReadingAndLooking) {
   std::vector<double> times;

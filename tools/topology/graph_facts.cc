@@ -203,6 +203,11 @@ Status addGraphFacts(Json& run, const topo::Document& machine, const View& view,
   return {};
 }
 
+std::span<const std::string_view> graphVariables() {
+  static constexpr std::string_view kNames[] = {"NCCL_CROSS_NIC", "NCCL_GRAPH_FILE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"};
+  return kNames;
+}
+
 Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>>& variables, GraphFactsOptions& graphs) {
   struct Number {
     const char* name;

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "connect/channels.h"
@@ -30,6 +32,9 @@ Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, 
 
 Status addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view, const FactsOptions& options,
                      const GraphFactsOptions& graphs);
+
+/// The variables that applyGraphVariables() knows.
+std::span<const std::string_view> graphVariables();
 
 /// The options that the variables of these names and values mean; others are left alone. Error: a value that the variable does not take.
 Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>>& variables, GraphFactsOptions& graphs);

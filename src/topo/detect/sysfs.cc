@@ -1,0 +1,151 @@
+#include "topo/detect/sysfs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "core/format.h"
+#include "core/unique_fd.h"
+
+namespace tutti::topo::detect {
+namespace {
+
+constexpr size_t kMostText = 1U << 20;
+
+bool isHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+std::vector<std::string_view> partsOf(std::string_view path) {
+  std::vector<std::string_view> parts;
+  while (!path.empty()) {
+    const size_t cut = std::min(path.find('/'), path.size());
+    if (cut > 0) parts.push_back(path.substr(0, cut));
+    path.remove_prefix(std::min(cut + 1, path.size()));
+  }
+  return parts;
+}
+
+/// "16.0 GT/s PCIe" as 16; as good as endless where nothing is said.
+double speedOf(const std::optional<std::string>& text) {
+  char* end = nullptr;
+  const double speed = text ? std::strtod(text->c_str(), &end) : 0;
+  return speed > 0 ? speed : 1e9;
+}
+
+int numberOf(const std::optional<std::string>& text) { return text ? static_cast<int>(std::strtol(text->c_str(), nullptr, 0)) : 0; }
+
+/// The value of the first line "name : value".
+std::string fieldOf(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, std::min(text.find('\n'), text.size()));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || !line.starts_with(name)) continue;
+    const std::string_view gap = line.substr(name.size(), colon - name.size());
+    if (gap.find_first_not_of(" \t") != std::string_view::npos) continue;
+    return std::string(colon + 2 <= line.size() ? line.substr(colon + 2) : std::string_view());
+  }
+  return {};
+}
+
+}  // namespace
+
+bool isBusId(std::string_view text) {
+  constexpr std::string_view kShape = "hhhh:hh:hh.h";
+  if (text.size() != kShape.size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (kShape[i] == 'h' ? !isHex(text[i]) : text[i] != kShape[i]) return false;
+  }
+  return true;
+}
+
+Sysfs::Sysfs(std::string root) : root_(std::move(root)) {
+  while (root_.ends_with('/')) root_.pop_back();
+  // Resolved once, as devicePath compares with what realpath gives.
+  char resolved[PATH_MAX];
+  if (!root_.empty() && realpath(root_.c_str(), resolved) != nullptr) root_ = resolved;
+}
+
+std::optional<std::string> Sysfs::text(const std::string& path) const {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  std::string all;
+  char block[4096];
+  while (all.size() < kMostText) {
+    const ssize_t got = ::read(file.get(), block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
+    all.append(block, static_cast<size_t>(got));
+  }
+  while (!all.empty() && (all.back() == '\n' || all.back() == ' ')) all.pop_back();
+  return all;
+}
+
+std::optional<std::string> Sysfs::devicePath(std::string_view busId) const {
+  if (!isBusId(busId)) return std::nullopt;
+  std::string name(busId);
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c; });
+  char resolved[PATH_MAX];
+  if (realpath(format("{}/sys/bus/pci/devices/{}", root_, name).c_str(), resolved) == nullptr) return std::nullopt;
+  return resolved;
+}
+
+std::optional<std::string> Sysfs::read(std::string_view busId, std::string_view file) const {
+  const auto path = devicePath(busId);
+  return path ? text(format("{}/{}", *path, file)) : std::nullopt;
+}
+
+std::string Sysfs::linkSpeed(std::string_view busId) const {
+  const auto own = read(busId, "max_link_speed");
+  const auto port = read(busId, "../max_link_speed");
+  return (speedOf(port) < speedOf(own) ? port : own).value_or("");
+}
+
+int Sysfs::linkWidth(std::string_view busId) const {
+  return std::min(numberOf(read(busId, "max_link_width")), numberOf(read(busId, "../max_link_width")));
+}
+
+std::optional<Above> Sysfs::above(std::string_view busId) const {
+  const auto path = devicePath(busId);
+  if (!path) return std::nullopt;
+  const std::vector<std::string_view> parts = partsOf(*path);
+  // A switch is two devices, its downstream port and its upstream port: the latter stands for it. A root port is the CPU's.
+  const size_t n = parts.size();
+  if (n >= 3 && isBusId(parts[n - 2]) && isBusId(parts[n - 3])) return Above{.busId = std::string(parts[n - 3])};
+  const auto numa = text(*path + "/numa_node");
+  return Above{.busId = "", .numa = numa ? numberOf(numa) : -1};
+}
+
+std::optional<std::string> Sysfs::affinity(int numa) const { return text(format("{}/sys/devices/system/node/node{}/cpumap", root_, numa)); }
+
+CpuFacts Sysfs::cpu() const {
+  const std::string info = text(root_ + "/proc/cpuinfo").value_or("");
+  CpuFacts facts;
+  facts.vendor = fieldOf(info, "vendor_id");
+  if (!facts.vendor.empty()) {
+    facts.arch = "x86_64";
+    const int family = std::atoi(fieldOf(info, "cpu family").c_str());
+    constexpr int kExtended = 15;  // from here on the kernel has added the extended family, unshifted
+    facts.family = family >= kExtended ? kExtended + ((family - kExtended) << 4) : family;
+    facts.model = std::atoi(fieldOf(info, "model").c_str());
+  } else if (!fieldOf(info, "CPU implementer").empty()) {
+    facts.arch = "arm64";
+  } else if (fieldOf(info, "cpu").starts_with("POWER")) {
+    facts.arch = "ppc64";
+  }
+  return facts;
+}
+
+std::optional<std::string> Sysfs::busIdOfPath(const std::string& devicePath) const {
+  char resolved[PATH_MAX];
+  if (realpath((root_ + devicePath).c_str(), resolved) == nullptr) return std::nullopt;
+  const std::vector<std::string_view> parts = partsOf(resolved);
+  if (parts.empty() || !isBusId(parts.back())) return std::nullopt;
+  return std::string(parts.back());
+}
+
+}  // namespace tutti::topo::detect

@@ -1,0 +1,57 @@
+// What the kernel says of PCI devices and CPUs, below a root that may be a recorded tree instead of "/".
+//
+// Owner: whoever detects. Any thread; every question reads files anew. A file that is not there is an absent fact, never an error.
+// 1. Device paths are resolved as the kernel links them, so that the chain of bridges can be read off them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::topo::detect {
+
+struct CpuFacts {
+  std::string arch;    ///< x86_64, arm64, ppc64; empty when it cannot be told.
+  std::string vendor;  ///< Of x86_64.
+  int family = 0;      ///< As the reference counts: base family + extended family × 16.
+  int model = 0;
+};
+
+/// Where a device hangs: below another device, or at the CPU itself.
+struct Above {
+  std::string busId;  ///< Of the upstream port of the switch above; empty for none.
+  int numa = -1;      ///< Of the CPU, where busId is empty.
+};
+
+class Sysfs {
+ public:
+  explicit Sysfs(std::string root = "/");
+
+  /// A file of a PCI device ("class", "vendor" …), without its line break; nullopt when either is not there.
+  std::optional<std::string> read(std::string_view busId, std::string_view file) const;
+
+  /// The slower of the device's own greatest speed and that of the port that it is plugged into, and likewise the narrower width.
+  std::string linkSpeed(std::string_view busId) const;
+  int linkWidth(std::string_view busId) const;
+
+  /// nullopt when the kernel does not know the device, as in virtual machines that hide it.
+  std::optional<Above> above(std::string_view busId) const;
+
+  std::optional<std::string> affinity(int numa) const;
+  CpuFacts cpu() const;
+
+  /// The PCI address that a network device's path leads to; nullopt for one that is no PCI device.
+  std::optional<std::string> busIdOfPath(const std::string& devicePath) const;
+
+ private:
+  std::optional<std::string> text(const std::string& path) const;
+  std::optional<std::string> devicePath(std::string_view busId) const;  // resolved, beginning with the root
+
+  std::string root_;  // without a slash at the end
+};
+
+/// Whether it is written as the kernel writes a PCI address: 0000:1b:00.0.
+bool isBusId(std::string_view text);
+
+}  // namespace tutti::topo::detect
