@@ -102,8 +102,12 @@ int runTopoFacts(TopoOptions options) {
   const auto view = load(options);
   if (!view) return tell(view.error());
   nlohmann::ordered_json run = factsOf(*view, options.facts);
-  if (const Status status = addGraphFacts(run, *machine, *view, options.facts, options.graphs); !status.ok()) return tell(status);
-  if (!options.dumpGraphs.empty()) {
+  if (const Status status = addGraphFacts(run, *machine, *view, options.facts, options.graphs); !status.ok()) {
+    // The machine's facts hold all the same; a graph file or variable that makes no sense does not.
+    if (status.code() != Code::SystemError) return tell(status);
+    std::fprintf(stderr, "tutti topo: no channels: %s\n", status.text().c_str());
+    run["graphs"] = {{"error", status.text()}};
+  } else if (!options.dumpGraphs.empty()) {
     const auto graphs = graphsOf(*view, options.facts, options.graphs);
     if (!graphs) return tell(graphs.error());
     const Status written = topo::writeXmlFile(options.dumpGraphs, topo::writeGraphs(*graphs, view->system));
