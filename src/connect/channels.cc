@@ -43,13 +43,16 @@ class Connector {
     for (const NodeGraphs& node : nodes_) all.insert(all.end(), node.ranks.begin(), node.ranks.end());
     std::sort(all.begin(), all.end());
     for (size_t i = 0; i < all.size(); ++i) {
-      if (all[i] != static_cast<int32_t>(i)) return error(Code::InvalidArgument, "the nodes' ranks are not 0 to {}, each once: {} is missing or given twice", all.size() - 1, i);
+      if (all[i] != static_cast<int32_t>(i))
+        return error(Code::InvalidArgument, "the nodes' ranks are not 0 to {}, each once: {} is missing or given twice", all.size() - 1, i);
     }
     for (const NodeGraphs& node : nodes_) {
       for (const auto* orders : {&node.rings, &node.trees, &node.chains}) {
         for (std::vector<int32_t> order : *orders) {
           std::sort(order.begin(), order.end());
-          if (order != node.ranks) return error(Code::InvalidArgument, "a channel of the node of rank {} does not name its {} ranks once each", node.ranks[0], node.ranks.size());
+          if (order != node.ranks)
+            return error(Code::InvalidArgument, "a channel of the node of rank {} does not name its {} ranks once each", node.ranks[0],
+                         node.ranks.size());
         }
       }
     }
@@ -71,9 +74,11 @@ class Connector {
   Status connectRings() {
     for (size_t channel = 0; channel < half_; ++channel) {
       std::vector<int32_t> ring;
-      for (size_t node = 0; node < nodes_.size(); ++node) ring.insert(ring.end(), ringOf(node, channel).begin(), ringOf(node, channel).end());
+      for (size_t node = 0; node < nodes_.size(); ++node)
+        ring.insert(ring.end(), ringOf(node, channel).begin(), ringOf(node, channel).end());
       const auto first = std::find(ring.begin(), ring.end(), 0);
-      if (first == ring.end() || ring.size() != static_cast<size_t>(made_.ranks)) return error(Code::InternalError, "ring {} passes {} of {} ranks", channel, ring.size(), made_.ranks);
+      if (first == ring.end() || ring.size() != static_cast<size_t>(made_.ranks))
+        return error(Code::InternalError, "ring {} passes {} of {} ranks", channel, ring.size(), made_.ranks);
       std::rotate(ring.begin(), first, ring.end());
       made_.rings.push_back(std::move(ring));
     }
@@ -254,7 +259,8 @@ NodeGraphs nodeGraphs(const topo::System& system, const topo::Graphs& graphs) {
 NodeGraphs renumbered(const NodeGraphs& node, std::vector<int32_t> ranks) {
   NodeGraphs made = node;
   const auto change = [&](std::vector<int32_t>& order) {
-    for (int32_t& rank : order) rank = ranks[static_cast<size_t>(std::find(node.ranks.begin(), node.ranks.end(), rank) - node.ranks.begin())];
+    for (int32_t& rank : order)
+      rank = ranks[static_cast<size_t>(std::find(node.ranks.begin(), node.ranks.end(), rank) - node.ranks.begin())];
   };
   for (auto* orders : {&made.rings, &made.trees, &made.chains, &made.directs}) std::for_each(orders->begin(), orders->end(), change);
   change(made.nvlsHeads);
@@ -270,7 +276,8 @@ uint64_t digest(const NodeGraphs& node) {
   }
   sum.add(node.nvlsHeads, node.ranks);
   for (const float number : {node.ringGBpsIntra, node.chainGBpsIntra, node.chainGBpsInter}) sum.add(number);
-  for (const int number : {static_cast<int>(node.treePattern), static_cast<int>(node.crossNic), static_cast<int>(node.sm), static_cast<int>(node.ranks.size())}) {
+  for (const int number : {static_cast<int>(node.treePattern), static_cast<int>(node.crossNic), static_cast<int>(node.sm),
+                           static_cast<int>(node.ranks.size())}) {
     sum.add(static_cast<uint64_t>(number));
   }
   return sum.value();

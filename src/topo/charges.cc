@@ -37,7 +37,8 @@ void appendCharges(const System& system, const Paths& paths, NodeId from, NodeId
     add(charges, first, id, forward);
     if (link.reverse == kNoLink) continue;
     if (end.kind == NodeKind::Gpu && end.gpu.sm < 80 && !fromGpu) add(charges, first, link.reverse, forward / 8);
-    if (end.kind == NodeKind::Cpu && end.cpu.arch == CpuArch::Power && link.type == LinkType::Nvl) add(charges, first, link.reverse, forward);
+    if (end.kind == NodeKind::Cpu && end.cpu.arch == CpuArch::Power && link.type == LinkType::Nvl)
+      add(charges, first, link.reverse, forward);
   }
 }
 

@@ -16,7 +16,13 @@ bool isTree(Pattern pattern) { return pattern == Pattern::BalancedTree || patter
 class Checker {
  public:
   Checker(const System& system, const Paths& paths, const SearchRequest& request, const ChannelSet& set)
-      : system_(system), paths_(paths), request_(request), set_(set), load_(system.links.size(), 0), twoWay_(load_), net_(system.nodes.size(), 0) {}
+      : system_(system),
+        paths_(paths),
+        request_(request),
+        set_(set),
+        load_(system.links.size(), 0),
+        twoWay_(load_),
+        net_(system.nodes.size(), 0) {}
 
   Feasibility run() {
     checkCounts();
@@ -38,8 +44,10 @@ class Checker {
 
   void checkCounts() {
     if (set_.count() > request_.maxChannels) violate("{} channels; at most {} are allowed", set_.count(), request_.maxChannels);
-    if (set_.count() > 0 && set_.count() < request_.minChannels) violate("{} channels; at least {} are asked for", set_.count(), request_.minChannels);
-    if (set_.count() > 0 && (!(set_.GBpsIntra > 0) || !(set_.GBpsInter > 0))) violate("speeds {} and {} GB/s; both must be above 0", set_.GBpsIntra, set_.GBpsInter);
+    if (set_.count() > 0 && set_.count() < request_.minChannels)
+      violate("{} channels; at least {} are asked for", set_.count(), request_.minChannels);
+    if (set_.count() > 0 && (!(set_.GBpsIntra > 0) || !(set_.GBpsInter > 0)))
+      violate("speeds {} and {} GB/s; both must be above 0", set_.GBpsIntra, set_.GBpsInter);
   }
 
   bool namesGpus() {
@@ -61,7 +69,9 @@ class Checker {
       }
       seen[static_cast<size_t>(gpu.value)] = true;
     }
-    const auto isNet = [&](NodeId id) { return id.value >= 0 && static_cast<size_t>(id.value) < system_.nodes.size() && system_.at(id).kind == NodeKind::Net; };
+    const auto isNet = [&](NodeId id) {
+      return id.value >= 0 && static_cast<size_t>(id.value) < system_.nodes.size() && system_.at(id).kind == NodeKind::Net;
+    };
     if (system_.inter && (!isNet(channel().netIn) || !isNet(channel().netOut))) {
       violate("channel {} lacks its nets", channel_);
       good = false;
@@ -69,7 +79,8 @@ class Checker {
     if (good && (nvls || set_.pattern == Pattern::CollnetDirect)) {
       for (int other = 0; other < channel_; ++other) {
         const auto& theirs = set_.channels[static_cast<size_t>(other)].gpus;
-        if (!theirs.empty() && theirs[0] == gpus[0]) violate("channels {} and {} have the same head {}", other, channel_, nodeName(system_, gpus[0]));
+        if (!theirs.empty() && theirs[0] == gpus[0])
+          violate("channels {} and {} have the same head {}", other, channel_, nodeName(system_, gpus[0]));
       }
     }
     return good;
@@ -106,7 +117,8 @@ class Checker {
     const NodeId in = channel().netIn;
     const NodeId out = channel().netOut;
     if (request_.collnet && (!system_.at(in).net.coll)) violate("channel {}: {} does not reduce", channel_, nodeName(system_, in));
-    if (!rulesAllow(in, out)) violate("channel {}: in by {} and out by {} is not allowed", channel_, nodeName(system_, in), nodeName(system_, out));
+    if (!rulesAllow(in, out))
+      violate("channel {}: in by {} and out by {} is not allowed", channel_, nodeName(system_, in), nodeName(system_, out));
     for (const NodeId net : system_.all(NodeKind::Net)) {
       if (sameRail(system_, net, in)) net_[static_cast<size_t>(net.value)] += set_.GBpsInter;
     }
@@ -171,8 +183,8 @@ class Checker {
       const Link& link = system_.links[i];
       found_.loadGBps[i] = static_cast<float>(load_[i]);
       if (found_.loadGBps[i] > link.GBps + kToleranceGBps) {
-        violate("link {} → {} ({}) carries {} GB/s; it has {}", nodeName(system_, link.from), nodeName(system_, link.to), linkTypeName(link.type),
-                found_.loadGBps[i], link.GBps);
+        violate("link {} → {} ({}) carries {} GB/s; it has {}", nodeName(system_, link.from), nodeName(system_, link.to),
+                linkTypeName(link.type), found_.loadGBps[i], link.GBps);
       }
       const float twoWay = static_cast<float>(twoWay_[i]) / std::max(link.GBps, 1e-6F);
       if (twoWay > found_.twoWayLoad) {
@@ -182,7 +194,8 @@ class Checker {
     }
     for (const NodeId net : system_.all(NodeKind::Net)) {
       const float load = static_cast<float>(net_[static_cast<size_t>(net.value)]);
-      if (load > system_.at(net).net.GBps + kToleranceGBps) violate("{} brings in {} GB/s; it has {}", nodeName(system_, net), load, system_.at(net).net.GBps);
+      if (load > system_.at(net).net.GBps + kToleranceGBps)
+        violate("{} brings in {} GB/s; it has {}", nodeName(system_, net), load, system_.at(net).net.GBps);
     }
   }
 

@@ -35,10 +35,12 @@ uint64_t devId(const System& system, NodeId node) {
 
 class GraphReader {
  public:
-  GraphReader(const Document& file, const System& system, const SearchSettings& settings) : file_(file), system_(system), settings_(settings) {}
+  GraphReader(const Document& file, const System& system, const SearchSettings& settings)
+      : file_(file), system_(system), settings_(settings) {}
 
   Result<Graphs> run() {
-    if (file_.root.name != "graphs") return fail(Code::InvalidUsage, "{}: the root is <{}>; expected <graphs version=\"1\">", placeOf(file_, file_.root), file_.root.name);
+    if (file_.root.name != "graphs")
+      return fail(Code::InvalidUsage, "{}: the root is <{}>; expected <graphs version=\"1\">", placeOf(file_, file_.root), file_.root.name);
     const auto version = needInteger(file_, file_.root, "version", 1, 1);
     if (!version) return tl::unexpected(version.error());
     for (const Element& element : file_.root.children) {
@@ -60,14 +62,16 @@ class GraphReader {
     const auto pattern = needInteger(file_, element, "pattern", 1, 6);
     if (!pattern) return pattern.error();
     if (!mayHave(kind, static_cast<Pattern>(*pattern))) {
-      return badAttribute(file_, element, "pattern", element.find("pattern"), format("what graph {} can have, such as {}", *id, static_cast<int>(usualPattern(kind))));
+      return badAttribute(file_, element, "pattern", element.find("pattern"),
+                          format("what graph {} can have, such as {}", *id, static_cast<int>(usualPattern(kind))));
     }
     const auto crossNic = needInteger(file_, element, "crossnic", 0, 2);
     if (!crossNic) return crossNic.error();
     const auto channels = needInteger(file_, element, "nchannels", 0, kMostChannels);
     if (!channels) return channels.error();
     if (*channels != static_cast<int64_t>(element.children.size())) {
-      return badAttribute(file_, element, "nchannels", element.find("nchannels"), format("{}, for there are as many <channel>", element.children.size()));
+      return badAttribute(file_, element, "nchannels", element.find("nchannels"),
+                          format("{}, for there are as many <channel>", element.children.size()));
     }
     const auto same = needInteger(file_, element, "samechannels", 0, 1);
     if (!same) return same.error();
@@ -98,11 +102,13 @@ class GraphReader {
       if (value->has_value()) *number.target = static_cast<float>(**value);
     }
     const bool runs = set.GBpsIntra > 0 && set.GBpsInter > 0;
-    if (!runs && !element.children.empty()) return badAttribute(file_, element, "speedintra", element.find("speedintra"), "speeds above 0 where there are channels");
+    if (!runs && !element.children.empty())
+      return badAttribute(file_, element, "speedintra", element.find("speedintra"), "speeds above 0 where there are channels");
     for (const auto& [name, target] : {std::pair{"typeintra", &set.typeIntra}, std::pair{"typeinter", &set.typeInter}}) {
       const std::string* text = element.find(name);
       const auto type = text == nullptr ? std::nullopt : pathTypeFromName(*text);
-      if (!type || *type >= PathType::Net) return badAttribute(file_, element, name, text, "a path type: LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB or SYS");
+      if (!type || *type >= PathType::Net)
+        return badAttribute(file_, element, name, text, "a path type: LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB or SYS");
       *target = *type;
     }
     return {};
@@ -125,7 +131,8 @@ class GraphReader {
       }
     }
     const size_t gpus = kind == GraphKind::Nvls ? 1 : static_cast<size_t>(system_.count(NodeKind::Gpu));
-    if (channel.gpus.size() != gpus) return error(Code::InvalidUsage, "{}: {} <gpu>; expected {}", placeOf(file_, element), channel.gpus.size(), gpus);
+    if (channel.gpus.size() != gpus)
+      return error(Code::InvalidUsage, "{}: {} <gpu>; expected {}", placeOf(file_, element), channel.gpus.size(), gpus);
     const size_t wanted = system_.inter ? 2 : 0;
     if (nets.size() != wanted) {
       return error(Code::InvalidUsage, "{}: {} <net>; expected {}, as the communicator {}", placeOf(file_, element), nets.size(), wanted,
@@ -147,7 +154,8 @@ class GraphReader {
       if (dev->has_value() && devId(system_, node) == **dev) return node;
       if (known.size() < 100) known += format("{}{:x}", known.empty() ? "" : " ", devId(system_, node));
     }
-    return tl::unexpected(badAttribute(file_, element, "dev", element.find("dev"), format("one of the system's in hexadecimal: {}", known.empty() ? "there is none" : known)));
+    return tl::unexpected(badAttribute(file_, element, "dev", element.find("dev"),
+                                       format("one of the system's in hexadecimal: {}", known.empty() ? "there is none" : known)));
   }
 
   const Document& file_;

@@ -47,7 +47,12 @@ std::vector<Mode> modesOf(const System& system, const Problem& problem, const Se
 class Search {
  public:
   Search(const System& system, const Paths& paths, const SearchRequest& request)
-      : system_(system), problem_(system, paths, request), effort_(request.settings.effort), steps_(request.settings.effort), slowest_(request.settings.slowest), atLeast_(request.atLeastGBps) {
+      : system_(system),
+        problem_(system, paths, request),
+        effort_(request.settings.effort),
+        steps_(request.settings.effort),
+        slowest_(request.settings.slowest),
+        atLeast_(request.atLeastGBps) {
     const int sm = oldestSm(system);
     ceilingIntra_ = toMBps(channelCeilingGBps(sm, false));
     limits_ = {request.minChannels, request.maxChannels, problem_.inter() ? toMBps(channelCeilingGBps(sm, true)) : ceilingIntra_};
@@ -172,7 +177,8 @@ class Search {
   }
 
   void consider(const Mode& mode, std::vector<Order> orders) {
-    if (mode.pattern == Pattern::Ring && mode.crossNic == CrossNic::InPairs && orders.size() > 1 && orders.size() % 2 == 1) orders.pop_back();
+    if (mode.pattern == Pattern::Ring && mode.crossNic == CrossNic::InPairs && orders.size() > 1 && orders.size() % 2 == 1)
+      orders.pop_back();
     if (static_cast<int>(orders.size()) < limits_.minChannels) return;
     Found found{mode, std::move(orders), {}};
     if (found.orders.empty()) return;
@@ -263,17 +269,18 @@ class Search {
 Result<ChannelSet> searchChannels(const System& system, const Paths& paths, const SearchRequest& request) {
   if (system.count(NodeKind::Gpu) == 0) return fail(Code::InvalidArgument, "no channels to search: the system has no GPU");
   if (request.minChannels < 1 || request.maxChannels < request.minChannels) {
-    return fail(Code::InvalidArgument, "{} to {} channels asked for; at least 1, and the maximum not below the minimum", request.minChannels,
-                request.maxChannels);
+    return fail(Code::InvalidArgument, "{} to {} channels asked for; at least 1, and the maximum not below the minimum",
+                request.minChannels, request.maxChannels);
   }
   if (system.inter && system.count(NodeKind::Net) == 0) {
-    return fail(Code::SystemError, "the communicator leaves the {} GPUs of this system, but there is no network", system.count(NodeKind::Gpu));
+    return fail(Code::SystemError, "the communicator leaves the {} GPUs of this system, but there is no network",
+                system.count(NodeKind::Gpu));
   }
   if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
   ChannelSet set = Search(system, paths, request).run();
   if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {
-    return fail(Code::SystemError, "no {} joins the {} GPUs: some have no path to the others{}", patternName(request.pattern), system.count(NodeKind::Gpu),
-                system.inter ? " or to a network" : "");
+    return fail(Code::SystemError, "no {} joins the {} GPUs: some have no path to the others{}", patternName(request.pattern),
+                system.count(NodeKind::Gpu), system.inter ? " or to a network" : "");
   }
   return set;
 }

@@ -217,7 +217,8 @@ void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) con
     else sources.push_back(problem_.gpu(gpu).value);
     for (int other = 0; other < problem_.gpus(); ++other) {
       const Hop& hop = problem_.between(gpu, other);
-      if (inside[static_cast<size_t>(gpu)] != entering && inside[static_cast<size_t>(other)] == entering && allowed(hop, mode_.intra)) use(hop);
+      if (inside[static_cast<size_t>(gpu)] != entering && inside[static_cast<size_t>(other)] == entering && allowed(hop, mode_.intra))
+        use(hop);
     }
   }
   for (int net = 0; net < problem_.nets(); ++net) {
@@ -232,7 +233,9 @@ void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) con
   FlowGraph graph(problem_.nodes());
   for (int32_t place = 0; place < problem_.links(); ++place) {
     const int32_t own = weight[static_cast<size_t>(place)];
-    if (own > 0) graph.addLink(problem_.startOf(place).value, problem_.endOf(place).value, problem_.capacity()[static_cast<size_t>(place)] / own, place);
+    if (own > 0)
+      graph.addLink(problem_.startOf(place).value, problem_.endOf(place).value, problem_.capacity()[static_cast<size_t>(place)] / own,
+                    place);
   }
   for (const int32_t place : graph.leastCut(sources, isSink)) {
     int32_t& least = set.weight[static_cast<size_t>(place)];

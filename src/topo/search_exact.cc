@@ -55,7 +55,8 @@ std::vector<Order> Exact::pack(const Goal& goal, int64_t& steps, bool& complete)
   for (int64_t& room : room_) room /= goal.speedMBps;
   fitting_.clear();
   for (const Kind& kind : kinds_) {
-    if (std::all_of(kind.loads.begin(), kind.loads.end(), [&](const Load& load) { return load.weight <= room_[static_cast<size_t>(load.place)]; })) {
+    if (std::all_of(kind.loads.begin(), kind.loads.end(),
+                    [&](const Load& load) { return load.weight <= room_[static_cast<size_t>(load.place)]; })) {
       fitting_.push_back(&kind);
     }
   }

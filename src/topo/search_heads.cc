@@ -74,7 +74,8 @@ class HeadSearch {
     });
     std::vector<Head> heads;
     for (const Head& pair : pairs) {
-      const bool taken = std::any_of(heads.begin(), heads.end(), [&](const Head& other) { return other.gpu == pair.gpu || other.net == pair.net; });
+      const bool taken =
+          std::any_of(heads.begin(), heads.end(), [&](const Head& other) { return other.gpu == pair.gpu || other.net == pair.net; });
       if (!taken && heads.size() < mostHeads()) heads.push_back(pair);
     }
     return heads;
@@ -113,7 +114,8 @@ class HeadSearch {
   double railShare(const std::vector<Head>& heads) const {
     double least = channelCeilingGBps(oldestSm(system_), true);
     for (const Head& one : heads) {
-      const auto users = std::count_if(heads.begin(), heads.end(), [&](const Head& other) { return sameRail(system_, one.net, other.net); });
+      const auto users =
+          std::count_if(heads.begin(), heads.end(), [&](const Head& other) { return sameRail(system_, one.net, other.net); });
       least = std::min(least, static_cast<double>(system_.at(one.net).net.GBps) / static_cast<double>(users));
     }
     return least;
@@ -166,7 +168,8 @@ class HeadSearch {
       most = std::min(most, nets);
     }
     if (!nvls_) return static_cast<float>(most);
-    for (const NodeId gpu : system_.all(NodeKind::Gpu)) most = std::min(most, static_cast<double>(paths_.get(system_.all(NodeKind::NvSwitch)[0], gpu).GBps));
+    for (const NodeId gpu : system_.all(NodeKind::Gpu))
+      most = std::min(most, static_cast<double>(paths_.get(system_.all(NodeKind::NvSwitch)[0], gpu).GBps));
     return static_cast<float>(most);
   }
 

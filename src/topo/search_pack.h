@@ -21,6 +21,7 @@ class Packer {
   std::vector<Order> pack(int target);
 
  private:
+  static constexpr size_t kEndsTried = 48;
   /// What a channel has at its ends, and must still reach.
   struct Ends {
     int first = 0;

@@ -26,7 +26,10 @@ std::vector<PathType> typesOf(const std::vector<Hop>& hops) {
 }  // namespace
 
 Problem::Problem(const System& system, const Paths& paths, const SearchRequest& request)
-    : gpus_(system.count(NodeKind::Gpu)), nodes_(static_cast<int32_t>(system.nodes.size())), gpuNodes_(&system.all(NodeKind::Gpu)), placeAt_(system.links.size(), -1) {
+    : gpus_(system.count(NodeKind::Gpu)),
+      nodes_(static_cast<int32_t>(system.nodes.size())),
+      gpuNodes_(&system.all(NodeKind::Gpu)),
+      placeAt_(system.links.size(), -1) {
   if (system.inter) {
     for (const NodeId net : system.all(NodeKind::Net)) {
       if (!request.collnet || system.at(net).net.coll) netNodes_.push_back(net);

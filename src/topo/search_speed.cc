@@ -62,7 +62,8 @@ std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& 
   for (const int64_t capacity : distinct(problem.capacity())) {
     for (const int64_t divisor : divisors) {
       const int64_t speed = capacity / divisor;
-      if (speed >= limits.floorMBps && speed < limits.ceilingMBps && speed * limits.maxChannels > worth && rough / speed * speed > worth) speeds.push_back(speed);
+      if (speed >= limits.floorMBps && speed < limits.ceilingMBps && speed * limits.maxChannels > worth && rough / speed * speed > worth)
+        speeds.push_back(speed);
     }
   }
   std::vector<int64_t> room(problem.capacity().size());

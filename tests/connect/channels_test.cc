@@ -73,7 +73,8 @@ void compareTrees(const Channels& ours, const Json& theirs, const std::string& n
     for (size_t rank = 0; rank < static_cast<size_t>(ours.ranks); ++rank) {
       const TreeLinks& links = ours.trees[c][rank];
       EXPECT_EQ(links.up, theirs[c]["up"][rank].get<int>()) << name << " channel " << c << " rank " << rank;
-      EXPECT_EQ(std::vector<int>(links.down.begin(), links.down.end()), theirs[c]["down"][rank].get<std::vector<int>>()) << name << " channel " << c << " rank " << rank;
+      EXPECT_EQ(std::vector<int>(links.down.begin(), links.down.end()), theirs[c]["down"][rank].get<std::vector<int>>())
+          << name << " channel " << c << " rank " << rank;
     }
   }
 }
@@ -116,7 +117,8 @@ TEST(Channels, AreTheReferencesForItsOwnGraphs) {
       ++runs;
     }
   }
-  std::printf("%d runs compared; %s\n", runs, topo::test::hasDataSet() ? "with the data set" : "the data set is absent, its runs were skipped");
+  std::printf("%d runs compared; %s\n", runs,
+              topo::test::hasDataSet() ? "with the data set" : "the data set is absent, its runs were skipped");
   EXPECT_GE(runs, 20);
 }
 
@@ -133,7 +135,8 @@ void expectSpanningTree(const std::vector<TreeLinks>& tree) {
       if (child >= 0) fromAbove.emplace(own, child);
     }
     int steps = 0;
-    for (int at = own; tree[static_cast<size_t>(at)].up >= 0; at = tree[static_cast<size_t>(at)].up) ASSERT_LE(++steps, static_cast<int>(tree.size()));
+    for (int at = own; tree[static_cast<size_t>(at)].up >= 0; at = tree[static_cast<size_t>(at)].up)
+      ASSERT_LE(++steps, static_cast<int>(tree.size()));
   }
   EXPECT_EQ(roots, 1);
   EXPECT_EQ(fromAbove, fromBelow);
@@ -176,7 +179,8 @@ TEST(Channels, AreValidAndBalancedForManyNodes) {
             int down = 0;
             for (const int tree : {c, c + 4}) {
               for (int rank = 4 * node; rank < 4 * node + 4; ++rank) {
-                for (const int child : made->trees[static_cast<size_t>(tree)][static_cast<size_t>(rank)].down) down += child >= 0 && child / 4 != node ? 1 : 0;
+                for (const int child : made->trees[static_cast<size_t>(tree)][static_cast<size_t>(rank)].down)
+                  down += child >= 0 && child / 4 != node ? 1 : 0;
               }
             }
             EXPECT_LE(down, 3) << nodes << " nodes, node " << node;

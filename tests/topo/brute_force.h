@@ -121,7 +121,8 @@ class BruteForce {
       std::vector<double> inside(places(), 0);
       bool joined = true;
       for (size_t i = 0; i + 1 < order.size(); ++i) joined = joined && addHop(inside, order[i], order[i + 1], 1, pattern);
-      if (!system_.inter && pattern == Pattern::Ring && order.size() > 1) joined = joined && addHop(inside, order.back(), order.front(), 1, pattern);
+      if (!system_.inter && pattern == Pattern::Ring && order.size() > 1)
+        joined = joined && addHop(inside, order.back(), order.front(), 1, pattern);
       if (!joined) continue;
       if (!system_.inter) {
         seen[inside] = true;

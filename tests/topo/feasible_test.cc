@@ -28,8 +28,16 @@ class Feasible : public ::testing::Test {
       }
       const NodeId nic = system.addNode(NodeKind::Nic, makeNodeId(0, 0x200000U + 0x1000U * static_cast<unsigned>(half)));
       const NodeId net = system.addNode(NodeKind::Net, makeNodeId(0, static_cast<uint64_t>(half)));
-      system.at(net).net = {.dev = half, .port = 1, .guid = 7U + static_cast<uint64_t>(half), .busId = 0, .GBps = 25, .latencyUs = 0, .maxChannels = 64,
-                            .gdr = true, .coll = false, .localGpu = kNoNode};
+      system.at(net).net = {.dev = half,
+                            .port = 1,
+                            .guid = 7U + static_cast<uint64_t>(half),
+                            .busId = 0,
+                            .GBps = 25,
+                            .latencyUs = 0,
+                            .maxChannels = 64,
+                            .gdr = true,
+                            .coll = false,
+                            .localGpu = kNoNode};
       both(nic, sw, LinkType::Pci, 48);
       both(nic, net, LinkType::Net, 25);
     }

@@ -36,7 +36,8 @@ bool sameSets(const Graphs& a, const Graphs& b) {
     if (both != (b.computed[i] && b.sets[i].count() > 0)) return false;
     if (!both) continue;
     if (x.channels != y.channels || x.pattern != y.pattern || x.GBpsIntra != y.GBpsIntra || x.GBpsInter != y.GBpsInter) return false;
-    if (x.typeIntra != y.typeIntra || x.typeInter != y.typeInter || x.sameChannels != y.sameChannels || x.crossNic != y.crossNic) return false;
+    if (x.typeIntra != y.typeIntra || x.typeInter != y.typeInter || x.sameChannels != y.sameChannels || x.crossNic != y.crossNic)
+      return false;
   }
   return true;
 }
@@ -136,7 +137,9 @@ class GraphXmlRefusal : public ::testing::Test {
   static std::string graph(const std::string& attributes, const std::string& channel) {
     return "<graphs version=\"1\">\n<graph " + attributes + ">\n" + channel + "\n</graph></graphs>";
   }
-  const std::string good = "id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"1\" speedintra=\"12\" speedinter=\"12\" typeintra=\"PHB\" typeinter=\"PIX\" samechannels=\"1\"";
+  const std::string good =
+      "id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"1\" speedintra=\"12\" speedinter=\"12\" typeintra=\"PHB\" typeinter=\"PIX\" "
+      "samechannels=\"1\"";
   const std::string both = "<channel><gpu dev=\"0\"/><gpu dev=\"0x1\"/></channel>";
 };
 
@@ -146,11 +149,13 @@ TEST_F(GraphXmlRefusal, NamesTheElementAndWhatIsExpected) {
   EXPECT_EQ(refusal(graph(good, both)), "");
   EXPECT_NAMES(refusal("<system version=\"1\"/>"), "g.xml:1: <system>: the root is <system>");
   EXPECT_NAMES(refusal("<graphs version=\"2\"/>"), "version=\"2\"; expected a whole number from 1 to 1");
-  EXPECT_NAMES(refusal(graph(good, "<channel><gpu dev=\"0\"/><gpu dev=\"0x7\"/></channel>")), "g.xml:3: <gpu dev=\"0x7\">: dev=\"0x7\"; expected one of the system's in hexadecimal: 0 1");
+  EXPECT_NAMES(refusal(graph(good, "<channel><gpu dev=\"0\"/><gpu dev=\"0x7\"/></channel>")),
+               "g.xml:3: <gpu dev=\"0x7\">: dev=\"0x7\"; expected one of the system's in hexadecimal: 0 1");
   EXPECT_NAMES(refusal(graph(good, "<channel><gpu dev=\"0\"/></channel>")), "1 <gpu>; expected 2");
   EXPECT_NAMES(refusal(graph(good, "<channel><gpu dev=\"1\"/><gpu dev=\"0x1\"/></channel>")), "stands twice");
   EXPECT_NAMES(refusal(graph(good, both + both)), "nchannels=\"1\"; expected 2");
-  EXPECT_NAMES(refusal(graph(good, "<channel><net dev=\"0\"/><gpu dev=\"0\"/><gpu dev=\"1\"/></channel>")), "dev=\"0\"; expected one of the system's in hexadecimal: there is none");
+  EXPECT_NAMES(refusal(graph(good, "<channel><net dev=\"0\"/><gpu dev=\"0\"/><gpu dev=\"1\"/></channel>")),
+               "dev=\"0\"; expected one of the system's in hexadecimal: there is none");
   std::string wrong = good;
   wrong.replace(wrong.find("PHB"), 3, "XYZ");
   EXPECT_NAMES(refusal(graph(wrong, both)), "typeintra=\"XYZ\"; expected a path type");

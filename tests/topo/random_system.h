@@ -63,7 +63,8 @@ class MachineMaker {
       const NodeId cpu = system.addNode(NodeKind::Cpu, makeNodeId(0, static_cast<uint64_t>(i)));
       system.at(cpu).cpu = {.arch = CpuArch::X86, .vendor = vendor, .model = CpuModel::Skylake, .affinity = {}};
     }
-    if (sockets == 2) both(system, system.all(NodeKind::Cpu)[0], system.all(NodeKind::Cpu)[1], LinkType::Sys, of({6.0F, 10.0F, 16.0F, 22.0F, 40.0F}));
+    if (sockets == 2)
+      both(system, system.all(NodeKind::Cpu)[0], system.all(NodeKind::Cpu)[1], LinkType::Sys, of({6.0F, 10.0F, 16.0F, 22.0F, 40.0F}));
     pciGBps_ = of({12.0F, 12.0F, 24.0F, 48.0F});
     sm_ = of({70, 70, 80, 89, 90});
   }
@@ -82,7 +83,8 @@ class MachineMaker {
     const int cpus = system.count(NodeKind::Cpu);
     const int switches = system.count(NodeKind::Pci);
     const int index = pick(0, switches > 0 && chance(75) ? switches - 1 + cpus : cpus - 1);
-    return index < cpus ? system.all(NodeKind::Cpu)[static_cast<size_t>(index)] : system.all(NodeKind::Pci)[static_cast<size_t>(index - cpus)];
+    return index < cpus ? system.all(NodeKind::Cpu)[static_cast<size_t>(index)]
+                        : system.all(NodeKind::Pci)[static_cast<size_t>(index - cpus)];
   }
 
   void addGpu(System& system, int number) {
@@ -114,8 +116,16 @@ class MachineMaker {
     const float GBps = of({1.25F, 6.25F, 12.5F, 25.0F, 50.0F});
     const NodeId nic = system.addNode(NodeKind::Nic, makeNodeId(0, 0x200000 + static_cast<uint64_t>(number) * 0x1000));
     const NodeId net = system.addNode(NodeKind::Net, makeNodeId(0, static_cast<uint64_t>(number)));
-    system.at(net).net = {.dev = number, .port = 1, .guid = 0x1000 + static_cast<uint64_t>(number), .busId = 0, .GBps = GBps, .latencyUs = 0, .maxChannels = 64,
-                          .gdr = chance(70), .coll = false, .localGpu = kNoNode};
+    system.at(net).net = {.dev = number,
+                          .port = 1,
+                          .guid = 0x1000 + static_cast<uint64_t>(number),
+                          .busId = 0,
+                          .GBps = GBps,
+                          .latencyUs = 0,
+                          .maxChannels = 64,
+                          .gdr = chance(70),
+                          .coll = false,
+                          .localGpu = kNoNode};
     both(system, nic, place(system), LinkType::Pci, pciGBps_);
     both(system, nic, net, LinkType::Net, GBps);
   }

@@ -57,8 +57,8 @@ void compareWithOptimum(uint32_t seed, Tally& tally) {
 TEST(Search, ComesToTheOptimumOfSmallMachines) {
   Tally tally;
   for (uint32_t seed = 1; seed <= 800; ++seed) compareWithOptimum(seed, tally);
-  std::printf("%d machines: %d at the optimum, the worst at %.3f of it; plain greedy misses it on %d\n", tally.machines, tally.equal, tally.worst,
-              tally.greedyMissed);
+  std::printf("%d machines: %d at the optimum, the worst at %.3f of it; plain greedy misses it on %d\n", tally.machines, tally.equal,
+              tally.worst, tally.greedyMissed);
   EXPECT_GE(tally.machines, 600);
   EXPECT_GE(tally.equal, tally.machines * 95 / 100);
   EXPECT_GE(tally.greedyMissed, tally.machines * 30 / 100) << "the machines are too easy";
@@ -89,6 +89,59 @@ TEST(Search, LargerMachinesAreFeasibleBoundedQuickAndRepeatable) {
   }
   std::printf("%d sets, on average at %.3f of their bound; the longest search took %.1f ms\n", sets, ofBound / sets, longest);
   EXPECT_GE(sets, 200);
+}
+
+/// Pairs of rails are more than one rail: never below what staying on one rail gives.
+TEST(Search, ChangingRailsInPairsNeverCosts) {
+  int gained = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    MachineMaker maker(seed + 500000);
+    const auto machine = maker.make(6);
+    if (!machine || !machine->system.inter) continue;
+    SearchRequest request;
+    request.settings.crossNic = 0;
+    const auto never = searchChannels(machine->system, machine->paths, request);
+    request.settings.crossNic = 2;
+    const auto pairs = searchChannels(machine->system, machine->paths, request);
+    if (!pairs) continue;
+    expectFeasible(*machine, request, *pairs, seed);
+    const bool single = pairs->crossNic != CrossNic::InPairs || pairs->count() == 1;
+    EXPECT_TRUE(single || pairs->count() % 2 == 0) << "seed " << seed;
+    if (!never) continue;
+    EXPECT_GE(pairs->GBps(), never->GBps() * 0.97F) << "seed " << seed;
+    gained += pairs->GBps() > never->GBps() * 1.01F ? 1 : 0;
+  }
+  EXPECT_GT(gained, 0);
+}
+
+TEST(Search, HeadsAreFeasibleToo) {
+  int sets = 0;
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    MachineMaker maker(seed + 900000);
+    auto machine = maker.make(12);
+    if (!machine) continue;
+    for (const NodeId net : machine->system.all(NodeKind::Net)) machine->system.at(net).net.coll = true;
+    for (const Pattern pattern : {Pattern::Nvls, Pattern::CollnetDirect}) {
+      const SearchRequest request{.pattern = pattern, .maxChannels = 64};
+      const auto found = searchChannels(machine->system, machine->paths, request);
+      if (!found || found->channels.empty()) continue;
+      expectFeasible(*machine, request, *found, seed);
+      ++sets;
+    }
+  }
+  EXPECT_GT(sets, 50);
+}
+
+TEST(Search, SaysWhyThereAreNoChannels) {
+  System system;
+  const auto none = searchChannels(system, Paths(system), {});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().text(), "no channels to search: the system has no GPU");
+  auto machine = MachineMaker(1).make(4);
+  ASSERT_TRUE(machine);
+  const auto senseless = searchChannels(machine->system, machine->paths, {.minChannels = 4, .maxChannels = 2});
+  ASSERT_FALSE(senseless);
+  EXPECT_NE(senseless.error().text().find("4 to 2 channels asked for"), std::string::npos);
 }
 
 }  // namespace

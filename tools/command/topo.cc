@@ -43,7 +43,8 @@ void addTopo(CLI::App& app, Action& action) {
   addOptions(command, options, gpus);
   CLI::App* facts = command->add_subcommand("facts", "the system, its paths and GPUDirect RDMA, and the channels found, as JSON");
   addOptions(facts, options, gpus);
-  facts->add_option("--dump-graphs", options->dumpGraphs, "also write the channels as graph XML, which NCCL_GRAPH_FILE reads")->type_name("FILE");
+  facts->add_option("--dump-graphs", options->dumpGraphs, "also write the channels as graph XML, which NCCL_GRAPH_FILE reads")
+      ->type_name("FILE");
   command->footer(kTopoFooter);
   const auto finish = [options, gpus] {
     if (options->file.empty()) throw CLI::RequiredError("--file");

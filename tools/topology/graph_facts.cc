@@ -22,7 +22,9 @@ constexpr int kRingChannels = 32;
 
 double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
 
-bool canNvls(const topo::System& system) { return system.count(topo::NodeKind::NvSwitch) > 0 && topo::oldestSm(system) >= 90 && system.count(topo::NodeKind::Gpu) > 1; }
+bool canNvls(const topo::System& system) {
+  return system.count(topo::NodeKind::NvSwitch) > 0 && topo::oldestSm(system) >= 90 && system.count(topo::NodeKind::Gpu) > 1;
+}
 
 std::string netName(const topo::System& system, NodeId net) {
   return format("{}.{}", topo::systemOf(system.at(net).id), system.at(net).net.dev);
@@ -66,7 +68,10 @@ Json graphFacts(const View& view, const topo::Graphs& graphs, GraphKind kind) {
   const int ring = graphs[GraphKind::Ring].count();
   const bool chain = kind == GraphKind::Tree || kind == GraphKind::CollnetChain;
   const int heads = std::min(gpus, kind == GraphKind::Nvls ? kRingChannels : 8);
-  Json facts = {{"computed", true}, {"id", static_cast<int>(kind)}, {"pattern", static_cast<int>(set.pattern)}, {"patternName", topo::patternName(set.pattern)}};
+  Json facts = {{"computed", true},
+                {"id", static_cast<int>(kind)},
+                {"pattern", static_cast<int>(set.pattern)},
+                {"patternName", topo::patternName(set.pattern)}};
   facts.update({{"nChannels", set.count()}, {"bwIntra", rounded(set.GBpsIntra)}, {"bwInter", rounded(set.GBpsInter)}});
   facts["latencyInter"] = rounded(set.latencyInterUs);
   facts.update({{"typeIntra", topo::pathTypeName(set.typeIntra)}, {"typeInter", topo::pathTypeName(set.typeInter)}});
@@ -98,7 +103,8 @@ Json nvlsOf(const connect::Channels& channels) {
     Json ranks = Json::array();
     for (const connect::NvlsLinks& links : tree) {
       const int own = channels.nodes > 1 && links.head >= 0 ? channels.ranks + 1 + links.head : -1;
-      ranks.push_back({{"nHeads", channels.nvlsHeads}, {"headRank", links.head}, {"treeUp", links.treeUp}, {"treeDown", {own, links.treeDown[0]}}});
+      ranks.push_back(
+          {{"nHeads", channels.nvlsHeads}, {"headRank", links.head}, {"treeUp", links.treeUp}, {"treeDown", {own, links.treeDown[0]}}});
     }
     all.push_back(std::move(ranks));
   }
@@ -147,7 +153,9 @@ Result<topo::Graphs> graphsOf(const View& view, const FactsOptions& options, con
   auto given = topo::readGraphs(*file, view.system, request.settings);
   if (!given) return given;
   const auto has = [&](GraphKind kind) { return given->computed[static_cast<size_t>(kind)]; };
-  if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) && (has(GraphKind::CollnetChain) || !request.collnet)) return given;
+  if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) &&
+      (has(GraphKind::CollnetChain) || !request.collnet))
+    return given;
   auto searched = topo::searchGraphs(view.system, view.paths, request);
   if (!searched) return searched;
   for (int kind = 0; kind < topo::kGraphKinds; ++kind) {
@@ -158,7 +166,8 @@ Result<topo::Graphs> graphsOf(const View& view, const FactsOptions& options, con
   return searched;
 }
 
-Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options, const GraphFactsOptions& graphs) {
+Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options,
+                                                 const GraphFactsOptions& graphs) {
   std::vector<connect::NodeGraphs> nodes;
   std::vector<bool> known;
   int ranks = 0;
@@ -185,19 +194,22 @@ Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, 
   return nodes;
 }
 
-Status addGraphFacts(Json& run, const topo::Document& machine, const View& view, const FactsOptions& options, const GraphFactsOptions& graphs) {
+Status addGraphFacts(Json& run, const topo::Document& machine, const View& view, const FactsOptions& options,
+                     const GraphFactsOptions& graphs) {
   const auto begin = std::chrono::steady_clock::now();
   const auto found = graphsOf(view, options, graphs);
   if (!found) return found.error();
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  for (const auto& [name, kind] : {std::pair{"ring", GraphKind::Ring}, std::pair{"tree", GraphKind::Tree}, std::pair{"collnetChain", GraphKind::CollnetChain},
-                                   std::pair{"collnetDirect", GraphKind::CollnetDirect}, std::pair{"nvls", GraphKind::Nvls}}) {
+  for (const auto& [name, kind] :
+       {std::pair{"ring", GraphKind::Ring}, std::pair{"tree", GraphKind::Tree}, std::pair{"collnetChain", GraphKind::CollnetChain},
+        std::pair{"collnetDirect", GraphKind::CollnetDirect}, std::pair{"nvls", GraphKind::Nvls}}) {
     run["graphs"][name] = graphFacts(view, *found, kind);
   }
   run["timing_ms"]["graphs"] = ms;
   const auto nodes = nodesOf(machine, options, graphs);
   if (!nodes) return nodes.error();
-  const auto channels = connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = options.isCollNet});
+  const auto channels =
+      connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = options.isCollNet});
   if (!channels) return channels.error();
   run["final"] = finalFacts(view, *channels);
   return {};
@@ -216,12 +228,14 @@ Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>
   };
   for (const auto& [name, value] : variables) {
     if (name == "NCCL_GRAPH_FILE") graphs.graphFile = value;
-    for (const Number& number : {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, connect::kMostChannels},
-                                 Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, connect::kMostChannels}}) {
+    for (const Number& number :
+         {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, connect::kMostChannels},
+          Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, connect::kMostChannels}}) {
       if (name != number.name || value.empty()) continue;
       char* end = nullptr;
       const long given = std::strtol(value.c_str(), &end, 10);
-      if (*end != '\0' || given < 0 || given > number.most) return error(Code::InvalidArgument, "{}=\"{}\": expected a whole number from 0 to {}", name, value, number.most);
+      if (*end != '\0' || given < 0 || given > number.most)
+        return error(Code::InvalidArgument, "{}=\"{}\": expected a whole number from 0 to {}", name, value, number.most);
       *number.target = static_cast<int>(given);
     }
   }

@@ -28,7 +28,8 @@ struct GraphFactsOptions {
 Result<topo::Graphs> graphsOf(const topo::View& view, const FactsOptions& options, const GraphFactsOptions& graphs);
 
 /// What every node of the run brings, in order of their ranks: the host's GPUs fall into several nodes where only the network joins them.
-Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options, const GraphFactsOptions& graphs);
+Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options,
+                                                 const GraphFactsOptions& graphs);
 
 Status addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view, const FactsOptions& options,
                      const GraphFactsOptions& graphs);

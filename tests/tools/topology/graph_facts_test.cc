@@ -58,7 +58,8 @@ void checkRun(const std::string& place, const topo::Document& machine, const Jso
     if (!graphs->computed[kind]) continue;
     const topo::ChannelSet& set = graphs->sets[kind];
     const bool collnet = kind == static_cast<int>(GraphKind::CollnetChain) || kind == static_cast<int>(GraphKind::CollnetDirect);
-    const auto checked = topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64, .collnet = collnet}, set);
+    const auto checked =
+        topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64, .collnet = collnet}, set);
     EXPECT_TRUE(checked.ok()) << place << " graph " << kind << ": " << checked.violations[0];
     if (kind > 1) continue;
     EXPECT_LE(set.GBps(), set.boundGBps * 1.0001F) << place << " graph " << kind;
@@ -78,7 +79,8 @@ void checkRun(const std::string& place, const topo::Document& machine, const Jso
     EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
   }
   if (final["nChannels"] == expected["final"]["nChannels"]) {
-    for (const char* same : {"collChannels", "p2pChannels", "p2pChannelsPerPeer"}) EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
+    for (const char* same : {"collChannels", "p2pChannels", "p2pChannelsPerPeer"})
+      EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
   }
   EXPECT_EQ(final["ringsFromRank0"].size(), final["nChannels"].get<size_t>()) << place;
   EXPECT_EQ(final["trees"].size(), final["nChannels"].get<size_t>()) << place;
@@ -97,7 +99,8 @@ TEST(GraphFacts, AreNeverBelowTheReferences) {
       ++runs;
     }
   }
-  std::printf("%d runs compared; %s\n", runs, topo::test::hasDataSet() ? "with the data set" : "the data set is absent, its runs were skipped");
+  std::printf("%d runs compared; %s\n", runs,
+              topo::test::hasDataSet() ? "with the data set" : "the data set is absent, its runs were skipped");
   EXPECT_GE(runs, 20);
 }
 
@@ -121,7 +124,8 @@ TEST(GraphFacts, TakeMilliseconds) {
   }
   std::sort(times.begin(), times.end());
   ASSERT_FALSE(times.empty());
-  std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first, times.back().second.c_str());
+  std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
+              times.back().second.c_str());
 }
 
 TEST(GraphFacts, ACliqueOf72IsQuick) {
