@@ -110,11 +110,9 @@ class Search {
   }
   // What a set has to exceed: the best one so far, or just what was asked for.
   int64_t wanted() const { return best_.orders.empty() ? most_ - most_ / kSame - 1 : most_; }
-  int64_t nextSpeed(int channels) const { return std::max(limits_.floorMBps, over() / channels + 1); }
-  int64_t over() const { return best_.orders.empty() ? wanted() : most_ + most_ / kSame; }
+  int64_t nextSpeed(int channels) const { return std::max(limits_.floorMBps, wanted() / channels + 1); }
   bool couldBeat(size_t mode, int channels) {
     const int64_t speed = nextSpeed(channels);
-    if (over() > 0 && over() / channels + 1 < limits_.floorMBps) return false;
     if (speed > limits_.ceilingMBps || speed * channels <= wanted()) return false;
     if (std::find(refuted_.begin(), refuted_.end(), Refuted{mode, channels, speed}) != refuted_.end()) return false;
     cuts_[mode].addGroups();
@@ -131,6 +129,7 @@ class Search {
 
   // As much with fewer channels; then as much over nearer paths and fewer rails.
   void simplify() {
+    steps_ = std::max(steps_, effort_ / 8);
     const int64_t enough = most_ - most_ / kSame;
     for (int channels = limits_.minChannels; channels < static_cast<int>(best_.orders.size()); ++channels) {
       const int64_t speed = (enough + channels - 1) / channels;
@@ -184,7 +183,7 @@ class Search {
     if (found.orders.empty()) return;
     found.speeds = fastest(problem_, mode, found.orders, limits_.ceilingMBps, ceilingIntra_);
     if (found.value() < most_ - most_ / kSame) return;
-    const bool more = found.value() > over();
+    const bool more = found.value() > wanted();
     const bool fewer = found.orders.size() < best_.orders.size();
     const bool nearer = found.orders.size() == best_.orders.size() && placeOf(mode) < placeOf(best_.mode);
     if (!more && !fewer && !nearer) return;

@@ -6,34 +6,6 @@ namespace tutti::topo {
 
 namespace {
 
-// What a link may be charged by whole and half hops, over plain links and over slow roots, and by the reads that go with them.
-std::vector<int64_t> totals(const Problem& problem, bool halves, int maxChannels) {
-  bool slow = false;
-  bool reads = false;
-  const auto look = [&](const Hop& hop) {
-    for (const Load& load : problem.loads(hop)) {
-      slow = slow || load.weight > kUnit;
-      reads = reads || load.weight < kUnit;
-    }
-  };
-  for (int from = 0; from < problem.gpus(); ++from) {
-    for (int to = 0; to < problem.gpus(); ++to) look(problem.between(from, to));
-    for (int net = 0; net < problem.nets(); ++net) {
-      look(problem.in(net, from));
-      look(problem.out(from, net));
-    }
-  }
-  std::vector<int64_t> found;
-  const int64_t step = halves ? kUnit / 2 : kUnit;
-  for (int64_t total = step; total <= static_cast<int64_t>(maxChannels) * kUnit; total += step) {
-    found.push_back(total);
-    if (slow) found.push_back(total * 6 / 5);
-    for (int64_t extra = 1; reads && extra <= 2; ++extra) found.push_back(total + extra * total / 8);
-    for (int64_t extra = 1; reads && extra <= 2; ++extra) found.push_back(total + extra * kUnit / 8);
-  }
-  return found;
-}
-
 std::vector<int64_t> distinct(std::vector<int64_t> values) {
   std::sort(values.begin(), values.end(), std::greater<>());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -56,14 +28,18 @@ std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& 
   std::vector<Goal> found;
   const int64_t rough = roughBound(problem, cuts, limits);
   if (rough <= worth) return found;
+  // Between two of these speeds no cut lets another number of channels pass, so that the fastest of each stretch stands for it.
   std::vector<int64_t> speeds = {limits.ceilingMBps};
-  const bool halves = std::any_of(cuts.all().begin(), cuts.all().end(), [](const Cut& cut) { return cut.halves; });
-  const std::vector<int64_t> divisors = distinct(totals(problem, halves, limits.maxChannels));
-  for (const int64_t capacity : distinct(problem.capacity())) {
-    for (const int64_t divisor : divisors) {
-      const int64_t speed = capacity / divisor;
-      if (speed >= limits.floorMBps && speed < limits.ceilingMBps && speed * limits.maxChannels > worth && rough / speed * speed > worth)
-        speeds.push_back(speed);
+  const int64_t slowest = std::max(limits.floorMBps, worth / limits.maxChannels);
+  for (const Cut& cut : cuts.all()) {
+    const int64_t parts = cut.halves ? 2 : 1;
+    for (const Load& link : cut.links) {
+      const int64_t whole = parts * problem.capacity()[static_cast<size_t>(link.place)] / link.weight;
+      for (int64_t hops = std::max<int64_t>(1, whole / limits.ceilingMBps); hops <= parts * cut.perChannel * limits.maxChannels; ++hops) {
+        const int64_t speed = whole / hops;
+        if (speed < slowest) break;
+        if (speed < limits.ceilingMBps && rough / speed * speed > worth) speeds.push_back(speed);
+      }
     }
   }
   std::vector<int64_t> room(problem.capacity().size());
