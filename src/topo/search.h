@@ -40,7 +40,7 @@ enum class CrossNic : uint8_t {
 
 struct SearchSettings {
   int crossNic = 2;       ///< NCCL_CROSS_NIC: 0 never, 1 always, 2 where it brings more.
-  int64_t effort = 50000;  ///< How many steps one search may take; its time is bounded by it.
+  int64_t effort = 40000;  ///< How many steps one search may take; its time is bounded by it.
   /// No channel runs slower than this part of the speed that one channel alone could have: a block of threads costs the same whatever it
   /// carries. The reference stops at about a half.
   float slowest = 1.0F / 6;
