@@ -276,6 +276,11 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
                 system.count(NodeKind::Gpu));
   }
   if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
+  if (system.inter && request.collnet) {
+    const auto& nets = system.all(NodeKind::Net);
+    const bool none = std::none_of(nets.begin(), nets.end(), [&](NodeId net) { return system.at(net).net.coll; });
+    if (none) return ChannelSet{.pattern = request.pattern};
+  }
   ChannelSet set = Search(system, paths, request).run();
   if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {
     return fail(Code::SystemError, "no {} joins the {} GPUs: some have no path to the others{}", patternName(request.pattern),

@@ -64,7 +64,7 @@ struct Channel {
 
 struct ChannelSet {
   Pattern pattern = Pattern::Ring;
-  std::vector<Channel> channels;
+  std::vector<Channel> channels = {};
   float GBpsIntra = 0;  ///< Of every channel, between GPUs.
   float GBpsInter = 0;  ///< Of every channel, to and from its nets.
   PathType typeIntra = PathType::Loc;  ///< The farthest path that a hop between GPUs takes.

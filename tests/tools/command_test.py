@@ -241,7 +241,7 @@ class Env(Temporary):
         self.assertTrue(out.startswith("# Environment variables"))
 
 
-class Topo(unittest.TestCase):
+class Topo(Temporary):
     DGX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "topologies", "nvidia-dgx1v-v100x8.xml")
 
     def test_text_and_facts(self):
@@ -253,6 +253,13 @@ class Topo(unittest.TestCase):
         facts = json.loads(out)
         self.assertEqual(facts["topology"], "nvidia-dgx1v-v100x8")
         self.assertEqual(facts["runs"]["n2-collnet-gpus0_1_2_3"]["system"]["counts"]["GPU"], 4)
+
+    def test_what_is_written_reads_the_same(self):
+        code, out, _ = run("topo", "--file", self.DGX, "--gpus", "0-3", "--write", self.path("used.xml"))
+        self.assertEqual(code, 0)
+        again = run("topo", "--file", self.path("used.xml"))
+        self.assertEqual((again[0], again[1].partition(":")[2]), (0, out.partition(":")[2]))
+        self.assertEqual(run("topo", "--file", self.DGX, "--write", "/no/such/folder/x.xml")[0], 3)
 
     def test_variables_count(self):
         def peer(*arguments, environment=None):

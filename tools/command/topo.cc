@@ -41,6 +41,7 @@ void addTopo(CLI::App& app, Action& action) {
   const auto gpus = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("topo", "show a machine's topology, from its XML");
   addOptions(command, options, gpus);
+  command->add_option("--write", options->writePath, "write the XML of what is used, as NCCL_TOPO_DUMP_FILE does")->type_name("FILE");
   CLI::App* facts = command->add_subcommand("facts", "the system, its paths and GPUDirect RDMA, and the channels found, as JSON");
   addOptions(facts, options, gpus);
   facts->add_option("--dump-graphs", options->dumpGraphs, "also write the channels as graph XML, which NCCL_GRAPH_FILE reads")

@@ -92,6 +92,9 @@ int runTopo(TopoOptions options) {
   if (devs->empty()) return showPart(options.file);
   const auto view = load(options);
   if (!view) return tell(view.error());
+  if (!options.writePath.empty()) {
+    if (const Status status = topo::writeXmlFile(options.writePath, view->xml.root); !status.ok()) return tell(status);
+  }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
   return 0;
 }

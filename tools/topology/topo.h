@@ -11,6 +11,7 @@ namespace tutti::tool {
 
 struct TopoOptions {
   std::string file;
+  std::string writePath;               ///< Where to write the XML of what is used; empty for nowhere.
   std::vector<std::string> variables;  ///< NAME=VALUE, over those of the environment.
   FactsOptions facts;
   GraphFactsOptions graphs;

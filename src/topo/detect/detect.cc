@@ -78,16 +78,19 @@ void ensurePci(Document& machine, const Sysfs& sysfs, const std::string& busId) 
 }
 
 void addNvLinks(Element& element, const Sysfs& sysfs, const GpuFacts& gpu) {
-  for (const GpuFacts::Link& link : gpu.nvlinks) {
-    Element& made = element.children.emplace_back();
-    made.name = "nvlink";
-    made.set("target", link.target);
-    made.set("count", format("{}", link.count));
+  if (element.child("nvlink") == nullptr) {
+    for (const GpuFacts::Link& link : gpu.nvlinks) {
+      Element& made = element.children.emplace_back();
+      made.name = "nvlink";
+      made.set("target", link.target);
+      made.set("count", format("{}", link.count));
+      if (!sysfs.read(link.target, "class") && !link.pciClass.empty()) made.set("tclass", link.pciClass);
+    }
   }
   for (Element& child : element.children) {
     const std::string* target = child.find("target");
     if (child.name != "nvlink" || target == nullptr || child.find("tclass") != nullptr) continue;
-    // Where the other side cannot be seen, as in a virtual machine, it is a switch.
+    // Where nobody knows the other side, as in a virtual machine, it is a switch.
     child.set("tclass", sysfs.read(*target, "class").value_or(std::string(kSwitchClass)));
   }
 }
@@ -111,10 +114,7 @@ Status addGpu(Document& machine, const Sysfs& sysfs, const GpuFacts& gpu) {
   setIfAbsent(element, "dev", format("{}", gpu.dev));
   setIfAbsent(element, "sm", format("{}", gpu.sm));
   setIfAbsent(element, "gdr", gpu.gdr ? "1" : "0");
-  const bool hasLinks = element.child("nvlink") != nullptr;
-  GpuFacts toAdd = gpu;
-  if (hasLinks) toAdd.nvlinks.clear();
-  addNvLinks(element, sysfs, toAdd);
+  addNvLinks(element, sysfs, gpu);
   if (gpu.c2cLinks > 0 && element.child("c2c") == nullptr) {
     Element& c2c = childOf(element, "c2c");
     c2c.set("bw", format("{}", gpu.c2cMBps));

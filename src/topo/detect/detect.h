@@ -19,8 +19,9 @@ namespace tutti::topo::detect {
 /// What the driver knows of a GPU.
 struct GpuFacts {
   struct Link {
-    std::string target;  ///< PCI address of the other side.
-    int count = 0;
+    std::string target;    ///< PCI address of the other side.
+    int count = 0;         ///< Links to it.
+    std::string pciClass;  ///< Of the other side, should the kernel not know it; empty for an NVSwitch.
   };
   std::string busId;
   int dev = 0;

@@ -149,7 +149,7 @@ TEST_F(Machine, DevicesThatTheKernelHidesHangAtAnUnknownCpu) {
   Document machine = emptyMachine();
   EXPECT_NE(addNet(machine, sysfs, net("")).text().find("there is no CPU in the topology to put it at"), std::string::npos);
   GpuFacts hidden = gpu("0000:06:00.0", 0);
-  hidden.nvlinks = {{.target = "fffffff:ff:ff.0", .count = 18}};
+  hidden.nvlinks = {{.target = "fffffff:ff:ff.0", .count = 18, .pciClass = ""}};
   ASSERT_TRUE(addGpu(machine, sysfs, hidden).ok());
   ASSERT_TRUE(addNet(machine, sysfs, net("/sys/devices/virtual/net/eth0")).ok());
   const auto view = makeView(machine, *identicalNodes(machine, 2, false, {}));

@@ -1,0 +1,50 @@
+#include "topo/detect/driver.h"
+
+#include <algorithm>
+
+namespace tutti::topo::detect {
+namespace {
+
+using driver::nvml::RemoteType;
+
+constexpr const char* kHiddenSwitch = "fffffff:ff:ff.0";  // as the reference writes it
+
+std::string classOf(RemoteType type) {
+  switch (type) {
+    case RemoteType::Gpu: return "0x030000";
+    case RemoteType::IbmNpu: return "0x068001";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int sm, bool gdr) {
+  const auto device = nvml.find(busId);
+  if (!device) return tl::unexpected(device.error());
+  const auto index = nvml.index(*device);
+  if (!index) return tl::unexpected(index.error());
+  const auto links = nvml.links(*device);
+  if (!links) return tl::unexpected(links.error());
+
+  GpuFacts facts{.busId = driver::nvml::canonicalBusId(busId.c_str()),
+                 .dev = static_cast<int>(*index),
+                 .sm = sm,
+                 .gdr = gdr,
+                 .nvlinks = {},
+                 .c2cLinks = 0,
+                 .c2cMBps = 0};
+  for (const driver::nvml::Link& link : *links) {
+    const std::string target = link.remoteBusId.empty() ? kHiddenSwitch : link.remoteBusId;
+    const auto known =
+        std::find_if(facts.nvlinks.begin(), facts.nvlinks.end(), [&](const GpuFacts::Link& other) { return other.target == target; });
+    if (known == facts.nvlinks.end()) {
+      facts.nvlinks.push_back({.target = target, .count = 1, .pciClass = classOf(link.remote)});
+    } else {
+      ++known->count;
+    }
+  }
+  return facts;
+}
+
+}  // namespace tutti::topo::detect
