@@ -40,8 +40,12 @@ class HeadSearch {
 
  private:
   bool possible() const {
-    if (nvls_) return system_.count(NodeKind::NvSwitch) > 0 && oldestSm(system_) >= 90;
-    return system_.inter;
+    const auto& gpus = system_.all(NodeKind::Gpu);
+    const auto reaches = [&](NodeId from) {
+      return std::all_of(gpus.begin(), gpus.end(), [&](NodeId gpu) { return gpu == from || farther(paths_, from, gpu) < PathType::Net; });
+    };
+    if (!nvls_) return system_.inter && std::all_of(gpus.begin(), gpus.end(), reaches);
+    return system_.count(NodeKind::NvSwitch) > 0 && oldestSm(system_) >= 90 && reaches(system_.all(NodeKind::NvSwitch)[0]);
   }
   size_t mostHeads() const {
     const int most = std::min(request_.maxChannels, nvls_ ? kMostNvlsHeads : kMostDirectHeads);
