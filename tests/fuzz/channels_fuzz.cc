@@ -39,7 +39,8 @@ bool hasTwins(const System& system) {
   for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Net}) {
     for (const NodeId a : system.all(kind)) {
       for (const NodeId b : system.all(kind)) {
-        const bool alike = kind == NodeKind::Gpu ? system.at(a).gpu.dev == system.at(b).gpu.dev : system.at(a).net.dev == system.at(b).net.dev;
+        const bool alike =
+            kind == NodeKind::Gpu ? system.at(a).gpu.dev == system.at(b).gpu.dev : system.at(a).net.dev == system.at(b).net.dev;
         if (a != b && alike && systemOf(system.at(a).id) == systemOf(system.at(b).id)) return true;
       }
     }

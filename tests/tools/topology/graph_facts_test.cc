@@ -19,13 +19,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 using topo::GraphKind;
 
-struct Run {
+struct RunOptions {
   FactsOptions options;
   GraphFactsOptions graphs;
 };
 
-Run runOf(const Json& run) {
-  Run made;
+RunOptions runOf(const Json& run) {
+  RunOptions made;
   made.options = {.nodes = run["nodes"], .isCollNet = run["collnet"], .isClique = run["mnnvl"], .gpus = {}, .settings = {}};
   const std::string devs = run.contains("gpuSubset") ? run["gpuSubset"].get<std::string>() : "";
   for (const char* at = devs.c_str(); *at != '\0';) {
@@ -49,7 +49,7 @@ double valueOf(const Json& graph) {
 }
 
 void checkRun(const std::string& place, const topo::Document& machine, const Json& expected) {
-  const Run run = runOf(expected);
+  const RunOptions run = runOf(expected);
   const auto view = viewOf(machine, run.options);
   ASSERT_TRUE(view) << place << ": " << view.error().text();
   const auto graphs = graphsOf(*view, run.options, run.graphs);
@@ -102,6 +102,47 @@ TEST(GraphFacts, AreNeverBelowTheReferences) {
   std::printf("%d runs compared; %s\n", runs,
               topo::test::hasDataSet() ? "with the data set" : "the data set is absent, its runs were skipped");
   EXPECT_GE(runs, 20);
+}
+
+/// With the reference's own dump as NCCL_GRAPH_FILE, its channels, rings and trees come out, whatever we would have found.
+TEST(GraphFacts, AreTheReferencesWithItsGraphFile) {
+  int runs = 0;
+  for (const std::string& file : topo::test::filesOf("/expected", ".json")) {
+    const Json facts = Json::parse(std::ifstream(file + ".json"));
+    const std::string name = file.substr(file.rfind('/') + 1);
+    const auto machine = topo::readXml(file.substr(0, file.rfind("/expected/")) + "/" + name + ".xml");
+    ASSERT_TRUE(machine) << machine.error().text();
+    for (const char* nodes : {"n1", "n2"}) {
+      if (!facts.contains("runs") || !facts["runs"].contains(nodes)) continue;
+      const Json& expected = facts["runs"][nodes];
+      RunOptions run = runOf(expected);
+      run.graphs.graphFile = file + "." + nodes + ".graph.xml";
+      const auto view = viewOf(*machine, run.options);
+      ASSERT_TRUE(view) << name;
+      Json ours = {};
+      const Status status = addGraphFacts(ours, *machine, *view, run.options, run.graphs);
+      if (expected["final"]["nNodes"] != expected["nodes"]) {
+        // The file names GPUs of one part of the host; the other part has others.
+        EXPECT_FALSE(status.ok()) << name;
+        EXPECT_NE(status.text().find("graph.xml:"), std::string::npos) << status.text();
+        continue;
+      }
+      ASSERT_TRUE(status.ok()) << name << ": " << status.text();
+      ours = Json::parse(ours.dump());
+      for (const char* kind : {"ring", "tree"}) {
+        for (const char* field : {"nChannels", "bwIntra", "bwInter", "typeIntra", "typeInter", "channels", "pattern"}) {
+          EXPECT_EQ(ours["graphs"][kind][field], expected["graphs"][kind][field]) << name << " " << nodes << " " << kind << " " << field;
+        }
+      }
+      for (const char* field :
+           {"nChannels", "ringsFromRank0", "trees", "p2pChannels", "p2pChannelsPerPeer", "maxTreePattern", "nvlsChannels"}) {
+        EXPECT_EQ(ours["final"][field], expected["final"][field]) << name << " " << nodes << " " << field;
+      }
+      ++runs;
+    }
+  }
+  std::printf("%d runs with a graph file\n", runs);
+  EXPECT_GE(runs, 8);
 }
 
 /// Time of system, paths and search together, the best of three so that another process on the core does not count.
