@@ -249,9 +249,9 @@ NodeGraphs nodeGraphs(const topo::System& system, const topo::Graphs& graphs) {
   }
   node.treePattern = graphs[topo::GraphKind::Tree].pattern;
   node.crossNic = ring.crossNic;
-  node.ringGBpsIntra = ring.GBpsIntra;
-  node.chainGBpsIntra = chain.GBpsIntra;
-  node.chainGBpsInter = chain.GBpsInter;
+  node.ringGBpsIntra = ring.intraGBps;
+  node.chainGBpsIntra = chain.intraGBps;
+  node.chainGBpsInter = chain.interGBps;
   node.sm = topo::oldestSm(system);
   return node;
 }

@@ -46,8 +46,8 @@ class Checker {
     if (set_.count() > request_.maxChannels) violate("{} channels; at most {} are allowed", set_.count(), request_.maxChannels);
     if (set_.count() > 0 && set_.count() < request_.minChannels)
       violate("{} channels; at least {} are asked for", set_.count(), request_.minChannels);
-    if (set_.count() > 0 && (!(set_.GBpsIntra > 0) || !(set_.GBpsInter > 0)))
-      violate("speeds {} and {} GB/s; both must be above 0", set_.GBpsIntra, set_.GBpsInter);
+    if (set_.count() > 0 && (!(set_.intraGBps > 0) || !(set_.interGBps > 0)))
+      violate("speeds {} and {} GB/s; both must be above 0", set_.intraGBps, set_.interGBps);
   }
 
   bool namesGpus() {
@@ -120,7 +120,7 @@ class Checker {
     if (!rulesAllow(in, out))
       violate("channel {}: in by {} and out by {} is not allowed", channel_, nodeName(system_, in), nodeName(system_, out));
     for (const NodeId net : system_.all(NodeKind::Net)) {
-      if (sameRail(system_, net, in)) net_[static_cast<size_t>(net.value)] += set_.GBpsInter;
+      if (sameRail(system_, net, in)) net_[static_cast<size_t>(net.value)] += set_.interGBps;
     }
     const auto& gpus = channel().gpus;
     const bool both = isTree(set_.pattern);
@@ -155,7 +155,7 @@ class Checker {
       violate("channel {}: {} → {} is {}; at most {} is stated", channel_, nodeName(system_, from), nodeName(system_, to),
               pathTypeName(std::max(type, back)), pathTypeName(limit));
     }
-    const float GBps = share * (withNet ? set_.GBpsInter : set_.GBpsIntra);
+    const float GBps = share * (withNet ? set_.interGBps : set_.intraGBps);
     addLoad(from, to, GBps, true);
     addLoad(to, from, GBps, false);
   }

@@ -94,14 +94,14 @@ class GraphReader {
       float* target;
       bool needed;
     };
-    for (const Number& number : {Number{"speedintra", &set.GBpsIntra, true}, Number{"speedinter", &set.GBpsInter, true},
+    for (const Number& number : {Number{"speedintra", &set.intraGBps, true}, Number{"speedinter", &set.interGBps, true},
                                  Number{"latencyinter", &set.latencyInterUs, false}}) {
       const auto value = findNumber(file_, element, number.name, 0, kMostGBps);
       if (!value) return value.error();
       if (!value->has_value() && number.needed) return badAttribute(file_, element, number.name, nullptr, "a speed in GB/s");
       if (value->has_value()) *number.target = static_cast<float>(**value);
     }
-    const bool runs = set.GBpsIntra > 0 && set.GBpsInter > 0;
+    const bool runs = set.intraGBps > 0 && set.interGBps > 0;
     if (!runs && !element.children.empty())
       return badAttribute(file_, element, "speedintra", element.find("speedintra"), "speeds above 0 where there are channels");
     for (const auto& [name, target] : {std::pair{"typeintra", &set.typeIntra}, std::pair{"typeinter", &set.typeInter}}) {
@@ -178,8 +178,8 @@ Element graphElement(GraphKind kind, const ChannelSet& set, bool computed, const
   graph.set("pattern", format("{}", static_cast<int>(some ? set.pattern : usualPattern(kind))));
   graph.set("crossnic", format("{}", some ? static_cast<int>(set.crossNic) : 0));
   graph.set("nchannels", format("{}", some ? set.count() : 0));
-  graph.set("speedintra", format("{}", some ? set.GBpsIntra : 0.0F));
-  graph.set("speedinter", format("{}", some ? set.GBpsInter : 0.0F));
+  graph.set("speedintra", format("{}", some ? set.intraGBps : 0.0F));
+  graph.set("speedinter", format("{}", some ? set.interGBps : 0.0F));
   graph.set("latencyinter", format("{}", some ? set.latencyInterUs : 0.0F));
   graph.set("typeintra", std::string(pathTypeName(some ? set.typeIntra : PathType::Loc)));
   graph.set("typeinter", std::string(pathTypeName(some ? set.typeInter : PathType::Loc)));

@@ -209,8 +209,8 @@ class Search {
     ChannelSet set;
     set.pattern = best_.mode.pattern;
     set.crossNic = best_.mode.crossNic;
-    set.GBpsIntra = static_cast<float>(best_.speeds.intraMBps) / 1000.0F;
-    set.GBpsInter = static_cast<float>(best_.speeds.interMBps) / 1000.0F;
+    set.intraGBps = static_cast<float>(best_.speeds.intraMBps) / 1000.0F;
+    set.interGBps = static_cast<float>(best_.speeds.interMBps) / 1000.0F;
     set.boundGBps = static_cast<float>(bound_) / 1000.0F;
     set.sameChannels = true;
     const std::vector<PathType> types = problem_.typesBetween();
@@ -279,7 +279,11 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
   if (system.inter && request.collnet) {
     const auto& nets = system.all(NodeKind::Net);
     const bool none = std::none_of(nets.begin(), nets.end(), [&](NodeId net) { return system.at(net).net.coll; });
-    if (none) return ChannelSet{.pattern = request.pattern};
+    if (none) {
+      ChannelSet empty;
+      empty.pattern = request.pattern;
+      return empty;
+    }
   }
   ChannelSet set = Search(system, paths, request).run();
   if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {

@@ -3,7 +3,7 @@
 // Pure functions of plain values; any thread. The same input gives the same channels on every machine.
 // 1. A hop is charged once, in its listed direction, to every link of its path (charges.h); no link carries more than its bandwidth.
 // 2. All channels of a set run at the same two speeds: one between GPUs, one to and from the nets.
-// 3. `boundGBps` is a proven upper bound of channels × min(GBpsIntra, GBpsInter) over all sets that the request and its settings allow; a
+// 3. `boundGBps` is a proven upper bound of channels × min(intraGBps, interGBps) over all sets that the request and its settings allow; a
 //    set that reaches it is optimal.
 #pragma once
 
@@ -64,9 +64,9 @@ struct Channel {
 
 struct ChannelSet {
   Pattern pattern = Pattern::Ring;
-  std::vector<Channel> channels = {};
-  float GBpsIntra = 0;  ///< Of every channel, between GPUs.
-  float GBpsInter = 0;  ///< Of every channel, to and from its nets.
+  std::vector<Channel> channels;
+  float intraGBps = 0;  ///< Of every channel, between GPUs.
+  float interGBps = 0;  ///< Of every channel, to and from its nets.
   PathType typeIntra = PathType::Loc;  ///< The farthest path that a hop between GPUs takes.
   PathType typeInter = PathType::Pix;  ///< The farthest path to or from a net.
   bool sameChannels = false;           ///< All channels have the same order of GPUs.
@@ -75,7 +75,7 @@ struct ChannelSet {
   float boundGBps = 0;  ///< Invariant 3; 0 in a set that was read from a file.
 
   int count() const { return static_cast<int>(channels.size()); }
-  float GBps() const { return static_cast<float>(count()) * (GBpsIntra < GBpsInter ? GBpsIntra : GBpsInter); }
+  float sumGBps() const { return static_cast<float>(count()) * (intraGBps < interGBps ? intraGBps : interGBps); }
 };
 
 /// Finds channels for one pattern; none (an empty set) where the pattern cannot be: no NVSwitch, no net that reduces.

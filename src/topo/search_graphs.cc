@@ -34,14 +34,14 @@ int oldestSm(const System& system) {
 }
 
 void duplicateChannels(ChannelSet& set, int sm, int maxChannels) {
-  if (set.channels.empty() || set.pattern == Pattern::Nvls || set.GBpsIntra < 25.0F) return;
-  if (sm > 80 && set.GBpsIntra < 50.0F && set.count() > 4) return;
+  if (set.channels.empty() || set.pattern == Pattern::Nvls || set.intraGBps < 25.0F) return;
+  if (sm > 80 && set.intraGBps < 50.0F && set.count() > 4) return;
   const int wanted = std::min(set.count() * 2, maxChannels);
   const int before = set.count();
   if (wanted == before) return;
   for (int c = before; c < wanted; ++c) set.channels.push_back(set.channels[static_cast<size_t>(c - before)]);
-  set.GBpsIntra /= 2;
-  set.GBpsInter /= 2;
+  set.intraGBps /= 2;
+  set.interGBps /= 2;
 }
 
 namespace {
@@ -95,7 +95,7 @@ class GraphSearch {
     }
     if (!ring) return std::move(ring).error();
     const int first = ring->count();
-    const float speed = ring->GBps();
+    const float speed = ring->sumGBps();
     duplicateChannels(*ring, sm_, request.maxChannels);
     Result<ChannelSet> trees = tree(ring->count());
     if (!trees) return std::move(trees).error();
@@ -107,7 +107,7 @@ class GraphSearch {
       Result<ChannelSet> otherTrees = tree(other->count());
       // Twice the blocks have to bring a quarter more.
       const float worth = std::max(kWorth, 1 + 0.25F * (static_cast<float>(other->count()) / static_cast<float>(ring->count()) - 1));
-      if (!otherTrees || otherTrees->GBps() < trees->GBps() * worth) continue;
+      if (!otherTrees || otherTrees->sumGBps() < trees->sumGBps() * worth) continue;
       other->boundGBps = std::max(other->boundGBps, ring->boundGBps);
       ring = std::move(other);
       trees = std::move(otherTrees);
@@ -120,7 +120,7 @@ class GraphSearch {
   bool treesCouldGain(const ChannelSet& trees) const {
     const float gpus = static_cast<float>(system_.count(NodeKind::Gpu));
     const float most = gpus < 2 ? 0 : system_.totalGBps * gpus / (gpus - 1);
-    return !system_.inter && trees.GBps() * kWorth < most;
+    return !system_.inter && trees.sumGBps() * kWorth < most;
   }
 
   static constexpr float kWorth = 1.01F;

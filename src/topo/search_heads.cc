@@ -31,8 +31,8 @@ class HeadSearch {
     const size_t fewest = system_.inter ? static_cast<size_t>(request_.minChannels) : heads.size();
     for (size_t count = heads.size(); count >= fewest && count > 0; --count) {
       ChannelSet set = withHeads({heads.begin(), heads.begin() + static_cast<std::ptrdiff_t>(count)});
-      const float gain = set.GBpsInter * static_cast<float>(set.count());
-      if (gain > best.GBpsInter * static_cast<float>(best.count())) best = std::move(set);
+      const float gain = set.interGBps * static_cast<float>(set.count());
+      if (gain > best.interGBps * static_cast<float>(best.count())) best = std::move(set);
     }
     best.boundGBps = bound(heads.size());
     return best;
@@ -157,8 +157,8 @@ class HeadSearch {
       intra = std::max(equal, fastest(inside, outside, equal, std::min(2 * equal, ceiling)));
       inter = std::max(equal, fastest(outside, inside, intra, std::min(2 * intra, rails)));
     }
-    set.GBpsIntra = static_cast<float>(intra);
-    set.GBpsInter = static_cast<float>(inter);
+    set.intraGBps = static_cast<float>(intra);
+    set.interGBps = static_cast<float>(inter);
     return set;
   }
 

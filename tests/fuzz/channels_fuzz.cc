@@ -58,7 +58,7 @@ void search(const View& view) {
     const ChannelSet& set = graphs->sets[kind];
     const Feasibility checked = checkChannels(view.system, view.paths, {.pattern = set.pattern, .maxChannels = 64}, set);
     promise(checked.ok(), checked.ok() ? "" : checked.violations[0]);
-    promise(set.boundGBps >= set.GBps() * 0.999F, "no set exceeds its bound");
+    promise(set.boundGBps >= set.sumGBps() * 0.999F, "no set exceeds its bound");
   }
   if (!hasTwins(view.system)) rewrite(*graphs, view.system);
 }

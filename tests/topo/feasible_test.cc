@@ -62,7 +62,7 @@ class Feasible : public ::testing::Test {
     for (const int i : order) channel.gpus.push_back(gpu(i));
     channel.netIn = channel.netOut = system.inter ? net(0) : kNoNode;
     set.channels = {channel};
-    set.GBpsIntra = set.GBpsInter = 20;
+    set.intraGBps = set.interGBps = 20;
     set.typeIntra = PathType::Nvl;
     set.typeInter = PathType::Pix;
     return set;
@@ -93,10 +93,10 @@ TEST_F(Feasible, NamesAGpuThatIsMissingOrTwice) {
 TEST_F(Feasible, NamesALinkThatCarriesTooMuch) {
   ChannelSet set = ring();
   for (int i = 0; i < 4; ++i) set.channels.push_back(set.channels[0]);
-  set.GBpsInter = 1;
-  set.GBpsIntra = 21;
+  set.interGBps = 1;
+  set.intraGBps = 21;
   EXPECT_NAMES(firstViolation(set), "carries 105 GB/s; it has 100");
-  set.GBpsIntra = 20;
+  set.intraGBps = 20;
   EXPECT_EQ(firstViolation(set), "");
 }
 
@@ -123,7 +123,7 @@ TEST_F(Feasible, HoldsChannelsToTheirRails) {
   EXPECT_EQ(firstViolation(set), "");
   set.crossNic = CrossNic::InPairs;
   set.channels.push_back(set.channels[0]);
-  set.GBpsInter = 12;
+  set.interGBps = 12;
   EXPECT_NAMES(firstViolation(set), "channel 1: in by NET0 and out by NET1");
   std::reverse(set.channels[1].gpus.begin(), set.channels[1].gpus.end());
   std::swap(set.channels[1].netIn, set.channels[1].netOut);
@@ -134,7 +134,7 @@ TEST_F(Feasible, HoldsCountsSpeedsAndSamenessToWhatIsStated) {
   SearchRequest few;
   few.maxChannels = 1;
   ChannelSet set = ring();
-  set.GBpsInter = 10;
+  set.interGBps = 10;
   set.channels.push_back(set.channels[0]);
   EXPECT_NAMES(firstViolation(set, few), "2 channels; at most 1");
   set.sameChannels = true;
@@ -142,7 +142,7 @@ TEST_F(Feasible, HoldsCountsSpeedsAndSamenessToWhatIsStated) {
   set.channels[1].gpus = ring({0, 3, 2, 1}).channels[0].gpus;
   EXPECT_NAMES(firstViolation(set), "sameChannels");
   set = ring();
-  set.GBpsInter = 0;
+  set.interGBps = 0;
   EXPECT_NAMES(firstViolation(set), "must be above 0");
 }
 
@@ -159,7 +159,7 @@ TEST_F(Feasible, WantsNetsThatReduceForCollNet) {
 TEST_F(Feasible, ChargesHalfToEachOfTheFirstTwoOfABalancedTree) {
   ChannelSet set = ring({0, 1, 2, 3});
   set.pattern = Pattern::BalancedTree;
-  set.GBpsInter = 24;
+  set.interGBps = 24;
   const Feasibility found = checkChannels(system, paths, {.pattern = set.pattern}, set);
   ASSERT_TRUE(found.ok()) << found.violations[0];
   for (int i = 0; i < 2; ++i) {
@@ -181,7 +181,7 @@ TEST_F(Feasible, ChargesReadRequestsOfOldGpus) {
 TEST_F(Feasible, ReportsTheLoadOfBothWaysBesideIt) {
   build(false);
   ChannelSet set = ring();
-  set.GBpsIntra = set.GBpsInter = 60;
+  set.intraGBps = set.interGBps = 60;
   const Feasibility found = checkChannels(system, paths, {}, set);
   EXPECT_TRUE(found.ok());
   EXPECT_FLOAT_EQ(found.twoWayLoad, 1.2F);  // what a GPU sends on and what flows back, on one link of 100
@@ -191,7 +191,7 @@ TEST_F(Feasible, ReportsTheLoadOfBothWaysBesideIt) {
 TEST_F(Feasible, NeedsAnNvSwitchAndOneHeadEachForNvls) {
   ChannelSet set;
   set.pattern = Pattern::Nvls;
-  set.GBpsIntra = set.GBpsInter = 20;
+  set.intraGBps = set.interGBps = 20;
   set.typeIntra = PathType::Nvl;
   build(false);
   for (int i = 0; i < 4; ++i) set.channels.push_back({{gpu(i)}, kNoNode, kNoNode});
@@ -199,7 +199,7 @@ TEST_F(Feasible, NeedsAnNvSwitchAndOneHeadEachForNvls) {
   set.channels[1].gpus[0] = gpu(0);
   EXPECT_NAMES(firstViolation(set), "the same head GPU0");
   set.channels[1].gpus[0] = gpu(1);
-  set.GBpsIntra = 21;  // five times, as four heads and one's own share come to
+  set.intraGBps = 21;  // five times, as four heads and one's own share come to
   EXPECT_NAMES(firstViolation(set), "carries 105 GB/s");
 }
 

@@ -35,7 +35,7 @@ bool sameSets(const Graphs& a, const Graphs& b) {
     const bool both = a.computed[i] && a.sets[i].count() > 0;
     if (both != (b.computed[i] && b.sets[i].count() > 0)) return false;
     if (!both) continue;
-    if (x.channels != y.channels || x.pattern != y.pattern || x.GBpsIntra != y.GBpsIntra || x.GBpsInter != y.GBpsInter) return false;
+    if (x.channels != y.channels || x.pattern != y.pattern || x.intraGBps != y.intraGBps || x.interGBps != y.interGBps) return false;
     if (x.typeIntra != y.typeIntra || x.typeInter != y.typeInter || x.sameChannels != y.sameChannels || x.crossNic != y.crossNic)
       return false;
   }
@@ -55,8 +55,8 @@ void expectLoads(const std::string& path, const std::string& machine, int nodes)
     const ChannelSet& set = (*graphs)[kind];
     ASSERT_EQ(set.channels.size(), element.children.size()) << path;
     if (set.channels.empty()) continue;
-    EXPECT_FLOAT_EQ(set.GBpsIntra, std::stof(*element.find("speedintra")));
-    EXPECT_FLOAT_EQ(set.GBpsInter, std::stof(*element.find("speedinter")));
+    EXPECT_FLOAT_EQ(set.intraGBps, std::stof(*element.find("speedintra")));
+    EXPECT_FLOAT_EQ(set.interGBps, std::stof(*element.find("speedinter")));
     for (size_t c = 0; c < element.children.size(); ++c) {
       std::vector<NodeId> stated;
       for (const Element& stop : element.children[c].children) {

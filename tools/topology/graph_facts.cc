@@ -72,7 +72,7 @@ Json graphFacts(const View& view, const topo::Graphs& graphs, GraphKind kind) {
                 {"id", static_cast<int>(kind)},
                 {"pattern", static_cast<int>(set.pattern)},
                 {"patternName", topo::patternName(set.pattern)}};
-  facts.update({{"nChannels", set.count()}, {"bwIntra", rounded(set.GBpsIntra)}, {"bwInter", rounded(set.GBpsInter)}});
+  facts.update({{"nChannels", set.count()}, {"bwIntra", rounded(set.intraGBps)}, {"bwInter", rounded(set.interGBps)}});
   facts["latencyInter"] = rounded(set.latencyInterUs);
   facts.update({{"typeIntra", topo::pathTypeName(set.typeIntra)}, {"typeInter", topo::pathTypeName(set.typeInter)}});
   facts.update({{"sameChannels", set.sameChannels ? 1 : 0}, {"crossNic", static_cast<int>(set.crossNic)}, {"nHops", hopsOf(view, set)}});

@@ -62,7 +62,7 @@ void checkRun(const std::string& place, const topo::Document& machine, const Jso
         topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64, .collnet = collnet}, set);
     EXPECT_TRUE(checked.ok()) << place << " graph " << kind << ": " << checked.violations[0];
     if (kind > 1) continue;
-    EXPECT_LE(set.GBps(), set.boundGBps * 1.0001F) << place << " graph " << kind;
+    EXPECT_LE(set.sumGBps(), set.boundGBps * 1.0001F) << place << " graph " << kind;
   }
   Json ours = {};
   ASSERT_TRUE(addGraphFacts(ours, machine, *view, run.options, run.graphs).ok()) << place;
@@ -182,7 +182,7 @@ TEST(GraphFacts, ACliqueOf72IsQuick) {
   ASSERT_TRUE(graphs) << graphs.error().text();
   for (const GraphKind kind : {GraphKind::Ring, GraphKind::Tree, GraphKind::Nvls}) {
     const topo::ChannelSet& set = (*graphs)[kind];
-    std::printf("72 GPUs, graph %d: %d channels of %g GB/s, bound %g\n", static_cast<int>(kind), set.count(), set.GBpsIntra, set.boundGBps);
+    std::printf("72 GPUs, graph %d: %d channels of %g GB/s, bound %g\n", static_cast<int>(kind), set.count(), set.intraGBps, set.boundGBps);
     EXPECT_TRUE(topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64}, set).ok());
   }
   std::printf("searched in %.1f ms\n", ms);
