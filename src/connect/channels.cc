@@ -1,6 +1,7 @@
 #include "connect/channels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "connect/layout.h"
@@ -220,7 +221,7 @@ class Digest {
     hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15ULL;
     hash_ ^= hash_ >> 29;
   }
-  void add(float number) { add(static_cast<uint64_t>(static_cast<double>(number) * 1000 + 0.5)); }
+  void add(float number) { add(static_cast<uint64_t>(std::llround(static_cast<double>(number) * 1000))); }
   void add(const std::vector<int32_t>& order, const std::vector<int32_t>& ranks) {
     add(static_cast<uint64_t>(order.size()));
     for (const int32_t rank : order) add(static_cast<uint64_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));

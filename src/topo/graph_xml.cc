@@ -98,8 +98,9 @@ class GraphReader {
                                  Number{"latencyinter", &set.latencyInterUs, false}}) {
       const auto value = findNumber(file_, element, number.name, 0, kMostGBps);
       if (!value) return value.error();
-      if (!value->has_value() && number.needed) return badAttribute(file_, element, number.name, nullptr, "a speed in GB/s");
-      if (value->has_value()) *number.target = static_cast<float>(**value);
+      const std::optional<double>& given = *value;
+      if (!given.has_value() && number.needed) return badAttribute(file_, element, number.name, nullptr, "a speed in GB/s");
+      if (given.has_value()) *number.target = static_cast<float>(*given);
     }
     const bool runs = set.intraGBps > 0 && set.interGBps > 0;
     if (!runs && !element.children.empty())
@@ -149,9 +150,10 @@ class GraphReader {
   Result<NodeId> findDev(const Element& element, NodeKind kind) const {
     const auto dev = findHex(file_, element, "dev");
     if (!dev) return tl::unexpected(dev.error());
+    const std::optional<uint64_t>& given = *dev;
     std::string known;
     for (const NodeId node : system_.all(kind)) {
-      if (dev->has_value() && devId(system_, node) == **dev) return node;
+      if (given.has_value() && devId(system_, node) == *given) return node;
       if (known.size() < 100) known += format("{}{:x}", known.empty() ? "" : " ", devId(system_, node));
     }
     return tl::unexpected(badAttribute(file_, element, "dev", element.find("dev"),

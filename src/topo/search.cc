@@ -1,6 +1,7 @@
 #include "topo/search.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "topo/search_exact.h"
 #include "topo/search_heads.h"
@@ -84,7 +85,7 @@ class Search {
     int64_t speedMBps;
     bool operator==(const Refuted&) const = default;
   };
-  static int64_t toMBps(float GBps) { return static_cast<int64_t>(GBps * 1000.0F + 0.5F); }
+  static int64_t toMBps(float GBps) { return std::lround(GBps * 1000.0F); }
 
   // Something to start from: the mode's best goal, or the next ones clearly below it.
   void sketch(size_t mode) {
@@ -156,7 +157,7 @@ class Search {
   bool attempt(size_t mode, const Goal& goal, int64_t share) {
     // Enough to lay the channels a few times, whatever the share.
     const int64_t gpus = problem_.gpus();
-    const int64_t enough = 3 * goal.channels * (gpus * gpus / 16 + 4 * gpus + problem_.nets() + 16);
+    const int64_t enough = int64_t{3} * goal.channels * (gpus * gpus / 16 + 4 * gpus + problem_.nets() + 16);
     int64_t own = std::min(steps_, std::max(share, enough));
     const int64_t given = own;
     std::vector<Order> orders = Packer(problem_, modes_[mode], cuts_[mode], goal.speedMBps, own).pack(goal.channels);

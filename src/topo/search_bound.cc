@@ -1,6 +1,7 @@
 #include "topo/search_bound.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "topo/search_flow.h"
 
@@ -154,7 +155,10 @@ void Cuts::addForced(bool sending) {
   const bool closed = ring_ && !problem_.inter();
   for (size_t place = 0; place < places; ++place) {
     const int64_t forced = closed ? sum[place] : sum[place] - largest[place];
-    if (forced > kUnit / 2) cuts_.push_back({.links = {{static_cast<int32_t>(place), static_cast<int32_t>(forced)}}});
+    if (forced <= kUnit / 2) continue;
+    Cut cut;
+    cut.links.push_back({static_cast<int32_t>(place), static_cast<int32_t>(forced)});
+    cuts_.push_back(std::move(cut));
   }
 }
 
@@ -163,7 +167,8 @@ void Cuts::addNets() {
   Set rails(problem_.capacity().size());
   for (int net = 0; net < problem_.nets(); ++net) {
     for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
-      if (allowed(problem_.in(net, gpu), mode_.inter)) rails.weight[static_cast<size_t>(problem_.links() + problem_.rail(net))] = kUnit;
+      if (allowed(problem_.in(net, gpu), mode_.inter))
+        rails.weight[static_cast<size_t>(problem_.links()) + static_cast<size_t>(problem_.rail(net))] = kUnit;
     }
   }
   keep(rails, 1, false);

@@ -14,11 +14,11 @@
 namespace tutti::topo {
 
 struct Cut {
-  std::vector<Load> links = {};  ///< Each with the least weight that a hop puts on it.
+  std::vector<Load> links;  ///< Each with the least weight that a hop puts on it.
   int perChannel = 1;
   bool halves = false;  ///< Half hops cross it too.
   /// Where every channel takes at most one hop of a part: links of part i end before ends[i]. Empty: any number of hops.
-  std::vector<int32_t> ends = {};
+  std::vector<int32_t> ends;
 
   /// The most channels, at most `limit`, that `room` lets cross.
   int64_t most(std::span<const int64_t> room, int64_t limit) const;

@@ -259,7 +259,7 @@ bool Packer::findChannel(int remaining) {
 }
 
 bool Packer::findAmong(const std::vector<Ends>& tried, int remaining) {
-  const int64_t share = std::max<int64_t>(channelSteps_ / 8, 3 * problem_.gpus());
+  const int64_t share = std::max<int64_t>(channelSteps_ / 8, int64_t{3} * problem_.gpus());
   int64_t total = channelSteps_;
   for (const Ends& ends : tried) {
     channelSteps_ = std::min(total, tried.size() > 1 ? share : total);

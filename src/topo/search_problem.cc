@@ -37,7 +37,7 @@ Problem::Problem(const System& system, const Paths& paths, const SearchRequest& 
   }
   nets_ = static_cast<int>(netNodes_.size());
   const bool bothWays = isTree(request.pattern);
-  between_.reserve(static_cast<size_t>(gpus_ * gpus_));
+  between_.reserve(cell(gpus_, 0));
   for (int from = 0; from < gpus_; ++from) {
     for (int to = 0; to < gpus_; ++to) between_.push_back(from == to ? Hop{} : makeHop(system, paths, gpu(from), gpu(to), bothWays));
   }
@@ -95,7 +95,7 @@ void Problem::addRails(const System& system) {
   }
   for (int number = 0; number < nets_; ++number) {
     for (int to = 0; to < gpus_; ++to) {
-      Hop& hop = in_[static_cast<size_t>(number * gpus_ + to)];
+      Hop& hop = in_[cell(number, to)];
       if (hop.type == PathType::Dis) continue;
       const auto old = loads(hop);
       const std::vector<Load> copy(old.begin(), old.end());

@@ -52,9 +52,9 @@ class Problem {
   int nets() const { return nets_; }
   bool inter() const { return nets_ > 0; }
 
-  const Hop& between(int from, int to) const { return between_[static_cast<size_t>(from * gpus_ + to)]; }
-  const Hop& in(int net, int gpu) const { return in_[static_cast<size_t>(net * gpus_ + gpu)]; }
-  const Hop& out(int gpu, int net) const { return out_[static_cast<size_t>(net * gpus_ + gpu)]; }
+  const Hop& between(int from, int to) const { return between_[cell(from, to)]; }
+  const Hop& in(int net, int gpu) const { return in_[cell(net, gpu)]; }
+  const Hop& out(int gpu, int net) const { return out_[cell(net, gpu)]; }
   std::span<const Load> loads(const Hop& hop) const { return {loads_.data() + hop.first, static_cast<size_t>(hop.count)}; }
 
   int rail(int net) const { return rail_[static_cast<size_t>(net)]; }
@@ -74,6 +74,7 @@ class Problem {
   std::vector<PathType> typesInter() const;
 
  private:
+  size_t cell(int row, int gpu) const { return static_cast<size_t>(row) * static_cast<size_t>(gpus_) + static_cast<size_t>(gpu); }
   Hop makeHop(const System& system, const Paths& paths, NodeId from, NodeId to, bool bothWays);
   int32_t placeOf(const System& system, LinkId link);
   void addRails(const System& system);
