@@ -93,15 +93,15 @@ std::vector<std::string> channelSeeds() {
 <nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci>
 <pci busid="0000:1c:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="1" sm="90" gdr="1">
 <nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/></gpu></pci>
-<pci busid="0000:18:00.0" class="0x020700"><nic><net name="mlx5_0" dev="0" speed="400000" port="1" latency="0.0" guid="0x9" gdr="1" coll="1"/>
-</nic></pci></pci></cpu></system>)";
+<pci busid="0000:18:00.0" class="0x020700"><nic><net name="mlx5_0" dev="0" speed="400000" port="1" latency="0.0" guid="0x9"
+ gdr="1" coll="1"/></nic></pci></pci></cpu></system>)";
   const std::string plain = R"(<system version="1"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">
 <pci busid="0000:01:00.0" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="70" gdr="1"/></pci>
 <pci busid="0000:02:00.0" link_speed="16.0 GT/s PCIe" link_width="8"><gpu dev="1" sm="70" gdr="1"/></pci></cpu>
 <cpu numaid="1" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">
 <pci busid="0000:81:00.0" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="2" sm="70" gdr="1">
-<nvlink target="0000:82:00.0" count="2" tclass="0x030200"/></gpu></pci><pci busid="0000:82:00.0" link_speed="16.0 GT/s PCIe" link_width="16">
-<gpu dev="3" sm="70" gdr="1"><nvlink target="0000:81:00.0" count="2" tclass="0x030200"/></gpu></pci>
+<nvlink target="0000:82:00.0" count="2" tclass="0x030200"/></gpu></pci><pci busid="0000:82:00.0" link_speed="16.0 GT/s PCIe"
+ link_width="16"><gpu dev="3" sm="70" gdr="1"><nvlink target="0000:81:00.0" count="2" tclass="0x030200"/></gpu></pci>
 <nic><net dev="0" speed="100000"/><net dev="1" speed="25000"/></nic></cpu></system>)";
   const std::string ring = R"(<graphs version="1"><graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="30" speedinter="30"
  latencyinter="0" typeintra="NVL" typeinter="PIX" samechannels="1"><channel><net dev="0"/><gpu dev="0"/><gpu dev="0x1"/><net dev="0"/>
