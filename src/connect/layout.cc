@@ -38,19 +38,29 @@ struct InOrderTree {
 
 }  // namespace
 
-algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size) {
+TreeNode nodeOfDoubleTree(int32_t tree, int32_t index, int32_t size) {
   // The second tree is the first one mirrored (even size) or shifted by one place (odd size): leaves become inner nodes.
   const bool mirror = tree == 1 && size % 2 == 0;
   const bool shift = tree == 1 && size % 2 == 1;
   const auto toNode = [&](int32_t i) { return mirror ? size - 1 - i : shift ? (i + size - 1) % size : i; };
-  const auto toIndex = [&](int32_t node) { return mirror ? size - 1 - node : shift ? (node + 1) % size : node; };
+  const auto toIndex = [&](int32_t node) { return node < 0 ? -1 : mirror ? size - 1 - node : shift ? (node + 1) % size : node; };
 
   const InOrderTree shape{size};
   const int32_t node = toNode(index);
+  TreeNode found;
+  found.parent = toIndex(shape.parent(node));
+  found.isLower = node < shape.parent(node);
+  found.lower = toIndex(node == 0 ? -1 : shape.left(node));
+  found.upper = toIndex(node == 0 ? shape.left(node) : shape.right(node));
+  return found;
+}
+
+algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size) {
+  const TreeNode node = nodeOfDoubleTree(tree, index, size);
   algo::Tree view;
-  if (const int32_t parent = shape.parent(node); parent >= 0) view.parent = Rank(toIndex(parent));
-  for (const int32_t child : {shape.left(node), shape.right(node)})
-    if (child >= 0) view.children.add(Rank(toIndex(child)));
+  if (node.parent >= 0) view.parent = Rank(node.parent);
+  for (const int32_t child : {node.lower, node.upper})
+    if (child >= 0) view.children.add(Rank(child));
   return view;
 }
 

@@ -34,6 +34,16 @@ class Layout {
   int32_t localRanks_;             // of every node
 };
 
+/// A node's neighbours in one tree of a double binary tree; −1 where there is none. Before the second tree is mirrored or shifted, nodes of
+/// the lower child's side have smaller numbers than the node, those of the upper child's side larger ones.
+struct TreeNode {
+  int32_t parent = -1;
+  int32_t lower = -1;
+  int32_t upper = -1;
+  bool isLower = false;  ///< It is its parent's lower child.
+};
+TreeNode nodeOfDoubleTree(int32_t tree, int32_t index, int32_t size);
+
 /// The place of node `index` in the tree number `tree` (0 or 1) of a double binary tree over `size` nodes.
 /// An inner node of one tree is a leaf of the other, but for at most one node.
 algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size);

@@ -13,7 +13,7 @@ constexpr int kMostNodes = 128;
 
 constexpr const char* kTopoFooter = R"(
 The file is a topology as NCCL_TOPO_FILE takes it and NCCL_TOPO_DUMP_FILE writes it; RCCL's dialect is read too. Variables about paths
-(NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL, NCCL_PXN_DISABLE …) are taken from the environment and from --set.
+and channels (NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL, NCCL_CROSS_NIC, NCCL_GRAPH_FILE …) are taken from the environment and from --set.
 
 Examples:
   tutti topo --file dgxh100.xml
@@ -31,7 +31,7 @@ void addOptions(CLI::App* command, const std::shared_ptr<TopoOptions>& options, 
   command->add_flag("--collnet", options->facts.isCollNet, "the nets reduce");
   command->add_flag("--mnnvl", options->facts.isClique, "the nodes are one multi-node NVLink clique");
   command->add_flag("--no-p2p", [options](int64_t) { options->facts.settings.driverP2p = false; }, "the driver forbids peer access");
-  command->add_option("--set", options->variables, "a variable about paths, NAME=VALUE; may be given several times");
+  command->add_option("--set", options->variables, "a variable about paths or channels, NAME=VALUE; may be given several times");
 }
 
 }  // namespace
@@ -42,8 +42,10 @@ void addTopo(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("topo", "show a machine's topology, from its XML");
   addOptions(command, options, gpus);
   command->add_option("--write", options->writePath, "write the XML of what is used, as NCCL_TOPO_DUMP_FILE does")->type_name("FILE");
-  CLI::App* facts = command->add_subcommand("facts", "the system, its paths and GPUDirect RDMA, as JSON");
+  CLI::App* facts = command->add_subcommand("facts", "the system, its paths and GPUDirect RDMA, and the channels found, as JSON");
   addOptions(facts, options, gpus);
+  facts->add_option("--dump-graphs", options->dumpGraphs, "also write the channels as graph XML, which NCCL_GRAPH_FILE reads")
+      ->type_name("FILE");
   command->footer(kTopoFooter);
   const auto finish = [options, gpus] {
     if (options->file.empty()) throw CLI::RequiredError("--file");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "topo/build.h"
+#include "topo/graph_xml.h"
 #include "topo/settings.h"
 #include "topology/show.h"
 
@@ -21,20 +22,25 @@ int tell(const Status& status) {
 
 /// The environment's variables, then those of the command line.
 Status readVariables(TopoOptions& options) {
-  for (const std::string_view name : topo::pathVariables()) {
+  std::vector<std::string_view> known(topo::pathVariables().begin(), topo::pathVariables().end());
+  known.insert(known.end(), graphVariables().begin(), graphVariables().end());
+  const auto apply = [&](const std::string& name, const std::string& value) -> Status {
+    TUTTI_TRY(topo::applyPathVariable(name, value, options.facts.settings));
+    return applyGraphVariables({{name, value}}, options.graphs);
+  };
+  for (const std::string_view name : known) {
     const char* value = std::getenv(std::string(name).c_str());
-    if (value != nullptr) TUTTI_TRY(topo::applyPathVariable(name, value, options.facts.settings));
+    if (value != nullptr) TUTTI_TRY(apply(std::string(name), value));
   }
   for (const std::string& variable : options.variables) {
     const size_t cut = variable.find('=');
     const std::string name = variable.substr(0, cut);
-    const auto known = topo::pathVariables();
     if (cut == std::string::npos || std::find(known.begin(), known.end(), name) == known.end()) {
       std::string names;
       for (const std::string_view one : known) names += format(" {}", one);
       return error(Code::InvalidArgument, "--set \"{}\": expected NAME=VALUE with one of{}", variable, names);
     }
-    TUTTI_TRY(topo::applyPathVariable(name, variable.substr(cut + 1), options.facts.settings));
+    TUTTI_TRY(apply(name, variable.substr(cut + 1)));
   }
   return {};
 }
@@ -94,10 +100,24 @@ int runTopo(TopoOptions options) {
 }
 
 int runTopoFacts(TopoOptions options) {
+  const auto machine = topo::readXml(options.file);
+  if (!machine) return tell(machine.error());
   const auto view = load(options);
   if (!view) return tell(view.error());
+  nlohmann::ordered_json run = factsOf(*view, options.facts);
+  if (const Status status = addGraphFacts(run, *machine, *view, options.facts, options.graphs); !status.ok()) {
+    // The machine's facts hold all the same; a graph file or variable that makes no sense does not.
+    if (status.code() != Code::SystemError) return tell(status);
+    std::fprintf(stderr, "tutti topo: no channels: %s\n", status.text().c_str());
+    run["graphs"] = {{"error", status.text()}};
+  } else if (!options.dumpGraphs.empty()) {
+    const auto graphs = graphsOf(*view, options.facts, options.graphs);
+    if (!graphs) return tell(graphs.error());
+    const Status written = topo::writeXmlFile(options.dumpGraphs, topo::writeGraphs(*graphs, view->system));
+    if (!written.ok()) return tell(written);
+  }
   nlohmann::ordered_json all = {{"topology", topologyName(options.file)}};
-  all["runs"][runName(options.facts)] = factsOf(*view, options.facts);
+  all["runs"][runName(options.facts)] = std::move(run);
   std::printf("%s\n", all.dump(1).c_str());
   return 0;
 }

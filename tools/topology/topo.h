@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "topology/facts.h"
+#include "topology/graph_facts.h"
 
 namespace tutti::tool {
 
@@ -13,6 +14,8 @@ struct TopoOptions {
   std::string writePath;               ///< Where to write the XML of what is used; empty for nowhere.
   std::vector<std::string> variables;  ///< NAME=VALUE, over those of the environment.
   FactsOptions facts;
+  GraphFactsOptions graphs;
+  std::string dumpGraphs;  ///< Where `facts` also writes the channels to, as graph XML; empty: nowhere.
 };
 
 /// Both print to stdout; what is wrong goes to stderr. 0: done; 2: a file or setting that makes no sense; 3: the file cannot be read.

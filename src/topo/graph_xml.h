@@ -1,0 +1,20 @@
+// Channel sets as graph XML: what NCCL_GRAPH_FILE gives and NCCL_GRAPH_DUMP_FILE writes, in the reference's dialect.
+//
+// Pure functions; any thread.
+// 1. GPUs and nets are named by dev, in hexadecimal with or without 0x; on another host of a clique with its system number in the upper
+//    eight bits.
+// 2. What was written reads back the same. What does not match the system is an error with file, line, element and what was expected.
+#pragma once
+
+#include "topo/search.h"
+#include "topo/xml.h"
+
+namespace tutti::topo {
+
+/// The sets of the file; those that it lacks, or states without channels, are not `computed`. A set that changes rails (crossnic 1) is left
+/// out where `settings` forbid that. Bounds are 0.
+Result<Graphs> readGraphs(const Document& file, const System& system, const SearchSettings& settings);
+
+Element writeGraphs(const Graphs& graphs, const System& system);
+
+}  // namespace tutti::topo

@@ -1,0 +1,267 @@
+#include "topo/search_bound.h"
+
+#include <algorithm>
+
+#include "topo/search_flow.h"
+
+namespace tutti::topo {
+
+// Links with the least weight that any hop of the search puts on them; 0: not in the set.
+struct Cuts::Set {
+  explicit Set(size_t places) : weight(places, 0) {}
+  std::vector<int32_t> weight;
+};
+
+Cuts::Cuts(const Problem& problem, const Mode& mode) : problem_(problem), mode_(mode), ring_(mode.pattern == Pattern::Ring) {
+  addSingles();
+  addSums();
+  addForced(true);
+  addForced(false);
+  if (problem_.inter()) addNets();
+}
+
+int64_t Cut::most(std::span<const int64_t> room, int64_t limit) const {
+  const int64_t parts = halves ? 2 : 1;
+  const auto hopsOf = [&](size_t first, size_t end) {
+    int64_t hops = 0;
+    for (size_t i = first; i < end; ++i) hops += std::max<int64_t>(0, parts * room[static_cast<size_t>(links[i].place)] / links[i].weight);
+    return hops;
+  };
+  if (ends.empty()) return std::min(limit, hopsOf(0, links.size()) / (parts * perChannel));
+  std::vector<int64_t> own;
+  size_t first = 0;
+  for (const int32_t end : ends) {
+    own.push_back(hopsOf(first, static_cast<size_t>(end)));
+    first = static_cast<size_t>(end);
+  }
+  for (int64_t channels = limit; channels > 0; --channels) {
+    int64_t sum = 0;
+    for (const int64_t hops : own) sum += std::min(hops, parts * channels);
+    if (sum >= channels * perChannel * parts) return channels;
+  }
+  return 0;
+}
+
+int Cuts::most(std::span<const int64_t> room, int limit) const {
+  int64_t least = limit;
+  for (const Cut& cut : cuts_) least = std::min(least, cut.most(room, least));
+  return static_cast<int>(least);
+}
+
+Cut Cuts::cutOf(const Set& set, int perChannel, bool halves) const {
+  Cut cut;
+  cut.perChannel = perChannel;
+  cut.halves = halves;
+  for (size_t place = 0; place < set.weight.size(); ++place) {
+    if (set.weight[place] > 0) cut.links.push_back({static_cast<int32_t>(place), set.weight[place]});
+  }
+  return cut;
+}
+
+int32_t Cuts::lastPlace(const Hop& hop, NodeId end) const {
+  for (const Load& load : problem_.loads(hop)) {
+    if (load.place < problem_.links() && problem_.endOf(load.place) == end) return load.place;
+  }
+  return -1;
+}
+
+void Cuts::note(Set& set, const Hop& hop, int32_t place) const {
+  for (const Load& load : problem_.loads(hop)) {
+    if (load.place != place) continue;
+    int32_t& weight = set.weight[static_cast<size_t>(place)];
+    weight = weight == 0 ? load.weight : std::min(weight, load.weight);
+  }
+}
+
+// Every channel enters every GPU once, and a ring leaves it once.
+void Cuts::addSingles() {
+  const int gpus = problem_.gpus();
+  if (gpus == 1 && !problem_.inter()) return;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    Set into(problem_.capacity().size());
+    Set outOf(problem_.capacity().size());
+    for (int other = 0; other < gpus; ++other) {
+      const Hop& to = problem_.between(other, gpu);
+      const Hop& from = problem_.between(gpu, other);
+      if (other != gpu && allowed(to, mode_.intra)) note(into, to, lastPlace(to, problem_.gpu(gpu)));
+      if (other != gpu && allowed(from, mode_.intra)) note(outOf, from, problem_.loads(from)[0].place);
+    }
+    for (int net = 0; net < problem_.nets(); ++net) {
+      const Hop& to = problem_.in(net, gpu);
+      const Hop& from = problem_.out(gpu, net);
+      if (allowed(to, mode_.inter)) note(into, to, lastPlace(to, problem_.gpu(gpu)));
+      if (allowed(from, mode_.inter)) note(outOf, from, problem_.loads(from)[0].place);
+    }
+    if (ring_ || problem_.inter()) keep(into, 1, false);
+    if (ring_) keep(outOf, 1, false);
+  }
+}
+
+// A chain has one hop fewer than GPUs, into different ones and out of different ones.
+void Cuts::addSums() {
+  const int gpus = problem_.gpus();
+  if (ring_ || gpus < 2) return;
+  Cut into;
+  Cut outOf;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    Set intoGpu(problem_.capacity().size());
+    Set outOfGpu(problem_.capacity().size());
+    for (int other = 0; other < gpus; ++other) {
+      const Hop& in = problem_.between(other, gpu);
+      const Hop& out = problem_.between(gpu, other);
+      if (other == gpu) continue;
+      if (allowed(in, mode_.intra)) note(intoGpu, in, lastPlace(in, problem_.gpu(gpu)));
+      if (allowed(out, mode_.intra)) note(outOfGpu, out, problem_.loads(out)[0].place);
+    }
+    for (const auto& [set, cut] : {std::pair{&intoGpu, &into}, std::pair{&outOfGpu, &outOf}}) {
+      const Cut part = cutOf(*set, 1, false);
+      cut->links.insert(cut->links.end(), part.links.begin(), part.links.end());
+      cut->ends.push_back(static_cast<int32_t>(cut->links.size()));
+      cut->perChannel = gpus - 1;
+    }
+  }
+  cuts_.push_back(std::move(into));
+  cuts_.push_back(std::move(outOf));
+}
+
+// Links that a GPU cannot do without, whichever GPU it sends to (or hears from): every channel charges them for all GPUs but the one at its
+// end, and a closed ring for all of them.
+void Cuts::addForced(bool sending) {
+  const int gpus = problem_.gpus();
+  if (gpus < 2) return;
+  const size_t places = problem_.capacity().size();
+  std::vector<int64_t> sum(places, 0);
+  std::vector<int64_t> largest(places, 0);
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    std::vector<int32_t> least(places, 0);
+    std::vector<int32_t> users(places, 0);
+    int hops = 0;
+    for (int other = 0; other < gpus; ++other) {
+      const Hop& hop = sending ? problem_.between(gpu, other) : problem_.between(other, gpu);
+      if (other == gpu || !allowed(hop, mode_.intra)) continue;
+      ++hops;
+      for (const Load& load : problem_.loads(hop)) {
+        int32_t& own = least[static_cast<size_t>(load.place)];
+        own = users[static_cast<size_t>(load.place)]++ == 0 ? load.weight : std::min(own, load.weight);
+      }
+    }
+    for (size_t place = 0; place < places; ++place) {
+      if (hops == 0 || users[place] != hops) continue;
+      sum[place] += least[place];
+      largest[place] = std::max<int64_t>(largest[place], least[place]);
+    }
+  }
+  const bool closed = ring_ && !problem_.inter();
+  for (size_t place = 0; place < places; ++place) {
+    const int64_t forced = closed ? sum[place] : sum[place] - largest[place];
+    if (forced > kUnit / 2) cuts_.push_back({.links = {{static_cast<int32_t>(place), static_cast<int32_t>(forced)}}});
+  }
+}
+
+// Every channel comes in by one rail, and from some net into some GPU; and out again.
+void Cuts::addNets() {
+  Set rails(problem_.capacity().size());
+  for (int net = 0; net < problem_.nets(); ++net) {
+    for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
+      if (allowed(problem_.in(net, gpu), mode_.inter)) rails.weight[static_cast<size_t>(problem_.links() + problem_.rail(net))] = kUnit;
+    }
+  }
+  keep(rails, 1, false);
+  const std::vector<bool> everyGpu(static_cast<size_t>(problem_.gpus()), true);
+  Set into(problem_.capacity().size());
+  addFlow(everyGpu, true, into);
+  keep(into, 1, false);
+  Set outOf(problem_.capacity().size());
+  addFlow(everyGpu, false, outOf);
+  keep(outOf, 1, mode_.pattern == Pattern::BalancedTree);
+}
+
+// Single GPUs, and the GPUs that some link leads to, for every link; as sets, each once, never none or all.
+std::vector<std::vector<bool>> Cuts::groups() const {
+  const int gpus = problem_.gpus();
+  std::vector<std::vector<bool>> leads(static_cast<size_t>(problem_.links()), std::vector<bool>(static_cast<size_t>(gpus), false));
+  for (int from = 0; from < gpus; ++from) {
+    for (int to = 0; to < gpus; ++to) {
+      const Hop& hop = problem_.between(from, to);
+      if (from == to || !allowed(hop, mode_.intra)) continue;
+      for (const Load& load : problem_.loads(hop)) leads[static_cast<size_t>(load.place)][static_cast<size_t>(to)] = true;
+    }
+  }
+  for (int gpu = 0; gpu < gpus && problem_.inter(); ++gpu) {
+    leads.emplace_back(static_cast<size_t>(gpus), false);
+    leads.back()[static_cast<size_t>(gpu)] = true;
+  }
+  std::sort(leads.begin(), leads.end());
+  leads.erase(std::unique(leads.begin(), leads.end()), leads.end());
+  std::erase_if(leads, [&](const std::vector<bool>& group) {
+    const auto size = std::count(group.begin(), group.end(), true);
+    return size < (problem_.inter() ? 1 : 2) || size > gpus - 1;
+  });
+  return leads;
+}
+
+// The links of a least cut that all hops into (or out of) the group pass; they join `set`.
+void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) const {
+  std::vector<int32_t> weight(problem_.capacity().size(), 0);
+  const auto use = [&](const Hop& hop) {
+    for (const Load& load : problem_.loads(hop)) {
+      if (load.place >= problem_.links() || load.weight < kUnit) continue;  // rails, and what is charged on the way back
+      int32_t& least = weight[static_cast<size_t>(load.place)];
+      least = least == 0 ? load.weight : std::min(least, load.weight);
+    }
+  };
+  std::vector<int32_t> sources;
+  std::vector<bool> isSink(static_cast<size_t>(problem_.nodes()), false);
+  for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
+    if (inside[static_cast<size_t>(gpu)] == entering) isSink[static_cast<size_t>(problem_.gpu(gpu).value)] = true;
+    else sources.push_back(problem_.gpu(gpu).value);
+    for (int other = 0; other < problem_.gpus(); ++other) {
+      const Hop& hop = problem_.between(gpu, other);
+      if (inside[static_cast<size_t>(gpu)] != entering && inside[static_cast<size_t>(other)] == entering && allowed(hop, mode_.intra))
+        use(hop);
+    }
+  }
+  for (int net = 0; net < problem_.nets(); ++net) {
+    if (entering) sources.push_back(problem_.net(net).value);
+    else isSink[static_cast<size_t>(problem_.net(net).value)] = true;
+    for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
+      if (!inside[static_cast<size_t>(gpu)]) continue;
+      const Hop& hop = entering ? problem_.in(net, gpu) : problem_.out(gpu, net);
+      if (allowed(hop, mode_.inter)) use(hop);
+    }
+  }
+  FlowGraph graph(problem_.nodes());
+  for (int32_t place = 0; place < problem_.links(); ++place) {
+    const int32_t own = weight[static_cast<size_t>(place)];
+    if (own > 0)
+      graph.addLink(problem_.startOf(place).value, problem_.endOf(place).value, problem_.capacity()[static_cast<size_t>(place)] / own,
+                    place);
+  }
+  for (const int32_t place : graph.leastCut(sources, isSink)) {
+    int32_t& least = set.weight[static_cast<size_t>(place)];
+    const int32_t own = weight[static_cast<size_t>(place)];
+    least = least == 0 ? own : std::min(least, own);
+  }
+}
+
+// A ring crosses into every group and out of it; a chain without nets crosses one way or the other, one with nets comes into every group.
+void Cuts::addGroups() {
+  if (grouped_) return;
+  grouped_ = true;
+  for (const std::vector<bool>& group : groups()) {
+    Set into(problem_.capacity().size());
+    addFlow(group, true, into);
+    if (ring_ || problem_.inter()) {
+      keep(into, 1, false);
+      if (!ring_) continue;
+      Set outOf(problem_.capacity().size());
+      addFlow(group, false, outOf);
+      keep(outOf, 1, false);
+    } else {
+      addFlow(group, false, into);
+      keep(into, 1, false);
+    }
+  }
+}
+
+}  // namespace tutti::topo

@@ -1,0 +1,151 @@
+// The channels of every topology with expected facts, in every run: feasible, within their bound, and never below the reference's.
+#include "topology/graph_facts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "topo/data.h"
+#include "topo/feasible.h"
+
+namespace tutti::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using topo::GraphKind;
+
+struct Run {
+  FactsOptions options;
+  GraphFactsOptions graphs;
+};
+
+Run runOf(const Json& run) {
+  Run made;
+  made.options = {.nodes = run["nodes"], .isCollNet = run["collnet"], .isClique = run["mnnvl"], .gpus = {}, .settings = {}};
+  const std::string devs = run.contains("gpuSubset") ? run["gpuSubset"].get<std::string>() : "";
+  for (const char* at = devs.c_str(); *at != '\0';) {
+    char* end = nullptr;
+    made.options.gpus.push_back(static_cast<int>(std::strtol(at, &end, 10)));
+    at = *end == ',' ? end + 1 : end;
+  }
+  made.options.settings.driverP2p = run["nvmlP2pOk"];
+  if (run.contains("environment")) {
+    for (const auto& [name, value] : run["environment"].items()) {
+      if (name == "NCCL_GRAPH_FILE") continue;  // the data set says where it comes from, not where it is
+      EXPECT_TRUE(applyEnvironment({{name, value.get<std::string>()}}, made.options.settings).ok());
+      EXPECT_TRUE(applyGraphVariables({{name, value.get<std::string>()}}, made.graphs).ok());
+    }
+  }
+  return made;
+}
+
+double valueOf(const Json& graph) {
+  return graph.value("nChannels", 0) * std::min(graph["bwIntra"].get<double>(), graph["bwInter"].get<double>());
+}
+
+void checkRun(const std::string& place, const topo::Document& machine, const Json& expected) {
+  const Run run = runOf(expected);
+  const auto view = viewOf(machine, run.options);
+  ASSERT_TRUE(view) << place << ": " << view.error().text();
+  const auto graphs = graphsOf(*view, run.options, run.graphs);
+  ASSERT_TRUE(graphs) << place << ": " << graphs.error().text();
+  for (int kind = 0; kind < topo::kGraphKinds; ++kind) {
+    if (!graphs->computed[kind]) continue;
+    const topo::ChannelSet& set = graphs->sets[kind];
+    const bool collnet = kind == static_cast<int>(GraphKind::CollnetChain) || kind == static_cast<int>(GraphKind::CollnetDirect);
+    const auto checked =
+        topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64, .collnet = collnet}, set);
+    EXPECT_TRUE(checked.ok()) << place << " graph " << kind << ": " << checked.violations[0];
+    if (kind > 1) continue;
+    EXPECT_LE(set.GBps(), set.boundGBps * 1.0001F) << place << " graph " << kind;
+  }
+  Json ours = {};
+  ASSERT_TRUE(addGraphFacts(ours, machine, *view, run.options, run.graphs).ok()) << place;
+  ours = Json::parse(ours.dump());
+  for (const char* name : {"ring", "tree"}) {
+    EXPECT_GE(valueOf(ours["graphs"][name]), valueOf(expected["graphs"][name]) * 0.99999) << place << " " << name;
+    for (const auto& [field, value] : expected["graphs"][name].items()) {
+      if (field == "search_ms") continue;  // it stands in timing_ms
+      EXPECT_TRUE(ours["graphs"][name].contains(field)) << place << " " << name << " " << field;
+    }
+  }
+  const Json& final = ours["final"];
+  for (const char* same : {"postsetOk", "nNodes", "nvlsChannels", "nvlsSupport", "collnetEnabled", "nChannelsSameOnAllRanks"}) {
+    EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
+  }
+  if (final["nChannels"] == expected["final"]["nChannels"]) {
+    for (const char* same : {"collChannels", "p2pChannels", "p2pChannelsPerPeer"})
+      EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
+  }
+  EXPECT_EQ(final["ringsFromRank0"].size(), final["nChannels"].get<size_t>()) << place;
+  EXPECT_EQ(final["trees"].size(), final["nChannels"].get<size_t>()) << place;
+}
+
+TEST(GraphFacts, AreNeverBelowTheReferences) {
+  int runs = 0;
+  for (const std::string& file : topo::test::filesOf("/expected", ".json")) {
+    const Json facts = Json::parse(std::ifstream(file + ".json"));
+    if (!facts.contains("runs")) continue;
+    const std::string name = file.substr(file.rfind('/') + 1);
+    const auto machine = topo::readXml(file.substr(0, file.rfind("/expected/")) + "/" + name + ".xml");
+    ASSERT_TRUE(machine) << machine.error().text();
+    for (const auto& [run, expected] : facts["runs"].items()) {
+      checkRun(name + " " + run, *machine, expected);
+      ++runs;
+    }
+  }
+  std::printf("%d runs compared; %s\n", runs,
+              topo::test::hasDataSet() ? "with the data set" : "the data set is absent, its runs were skipped");
+  EXPECT_GE(runs, 20);
+}
+
+/// Time of system, paths and search together, the best of three so that another process on the core does not count.
+TEST(GraphFacts, TakeMilliseconds) {
+  std::vector<std::pair<double, std::string>> times;
+  for (const std::string& file : topo::test::filesOf("", ".xml")) {
+    const auto machine = topo::readXml(file + ".xml");
+    ASSERT_TRUE(machine);
+    for (const int nodes : {1, 2}) {
+      double best = 1e9;
+      for (int i = 0; i < 3; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        const FactsOptions options{.nodes = nodes, .gpus = {}, .settings = {}};
+        const auto view = viewOf(*machine, options);
+        if (!view || !graphsOf(*view, options, {})) break;
+        best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+      }
+      if (best < 1e9) times.emplace_back(best, file.substr(file.rfind('/') + 1) + " n" + std::to_string(nodes));
+    }
+  }
+  std::sort(times.begin(), times.end());
+  ASSERT_FALSE(times.empty());
+  std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
+              times.back().second.c_str());
+}
+
+TEST(GraphFacts, ACliqueOf72IsQuick) {
+  const auto machine = topo::readXml(topo::test::ownFolder() + "/nvidia-gb200-nvl72-tray.xml");
+  ASSERT_TRUE(machine) << machine.error().text();
+  const FactsOptions options{.nodes = 18, .isClique = true, .gpus = {}, .settings = {}};
+  const auto view = viewOf(*machine, options);
+  ASSERT_TRUE(view) << view.error().text();
+  EXPECT_EQ(view->system.count(topo::NodeKind::Gpu), 72);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto graphs = graphsOf(*view, options, {});
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  ASSERT_TRUE(graphs) << graphs.error().text();
+  for (const GraphKind kind : {GraphKind::Ring, GraphKind::Tree, GraphKind::Nvls}) {
+    const topo::ChannelSet& set = (*graphs)[kind];
+    std::printf("72 GPUs, graph %d: %d channels of %g GB/s, bound %g\n", static_cast<int>(kind), set.count(), set.GBpsIntra, set.boundGBps);
+    EXPECT_TRUE(topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64}, set).ok());
+  }
+  std::printf("searched in %.1f ms\n", ms);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,148 @@
+// The search on made-up machines: what it finds is feasible, within its bound, the same each time, and for few GPUs the optimum.
+#include "topo/search.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "topo/brute_force.h"
+#include "topo/feasible.h"
+#include "topo/random_system.h"
+
+namespace tutti::topo {
+namespace {
+
+using test::BruteForce;
+using test::MachineMaker;
+using test::RandomMachine;
+
+void expectFeasible(const RandomMachine& machine, const SearchRequest& request, const ChannelSet& set, uint32_t seed) {
+  const Feasibility checked = checkChannels(machine.system, machine.paths, request, set);
+  EXPECT_TRUE(checked.ok()) << "seed " << seed << ": " << (checked.violations.empty() ? "" : checked.violations[0]);
+  EXPECT_GE(set.boundGBps, set.GBps() * 0.9999F) << "seed " << seed;
+}
+
+struct Tally {
+  int machines = 0;
+  int equal = 0;
+  int greedyMissed = 0;
+  double worst = 1;
+};
+
+void compareWithOptimum(uint32_t seed, Tally& tally) {
+  MachineMaker maker(seed);
+  const auto machine = maker.make(5);
+  if (!machine) return;
+  SearchRequest request{.pattern = seed % 2 == 0 ? Pattern::Ring : Pattern::BalancedTree, .maxChannels = maker.pick(2, 5)};
+  request.settings.crossNic = machine->system.inter ? maker.pick(0, 1) : 2;
+  request.settings.slowest = 0;
+  BruteForce brute(machine->system, machine->paths, request);
+  while (request.maxChannels > 1 && brute.work() > 1e6) --request.maxChannels;
+  const double best = brute.optimum();
+  const auto found = searchChannels(machine->system, machine->paths, request);
+  if (!found || best == 0) {
+    EXPECT_EQ(best == 0, !found) << "seed " << seed << ": " << (found ? "" : found.error().text());
+    return;
+  }
+  expectFeasible(*machine, request, *found, seed);
+  EXPECT_GE(found->boundGBps, best * 0.998) << "seed " << seed << ": the bound is below what can be had";
+  EXPECT_GE(found->GBps(), 0.9 * best) << "seed " << seed;
+  ++tally.machines;
+  if (found->GBps() >= best * 0.998) ++tally.equal;
+  if (brute.greedy() < best * 0.998) ++tally.greedyMissed;
+  tally.worst = std::min(tally.worst, found->GBps() / best);
+}
+
+TEST(Search, ComesToTheOptimumOfSmallMachines) {
+  Tally tally;
+  for (uint32_t seed = 1; seed <= 800; ++seed) compareWithOptimum(seed, tally);
+  std::printf("%d machines: %d at the optimum, the worst at %.3f of it; plain greedy misses it on %d\n", tally.machines, tally.equal,
+              tally.worst, tally.greedyMissed);
+  EXPECT_GE(tally.machines, 600);
+  EXPECT_GE(tally.equal, tally.machines * 95 / 100);
+  EXPECT_GE(tally.greedyMissed, tally.machines * 30 / 100) << "the machines are too easy";
+}
+
+TEST(Search, LargerMachinesAreFeasibleBoundedQuickAndRepeatable) {
+  double longest = 0;
+  double ofBound = 0;
+  int sets = 0;
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    MachineMaker maker(seed + 100000);
+    const auto machine = maker.make(16);
+    if (!machine) continue;  // NVLink between GPUs to which the driver forbids each other
+    const auto begin = std::chrono::steady_clock::now();
+    const auto graphs = searchGraphs(machine->system, machine->paths, {});
+    longest = std::max(longest, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    if (!graphs) continue;  // GPUs that nothing joins
+    for (const GraphKind kind : {GraphKind::Ring, GraphKind::Tree}) {
+      const ChannelSet& set = (*graphs)[kind];
+      expectFeasible(*machine, {.pattern = set.pattern}, set, seed);
+      ofBound += set.GBps() / set.boundGBps;
+      ++sets;
+    }
+    const auto again = searchGraphs(machine->system, machine->paths, {});
+    ASSERT_TRUE(again);
+    EXPECT_EQ((*again)[GraphKind::Ring].channels, (*graphs)[GraphKind::Ring].channels) << "seed " << seed;
+    EXPECT_EQ((*again)[GraphKind::Ring].count(), (*again)[GraphKind::Tree].count()) << "seed " << seed;
+  }
+  std::printf("%d sets, on average at %.3f of their bound; the longest search took %.1f ms\n", sets, ofBound / sets, longest);
+  EXPECT_GE(sets, 200);
+}
+
+/// Pairs of rails are more than one rail: never below what staying on one rail gives.
+TEST(Search, ChangingRailsInPairsNeverCosts) {
+  int gained = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    MachineMaker maker(seed + 500000);
+    const auto machine = maker.make(6);
+    if (!machine || !machine->system.inter) continue;
+    SearchRequest request;
+    request.settings.crossNic = 0;
+    const auto never = searchChannels(machine->system, machine->paths, request);
+    request.settings.crossNic = 2;
+    const auto pairs = searchChannels(machine->system, machine->paths, request);
+    if (!pairs) continue;
+    expectFeasible(*machine, request, *pairs, seed);
+    const bool single = pairs->crossNic != CrossNic::InPairs || pairs->count() == 1;
+    EXPECT_TRUE(single || pairs->count() % 2 == 0) << "seed " << seed;
+    if (!never) continue;
+    EXPECT_GE(pairs->GBps(), never->GBps() * 0.97F) << "seed " << seed;
+    gained += pairs->GBps() > never->GBps() * 1.01F ? 1 : 0;
+  }
+  EXPECT_GT(gained, 0);
+}
+
+TEST(Search, HeadsAreFeasibleToo) {
+  int sets = 0;
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    MachineMaker maker(seed + 900000);
+    auto machine = maker.make(12);
+    if (!machine) continue;
+    for (const NodeId net : machine->system.all(NodeKind::Net)) machine->system.at(net).net.coll = true;
+    for (const Pattern pattern : {Pattern::Nvls, Pattern::CollnetDirect}) {
+      const SearchRequest request{.pattern = pattern, .maxChannels = 64};
+      const auto found = searchChannels(machine->system, machine->paths, request);
+      if (!found || found->channels.empty()) continue;
+      expectFeasible(*machine, request, *found, seed);
+      ++sets;
+    }
+  }
+  EXPECT_GT(sets, 50);
+}
+
+TEST(Search, SaysWhyThereAreNoChannels) {
+  System system;
+  const auto none = searchChannels(system, Paths(system), {});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().text(), "no channels to search: the system has no GPU");
+  auto machine = MachineMaker(1).make(4);
+  ASSERT_TRUE(machine);
+  const auto senseless = searchChannels(machine->system, machine->paths, {.minChannels = 4, .maxChannels = 2});
+  ASSERT_FALSE(senseless);
+  EXPECT_NE(senseless.error().text().find("4 to 2 channels asked for"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::topo

@@ -1,0 +1,245 @@
+#include "topology/graph_facts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "connect/p2p_channels.h"
+#include "topo/graph_xml.h"
+
+namespace tutti::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using topo::ChannelSet;
+using topo::GraphKind;
+using topo::NodeId;
+using topo::View;
+
+constexpr int kRingChannels = 32;
+
+double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
+
+bool canNvls(const topo::System& system) {
+  return system.count(topo::NodeKind::NvSwitch) > 0 && topo::oldestSm(system) >= 90 && system.count(topo::NodeKind::Gpu) > 1;
+}
+
+std::string netName(const topo::System& system, NodeId net) {
+  return format("{}.{}", topo::systemOf(system.at(net).id), system.at(net).net.dev);
+}
+
+/// Links that all channels pass, as the reference counts them.
+int hopsOf(const View& view, const ChannelSet& set) {
+  int hops = 0;
+  const auto add = [&](NodeId from, NodeId to) { hops += static_cast<int>(view.paths.links(from, to).size()); };
+  for (const topo::Channel& channel : set.channels) {
+    for (size_t i = 0; i + 1 < channel.gpus.size(); ++i) add(channel.gpus[i], channel.gpus[i + 1]);
+    if (channel.netIn == topo::kNoNode) {
+      if (set.pattern == topo::Pattern::Ring) add(channel.gpus.back(), channel.gpus.front());
+      continue;
+    }
+    add(channel.netIn, channel.gpus.front());
+    add(set.pattern == topo::Pattern::Ring ? channel.gpus.back() : channel.gpus.front(), channel.netOut);
+    if (set.pattern == topo::Pattern::BalancedTree && channel.gpus.size() > 1) add(channel.gpus[1], channel.netOut);
+  }
+  return hops;
+}
+
+Json channelsOf(const View& view, const ChannelSet& set) {
+  Json all = Json::array();
+  for (const topo::Channel& channel : set.channels) {
+    Json one = {{"gpus", Json::array()}};
+    for (const NodeId gpu : channel.gpus) one["gpus"].push_back(view.system.at(gpu).gpu.rank);
+    if (channel.netIn != topo::kNoNode) {
+      one["netIn"] = netName(view.system, channel.netIn);
+      one["netOut"] = netName(view.system, channel.netOut);
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Json graphFacts(const View& view, const topo::Graphs& graphs, GraphKind kind) {
+  const ChannelSet& set = graphs[kind];
+  if (!graphs.computed[static_cast<size_t>(kind)]) return {{"computed", false}};
+  const int gpus = view.system.count(topo::NodeKind::Gpu);
+  const int ring = graphs[GraphKind::Ring].count();
+  const bool chain = kind == GraphKind::Tree || kind == GraphKind::CollnetChain;
+  const int heads = std::min(gpus, kind == GraphKind::Nvls ? kRingChannels : 8);
+  Json facts = {{"computed", true},
+                {"id", static_cast<int>(kind)},
+                {"pattern", static_cast<int>(set.pattern)},
+                {"patternName", topo::patternName(set.pattern)}};
+  facts.update({{"nChannels", set.count()}, {"bwIntra", rounded(set.GBpsIntra)}, {"bwInter", rounded(set.GBpsInter)}});
+  facts["latencyInter"] = rounded(set.latencyInterUs);
+  facts.update({{"typeIntra", topo::pathTypeName(set.typeIntra)}, {"typeInter", topo::pathTypeName(set.typeInter)}});
+  facts.update({{"sameChannels", set.sameChannels ? 1 : 0}, {"crossNic", static_cast<int>(set.crossNic)}, {"nHops", hopsOf(view, set)}});
+  facts["minChannels"] = chain ? ring : (kind == GraphKind::Nvls && !view.system.inter ? heads : 1);
+  facts["maxChannels"] = chain ? ring : (kind == GraphKind::Ring ? kRingChannels : heads);
+  facts["bound"] = rounded(set.boundGBps);
+  facts["channels"] = channelsOf(view, set);
+  return facts;
+}
+
+Json treesOf(const connect::Channels& channels) {
+  Json all = Json::array();
+  for (const auto& tree : channels.trees) {
+    Json up = Json::array();
+    Json down = Json::array();
+    for (const connect::TreeLinks& links : tree) {
+      up.push_back(links.up);
+      down.push_back(links.down);
+    }
+    all.push_back({{"up", std::move(up)}, {"down", std::move(down)}});
+  }
+  return all;
+}
+
+Json nvlsOf(const connect::Channels& channels) {
+  Json all = Json::array();
+  for (const auto& tree : channels.nvls) {
+    Json ranks = Json::array();
+    for (const connect::NvlsLinks& links : tree) {
+      const int own = channels.nodes > 1 && links.head >= 0 ? channels.ranks + 1 + links.head : -1;
+      ranks.push_back(
+          {{"nHeads", channels.nvlsHeads}, {"headRank", links.head}, {"treeUp", links.treeUp}, {"treeDown", {own, links.treeDown[0]}}});
+    }
+    all.push_back(std::move(ranks));
+  }
+  return all;
+}
+
+/// How many blocks NVLS runs with; fewer suffice where Blackwell stays in one NVLink domain.
+int nvlsChannels(const topo::System& system, const connect::Channels& channels) {
+  if (channels.nvlsHeads == 0) return 0;
+  if (topo::oldestSm(system) < 100) return 16;
+  return channels.nodes > 1 ? 32 : 24;
+}
+
+Json finalFacts(const View& view, const connect::Channels& channels) {
+  const connect::P2pChannels p2p = connect::p2pChannels(view.system, view.paths, channels.count());
+  Json facts = {{"postsetOk", true}, {"nNodes", channels.nodes}, {"nChannels", channels.count()}, {"collChannels", channels.count()}};
+  facts["nvlsChannels"] = nvlsChannels(view.system, channels);
+  facts.update({{"p2pChannels", p2p.all}, {"p2pChannelsPerPeer", p2p.perPeer}});
+  facts.update({{"collnetEnabled", channels.collnet ? 1 : 0}, {"nvlsSupport", channels.nvlsHeads > 0 ? 1 : 0}});
+  facts["maxTreePattern"] = static_cast<int>(channels.treePattern);
+  facts["ringsFromRank0"] = channels.rings;
+  facts["nChannelsSameOnAllRanks"] = true;
+  facts["trees"] = treesOf(channels);
+  if (channels.nvlsHeads > 0) facts["nvls"] = nvlsOf(channels);
+  return facts;
+}
+
+/// The view of the lowest rank that no node has yet.
+Result<View> viewFrom(const topo::Document& machine, const FactsOptions& options, int rank) {
+  auto request = topo::identicalNodes(machine, options.nodes, options.isClique, options.gpus);
+  if (!request) return tl::unexpected(std::move(request).error());
+  request->rank = rank;
+  request->collNets = options.isCollNet;
+  request->settings = options.settings;
+  return topo::makeView(machine, *request);
+}
+
+}  // namespace
+
+Result<topo::Graphs> graphsOf(const View& view, const FactsOptions& options, const GraphFactsOptions& graphs) {
+  topo::GraphsRequest request{.collnet = options.isCollNet, .nvls = canNvls(view.system)};
+  request.settings.crossNic = graphs.crossNic;
+  if (graphs.graphFile.empty()) return topo::searchGraphs(view.system, view.paths, request);
+  const auto file = topo::readXml(graphs.graphFile);
+  if (!file) return tl::unexpected(file.error());
+  auto given = topo::readGraphs(*file, view.system, request.settings);
+  if (!given) return given;
+  const auto has = [&](GraphKind kind) { return given->computed[static_cast<size_t>(kind)]; };
+  if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) &&
+      (has(GraphKind::CollnetChain) || !request.collnet))
+    return given;
+  auto searched = topo::searchGraphs(view.system, view.paths, request);
+  if (!searched) return searched;
+  for (int kind = 0; kind < topo::kGraphKinds; ++kind) {
+    if (!given->computed[kind]) continue;
+    searched->sets[kind] = std::move(given->sets[kind]);
+    searched->computed[kind] = true;
+  }
+  return searched;
+}
+
+Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options,
+                                                 const GraphFactsOptions& graphs) {
+  std::vector<connect::NodeGraphs> nodes;
+  std::vector<bool> known;
+  int ranks = 0;
+  do {
+    const int next = static_cast<int>(std::find(known.begin(), known.end(), false) - known.begin());
+    const auto view = viewFrom(machine, options, next);
+    if (!view) return tl::unexpected(view.error());
+    auto found = graphsOf(*view, options, graphs);
+    if (!found) return tl::unexpected(std::move(found).error());
+    nodes.push_back(connect::nodeGraphs(view->system, *found));
+    ranks = view->system.ranks;
+    known.resize(static_cast<size_t>(options.isClique ? ranks : ranks / options.nodes), false);
+    for (const int32_t rank : nodes.back().ranks) known[static_cast<size_t>(rank)] = true;
+  } while (std::find(known.begin(), known.end(), false) != known.end());
+
+  const size_t perHost = nodes.size();
+  for (int host = 1; static_cast<size_t>(host) * known.size() < static_cast<size_t>(ranks); ++host) {
+    for (size_t i = 0; i < perHost; ++i) {
+      std::vector<int32_t> own = nodes[i].ranks;
+      for (int32_t& rank : own) rank += host * static_cast<int32_t>(known.size());
+      nodes.push_back(connect::renumbered(nodes[i], std::move(own)));
+    }
+  }
+  return nodes;
+}
+
+Status addGraphFacts(Json& run, const topo::Document& machine, const View& view, const FactsOptions& options,
+                     const GraphFactsOptions& graphs) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto found = graphsOf(view, options, graphs);
+  if (!found) return found.error();
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  for (const auto& [name, kind] :
+       {std::pair{"ring", GraphKind::Ring}, std::pair{"tree", GraphKind::Tree}, std::pair{"collnetChain", GraphKind::CollnetChain},
+        std::pair{"collnetDirect", GraphKind::CollnetDirect}, std::pair{"nvls", GraphKind::Nvls}}) {
+    run["graphs"][name] = graphFacts(view, *found, kind);
+  }
+  run["timing_ms"]["graphs"] = ms;
+  const auto nodes = nodesOf(machine, options, graphs);
+  if (!nodes) return nodes.error();
+  const auto channels =
+      connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = options.isCollNet});
+  if (!channels) return channels.error();
+  run["final"] = finalFacts(view, *channels);
+  return {};
+}
+
+std::span<const std::string_view> graphVariables() {
+  static constexpr std::string_view kNames[] = {"NCCL_CROSS_NIC", "NCCL_GRAPH_FILE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"};
+  return kNames;
+}
+
+Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>>& variables, GraphFactsOptions& graphs) {
+  struct Number {
+    const char* name;
+    int* target;
+    int most;
+  };
+  for (const auto& [name, value] : variables) {
+    if (name == "NCCL_GRAPH_FILE") graphs.graphFile = value;
+    for (const Number& number :
+         {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, connect::kMostChannels},
+          Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, connect::kMostChannels}}) {
+      if (name != number.name || value.empty()) continue;
+      char* end = nullptr;
+      const long given = std::strtol(value.c_str(), &end, 10);
+      if (*end != '\0' || given < 0 || given > number.most)
+        return error(Code::InvalidArgument, "{}=\"{}\": expected a whole number from 0 to {}", name, value, number.most);
+      *number.target = static_cast<int>(given);
+    }
+  }
+  return {};
+}
+
+}  // namespace tutti::tool
