@@ -52,11 +52,18 @@ Result<std::shared_ptr<Network>> open(const std::string& wanted) {
   return fail(Code::InvalidUsage, "there is no network '{}': known are Socket and what NCCL_NET_PLUGIN ('{}') loads", wanted, plugins);
 }
 
+/// What the environment wants, otherwise `wanted`.
+std::string nameOf(const std::string& wanted) {
+  const std::string environment = config::get<Param::Net>();
+  return lower(environment.empty() ? wanted : environment);
+}
+
 }  // namespace
 
+Result<std::shared_ptr<Network>> openNetwork(const std::string& wanted) { return open(nameOf(wanted)); }
+
 Result<progress::Engine*> Networks::engine(const std::string& wanted) {
-  const std::string environment = config::get<Param::Net>();
-  const std::string name = lower(environment.empty() ? wanted : environment);
+  const std::string name = nameOf(wanted);
   const std::lock_guard lock(mutex_);
   std::unique_ptr<progress::Engine>& engine = engines_[name];
   if (engine != nullptr) return engine.get();

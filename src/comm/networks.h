@@ -11,8 +11,12 @@
 #include <string>
 
 #include "progress/engine.h"
+#include "transport/net/network.h"
 
 namespace tutti::comm {
+
+/// The network that engine() would drive, opened and idle; errors are those of engine().
+Result<std::shared_ptr<transport::net::Network>> openNetwork(const std::string& wanted);
 
 class Networks {
  public:

@@ -12,18 +12,25 @@ namespace {
 constexpr int kMostNodes = 128;
 
 constexpr const char* kTopoFooter = R"(
-The file is a topology as NCCL_TOPO_FILE takes it and NCCL_TOPO_DUMP_FILE writes it; RCCL's dialect is read too. Variables about paths
-and channels (NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL, NCCL_CROSS_NIC, NCCL_GRAPH_FILE …) are taken from the environment and from --set.
+Without --file and --replay: this machine, as driver, NVML, kernel and network say. The file is a topology as NCCL_TOPO_FILE takes it and
+NCCL_TOPO_DUMP_FILE writes it; RCCL's dialect is read too. A recording holds what detection has read, for bug reports: names of network
+interfaces and PCI addresses, but no host name and no serial number. Variables about paths and channels (NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL, NCCL_CROSS_NIC, NCCL_GRAPH_FILE …) are taken from the environment and from --set.
 
 Examples:
+  tutti topo
+  tutti topo --record machine.xml && tutti topo --replay machine.xml
   tutti topo --file dgxh100.xml
+  tutti topo --file dgxh100.xml --nodes 2 --svg dgxh100.svg
   tutti topo --file dgxh100.xml --nodes 2 --set NCCL_P2P_DISABLE=1
   tutti topo facts --file dgxh100.xml --nodes 2 --gpus 0,1,2,3 > facts.json
 
 Exit codes: 0 fine, 2 bad arguments, settings or file content, 3 the file cannot be read.)";
 
 void addOptions(CLI::App* command, const std::shared_ptr<TopoOptions>& options, const std::shared_ptr<std::string>& gpus) {
-  command->add_option("--file", options->file, "topology XML")->type_name("FILE");
+  CLI::Option* file = command->add_option("--file", options->source.file, "topology XML [this machine]")->type_name("FILE");
+  command->add_option("--replay", options->source.replayPath, "what --record has written, instead of this machine")
+      ->type_name("FILE")
+      ->excludes(file);
   command->add_option("--nodes", options->facts.nodes, "identical nodes, one rank a GPU")
       ->capture_default_str()
       ->check(within(1, kMostNodes));
@@ -39,16 +46,19 @@ void addOptions(CLI::App* command, const std::shared_ptr<TopoOptions>& options, 
 void addTopo(CLI::App& app, Action& action) {
   const auto options = std::make_shared<TopoOptions>();
   const auto gpus = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("topo", "show a machine's topology, from its XML");
+  CLI::App* command = app.add_subcommand("topo", "show the topology of this machine, or of one from a file");
   addOptions(command, options, gpus);
   command->add_option("--write", options->writePath, "write the XML of what is used, as NCCL_TOPO_DUMP_FILE does")->type_name("FILE");
+  command->add_option("--svg", options->svgPath, "draw it, with its channels")->type_name("FILE");
+  command->add_option("--record", options->source.recordPath, "write down what detection reads of this machine")
+      ->type_name("FILE")
+      ->excludes("--file", "--replay");
   CLI::App* facts = command->add_subcommand("facts", "the system, its paths and GPUDirect RDMA, and the channels found, as JSON");
   addOptions(facts, options, gpus);
   facts->add_option("--dump-graphs", options->dumpGraphs, "also write the channels as graph XML, which NCCL_GRAPH_FILE reads")
       ->type_name("FILE");
   command->footer(kTopoFooter);
   const auto finish = [options, gpus] {
-    if (options->file.empty()) throw CLI::RequiredError("--file");
     if (!gpus->empty()) options->facts.gpus = require(bench::parseList(*gpus, 0, 1 << 20), "--gpus");
   };
   command->callback([options, finish, facts, &action] {

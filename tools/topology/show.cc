@@ -36,7 +36,11 @@ std::string_view archOf(const topo::CpuInfo& cpu) {
 std::string aboutNode(const System& system, NodeId id) {
   const topo::Node& node = system.at(id);
   std::string text = topo::nodeName(system, id);
-  if (node.kind == NodeKind::Cpu) text += format("  {}", archOf(node.cpu));
+  if (node.kind == NodeKind::Cpu) {
+    text += format("  {}", archOf(node.cpu));
+    const auto cpus = topo::cpusOf(node);
+    if (cpus && !cpus->empty()) text += format("  CPUs {}", cpus->list());
+  }
   if (node.kind == NodeKind::Gpu) {
     text += format("  {}  dev {}  sm {}", topo::busIdText(node.id), node.gpu.dev, node.gpu.sm);
     if (!node.gpu.gcn.empty()) text += format("  gcn {}", node.gpu.gcn);
@@ -118,6 +122,22 @@ void showGdr(const View& view, const topo::PathSettings& settings, std::string& 
   if (text.size() == before) text += "  none\n";
 }
 
+void showTrees(const System& system, std::string& text) {
+  for (const NodeId cpu : system.all(NodeKind::Cpu)) {
+    text += format("\n{}\n", aboutNode(system, cpu));
+    showTree(system, cpu, topo::kNoNode, 4, text);
+  }
+}
+
+void showNotes(const std::vector<std::string>& notes, std::string& text) {
+  if (!notes.empty()) text += "\nNotes\n";
+  for (const std::string& note : notes) text += format("  {}\n", note);
+}
+
+std::string aboutCpus(const topo::CpuSet& cpus) {
+  return cpus.empty() ? "none" : format("{} ({})", cpus.list(), cpus.count());
+}
+
 }  // namespace
 
 std::string showTopology(const topo::View& view, const topo::PathSettings& settings) {
@@ -126,15 +146,33 @@ std::string showTopology(const topo::View& view, const topo::PathSettings& setti
                             system.count(NodeKind::Net), system.count(NodeKind::Cpu), system.maxGBps);
   if (system.inter) text += format("; {} ranks, of which some are reached over the network", system.ranks);
   text += '\n';
-  for (const NodeId cpu : system.all(NodeKind::Cpu)) {
-    text += format("\n{}\n", aboutNode(system, cpu));
-    showTree(system, cpu, topo::kNoNode, 4, text);
-  }
+  showTrees(system, text);
   showMatrix(view, NodeKind::Gpu, NodeKind::Gpu, "Paths between GPUs: type and GB/s", text);
   showMatrix(view, NodeKind::Gpu, NodeKind::Net, "Paths from GPUs to nets", text);
   showGdr(view, settings, text);
-  if (!view.notes.empty()) text += "\nNotes\n";
-  for (const std::string& note : view.notes) text += format("  {}\n", note);
+  showNotes(view.notes, text);
+  return text;
+}
+
+std::string showHost(const std::string& name, const topo::Build& build) {
+  const System& system = build.system;
+  std::string text = format("{}: no GPU that can be used; {} CPUs, {} PCI switches, {} nets\n", name, system.count(NodeKind::Cpu),
+                            system.count(NodeKind::Pci), system.count(NodeKind::Net));
+  showTrees(system, text);
+  showNotes(build.notes, text);
+  return text;
+}
+
+std::string showAffinity(const topo::System& system, const topo::Paths& paths, const topo::CpuSet& allowed, bool ignoreAllowed) {
+  std::string text = format("\nThis process may use CPUs {}\n", aboutCpus(allowed));
+  for (const NodeId cpu : system.all(NodeKind::Cpu)) {
+    const auto cpus = topo::cpusOf(system.at(cpu));
+    text += format("  of {}: {}\n", topo::nodeName(system, cpu), cpus ? aboutCpus(*cpus & allowed) : "not known");
+  }
+  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    const topo::CpuSet cpus = topo::cpusForGpu(system, paths, gpu, allowed, ignoreAllowed);
+    text += format("  threads of {}: {}\n", topo::nodeName(system, gpu), cpus.empty() ? "anywhere, as none near it is allowed" : aboutCpus(cpus));
+  }
   return text;
 }
 

@@ -1,10 +1,12 @@
-// A topology as text: the tree of each host, then who reaches whom how fast.
+// A topology as text: the tree of each host, then who reaches whom how fast, and where threads belong.
 //
 // Pure functions; any thread.
 #pragma once
 
 #include <string>
 
+#include "topo/affinity.h"
+#include "topo/build.h"
 #include "topo/view.h"
 
 namespace tutti::tool {
@@ -12,5 +14,11 @@ namespace tutti::tool {
 /// The machine of a view: its nodes, each below what it hangs on, with types and GB/s; the GPUs' paths to one another and to the nets; and
 /// what the XML lacked. Ends with a line break.
 std::string showTopology(const topo::View& view, const topo::PathSettings& settings);
+
+/// A machine in which no GPU can be used: its NUMA nodes with what hangs on them, and what the XML lacked.
+std::string showHost(const std::string& name, const topo::Build& build);
+
+/// The CPUs that the process may use, and of them those that belong to each NUMA node and serve each GPU. `paths` has the system's GPUs.
+std::string showAffinity(const topo::System& system, const topo::Paths& paths, const topo::CpuSet& allowed, bool ignoreAllowed);
 
 }  // namespace tutti::tool

@@ -1,5 +1,6 @@
 #include "topology/topo.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "topo/graph_xml.h"
 #include "topo/settings.h"
 #include "topology/show.h"
+#include "topology/svg.h"
 
 namespace tutti::tool {
 namespace {
@@ -45,13 +47,6 @@ Status readVariables(TopoOptions& options) {
   return {};
 }
 
-Result<topo::View> load(TopoOptions& options) {
-  if (Status status = readVariables(options); !status.ok()) return tl::unexpected(std::move(status));
-  const auto machine = topo::readXml(options.file);
-  if (!machine) return tl::unexpected(machine.error());
-  return viewOf(*machine, options.facts);
-}
-
 /// n2-collnet-gpus0_1: as the reference's runs are named.
 std::string runName(const FactsOptions& options) {
   std::string name = format("n{}", options.nodes);
@@ -67,45 +62,67 @@ std::string topologyName(const std::string& file) {
   return name;
 }
 
-/// What a file without usable GPUs still says: its notes.
-int showPart(const std::string& file) {
-  const auto machine = topo::readXml(file);
-  if (!machine) return tell(machine.error());
-  const auto hash = machine->root.child("cpu") == nullptr ? Result<std::optional<uint64_t>>(std::nullopt)
-                                                          : topo::findHex(*machine, *machine->root.child("cpu"), "host_hash");
+/// The machine with its channels, where they can be found.
+Status draw(const topo::View& view, const TopoOptions& options) {
+  const auto graphs = graphsOf(view, options.facts, options.graphs);
+  if (!graphs && graphs.error().code() != Code::SystemError) return graphs.error();
+  return writeSvg(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
+}
+
+bool wantsAllCpus() {
+  const char* value = std::getenv("NCCL_IGNORE_CPU_AFFINITY");
+  return value != nullptr && std::strtol(value, nullptr, 0) != 0;
+}
+
+/// What a machine without usable GPUs still has.
+int showWithoutGpus(const Source& source, const TopoOptions& options) {
+  for (const std::string* path : {&options.svgPath, &options.writePath}) {
+    if (!path->empty()) return tell(error(Code::InvalidUsage, "{}: there is no GPU to draw or to write", source.machine.file));
+  }
+  const topo::Element* cpu = source.machine.root.child("cpu");
+  const auto hash =
+      cpu == nullptr ? Result<std::optional<uint64_t>>(std::nullopt) : topo::findHex(source.machine, *cpu, "host_hash");
   if (!hash) return tell(hash.error());
-  const auto built = topo::buildSystem(*machine, hash->value_or(0));
+  auto built = topo::buildSystem(source.machine, hash->value_or(0));
   if (!built) return tell(built.error());
-  std::printf("%s: no GPU that can be used; %d CPUs, %d PCI switches, %d nets. What is missing:\n", file.c_str(),
-              built->system.count(topo::NodeKind::Cpu), built->system.count(topo::NodeKind::Pci), built->system.count(topo::NodeKind::Net));
-  for (const std::string& note : built->notes) std::printf("  %s\n", note.c_str());
+  built->notes.insert(built->notes.begin(), source.notes.begin(), source.notes.end());
+  std::fputs(showHost(source.machine.file, *built).c_str(), stdout);
+  if (source.allowed) std::fputs(showAffinity(built->system, topo::Paths(built->system), *source.allowed, false).c_str(), stdout);
   return 0;
 }
 
 }  // namespace
 
 int runTopo(TopoOptions options) {
-  const auto machine = topo::readXml(options.file);
-  if (!machine) return tell(machine.error());
-  const auto devs = topo::gpuDevs(*machine);
+  if (const Status status = readVariables(options); !status.ok()) return tell(status);
+  const auto source = openSource(options.source);
+  if (!source) return tell(source.error());
+  const auto devs = topo::gpuDevs(source->machine);
   if (!devs) return tell(devs.error());
-  if (devs->empty()) return showPart(options.file);
-  const auto view = load(options);
+  if (devs->empty()) return showWithoutGpus(*source, options);
+  auto view = viewOf(source->machine, options.facts);
   if (!view) return tell(view.error());
+  view->notes.insert(view->notes.begin(), source->notes.begin(), source->notes.end());
   if (!options.writePath.empty()) {
     if (const Status status = topo::writeXmlFile(options.writePath, view->xml.root); !status.ok()) return tell(status);
   }
+  if (!options.svgPath.empty()) {
+    if (const Status status = draw(*view, options); !status.ok()) return tell(status);
+  }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
+  if (source->allowed) std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus()).c_str(), stdout);
   return 0;
 }
 
 int runTopoFacts(TopoOptions options) {
-  const auto machine = topo::readXml(options.file);
-  if (!machine) return tell(machine.error());
-  const auto view = load(options);
+  if (const Status status = readVariables(options); !status.ok()) return tell(status);
+  const auto source = openSource(options.source);
+  if (!source) return tell(source.error());
+  for (const std::string& note : source->notes) std::fprintf(stderr, "tutti topo: %s\n", note.c_str());
+  const auto view = viewOf(source->machine, options.facts);
   if (!view) return tell(view.error());
   nlohmann::ordered_json run = factsOf(*view, options.facts);
-  if (const Status status = addGraphFacts(run, *machine, *view, options.facts, options.graphs); !status.ok()) {
+  if (const Status status = addGraphFacts(run, source->machine, *view, options.facts, options.graphs); !status.ok()) {
     // The machine's facts hold all the same; a graph file or variable that makes no sense does not.
     if (status.code() != Code::SystemError) return tell(status);
     std::fprintf(stderr, "tutti topo: no channels: %s\n", status.text().c_str());
@@ -116,7 +133,7 @@ int runTopoFacts(TopoOptions options) {
     const Status written = topo::writeXmlFile(options.dumpGraphs, topo::writeGraphs(*graphs, view->system));
     if (!written.ok()) return tell(written);
   }
-  nlohmann::ordered_json all = {{"topology", topologyName(options.file)}};
+  nlohmann::ordered_json all = {{"topology", topologyName(source->machine.file)}};
   all["runs"][runName(options.facts)] = std::move(run);
   std::printf("%s\n", all.dump(1).c_str());
   return 0;

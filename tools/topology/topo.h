@@ -1,4 +1,4 @@
-// `tutti topo`: shows a machine from its XML, and states its facts as JSON.
+// `tutti topo`: shows this machine or one from a file, and states its facts as JSON.
 #pragma once
 
 #include <string>
@@ -6,11 +6,13 @@
 
 #include "topology/facts.h"
 #include "topology/graph_facts.h"
+#include "topology/source.h"
 
 namespace tutti::tool {
 
 struct TopoOptions {
-  std::string file;
+  SourceOptions source;
+  std::string svgPath;                 ///< Where to draw it; empty for nowhere.
   std::string writePath;               ///< Where to write the XML of what is used; empty for nowhere.
   std::vector<std::string> variables;  ///< NAME=VALUE, over those of the environment.
   FactsOptions facts;

@@ -123,6 +123,11 @@ Status addGpu(Document& machine, const Sysfs& sysfs, const GpuFacts& gpu) {
   return {};
 }
 
+void addCpus(Document& machine, const Sysfs& sysfs) {
+  for (const int numa : sysfs.numaNodes()) ensureCpu(machine, sysfs, numa);
+  if (machine.root.child("cpu") == nullptr) ensureCpu(machine, sysfs, 0);
+}
+
 Status addNet(Document& machine, const Sysfs& sysfs, const NetFacts& net) {
   Element* element = find(machine.root, "net", "name", net.name);
   if (element == nullptr) {

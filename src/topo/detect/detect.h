@@ -50,6 +50,8 @@ Document emptyMachine();
 
 /// Error: a PCI address that is none.
 Status addGpu(Document& machine, const Sysfs& sysfs, const GpuFacts& gpu);
+/// The NUMA nodes that the machine does not have yet, rising; where the kernel knows none, CPU 0, unless there is any CPU.
+void addCpus(Document& machine, const Sysfs& sysfs);
 /// Error: a virtual net on a machine without any CPU in it yet.
 Status addNet(Document& machine, const Sysfs& sysfs, const NetFacts& net);
 

@@ -47,4 +47,24 @@ Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int
   return facts;
 }
 
+Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvml::Nvml* nvml) {
+  const auto count = cuda.countDevices();
+  if (!count) return tl::unexpected(count.error());
+  std::vector<GpuFacts> gpus;
+  for (int32_t ordinal = 0; ordinal < *count; ++ordinal) {
+    const auto info = cuda.describe(ordinal);
+    if (!info) return tl::unexpected(info.error());
+    const int sm = info->major * 10 + info->minor;
+    if (nvml == nullptr) {
+      gpus.push_back(
+          {.busId = info->pciBusId, .dev = ordinal, .sm = sm, .gdr = info->rdma, .nvlinks = {}, .c2cLinks = 0, .c2cMBps = 0});
+      continue;
+    }
+    auto facts = askNvml(*nvml, info->pciBusId, sm, info->rdma);
+    if (!facts) return tl::unexpected(std::move(facts).error());
+    gpus.push_back(*std::move(facts));
+  }
+  return gpus;
+}
+
 }  // namespace tutti::topo::detect

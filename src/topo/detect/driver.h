@@ -1,12 +1,14 @@
-// What NVML knows of a GPU, as the facts that detection takes.
+// What CUDA and NVML know of GPUs, as the facts that detection takes.
 //
 // A pure translation of answers; any thread that may ask the Nvml.
 // 1. Links that are down do not count; those whose other side is not said lead to a switch that nobody sees.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/status.h"
+#include "driver/cuda/driver.h"
 #include "driver/nvml/nvml.h"
 #include "topo/detect/detect.h"
 
@@ -14,5 +16,8 @@ namespace tutti::topo::detect {
 
 /// `sm` (compute capability × 10) and `gdr` are CUDA's to say. C2C links are not asked for. Error: NVML's.
 Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int sm, bool gdr);
+
+/// All GPUs that CUDA shows this process. Where NVML is null they have CUDA's numbers and no NVLinks. Error: CUDA's or NVML's.
+Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvml::Nvml* nvml);
 
 }  // namespace tutti::topo::detect

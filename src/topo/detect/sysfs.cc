@@ -1,20 +1,12 @@
 #include "topo/detect/sysfs.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <climits>
 #include <cstdlib>
 
 #include "core/format.h"
-#include "core/unique_fd.h"
 
 namespace tutti::topo::detect {
 namespace {
-
-constexpr size_t kMostText = 1U << 20;
 
 bool isHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
@@ -62,51 +54,31 @@ bool isBusId(std::string_view text) {
   return true;
 }
 
-Sysfs::Sysfs(std::string root) : root_(std::move(root)) {
-  while (root_.ends_with('/')) root_.pop_back();
-  // Resolved once, as devicePath compares with what realpath gives.
-  char resolved[PATH_MAX];
-  if (!root_.empty() && realpath(root_.c_str(), resolved) != nullptr) root_ = resolved;
-}
-
-std::optional<std::string> Sysfs::text(const std::string& path) const {
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
-  std::string all;
-  char block[4096];
-  while (all.size() < kMostText) {
-    const ssize_t got = ::read(file.get(), block, sizeof block);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::nullopt;
-    if (got == 0) break;
-    all.append(block, static_cast<size_t>(got));
-  }
-  while (!all.empty() && (all.back() == '\n' || all.back() == ' ')) all.pop_back();
-  return all;
-}
-
 std::optional<std::string> Sysfs::devicePath(std::string_view busId) const {
   if (!isBusId(busId)) return std::nullopt;
   std::string name(busId);
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c; });
-  char resolved[PATH_MAX];
-  if (realpath(format("{}/sys/bus/pci/devices/{}", root_, name).c_str(), resolved) == nullptr) return std::nullopt;
-  return resolved;
+  return files_->resolve(format("/sys/bus/pci/devices/{}", name));
 }
 
 std::optional<std::string> Sysfs::read(std::string_view busId, std::string_view file) const {
   const auto path = devicePath(busId);
-  return path ? text(format("{}/{}", *path, file)) : std::nullopt;
+  return path ? files_->text(format("{}/{}", *path, file)) : std::nullopt;
+}
+
+std::optional<std::string> Sysfs::readAbove(std::string_view busId, std::string_view file) const {
+  const auto path = devicePath(busId);
+  return path ? files_->text(format("{}/{}", std::string_view(*path).substr(0, path->rfind('/')), file)) : std::nullopt;
 }
 
 std::string Sysfs::linkSpeed(std::string_view busId) const {
   const auto own = read(busId, "max_link_speed");
-  const auto port = read(busId, "../max_link_speed");
+  const auto port = readAbove(busId, "max_link_speed");
   return (speedOf(port) < speedOf(own) ? port : own).value_or("");
 }
 
 int Sysfs::linkWidth(std::string_view busId) const {
-  return std::min(numberOf(read(busId, "max_link_width")), numberOf(read(busId, "../max_link_width")));
+  return std::min(numberOf(read(busId, "max_link_width")), numberOf(readAbove(busId, "max_link_width")));
 }
 
 std::optional<Above> Sysfs::above(std::string_view busId) const {
@@ -116,14 +88,23 @@ std::optional<Above> Sysfs::above(std::string_view busId) const {
   // A switch is two devices, its downstream port and its upstream port: the latter stands for it. A root port is the CPU's.
   const size_t n = parts.size();
   if (n >= 3 && isBusId(parts[n - 2]) && isBusId(parts[n - 3])) return Above{.busId = std::string(parts[n - 3])};
-  const auto numa = text(*path + "/numa_node");
+  const auto numa = files_->text(*path + "/numa_node");
   return Above{.busId = "", .numa = numa ? numberOf(numa) : -1};
 }
 
-std::optional<std::string> Sysfs::affinity(int numa) const { return text(format("{}/sys/devices/system/node/node{}/cpumap", root_, numa)); }
+std::vector<int> Sysfs::numaNodes() const {
+  const auto online = CpuSet::fromList(files_->text("/sys/devices/system/node/online").value_or(""));
+  return online ? online->cpus() : std::vector<int>();
+}
+
+std::optional<std::string> Sysfs::affinity(int numa) const {
+  if (auto mask = files_->text(format("/sys/devices/system/node/node{}/cpumap", numa)); mask || numa != 0) return mask;
+  const auto online = CpuSet::fromList(files_->text("/sys/devices/system/cpu/online").value_or(""));
+  return online && !online->empty() ? std::optional(online->mask()) : std::nullopt;
+}
 
 CpuFacts Sysfs::cpu() const {
-  const std::string info = text(root_ + "/proc/cpuinfo").value_or("");
+  const std::string info = files_->text("/proc/cpuinfo").value_or("");
   CpuFacts facts;
   facts.vendor = fieldOf(info, "vendor_id");
   if (!facts.vendor.empty()) {
@@ -141,9 +122,9 @@ CpuFacts Sysfs::cpu() const {
 }
 
 std::optional<std::string> Sysfs::busIdOfPath(const std::string& devicePath) const {
-  char resolved[PATH_MAX];
-  if (realpath((root_ + devicePath).c_str(), resolved) == nullptr) return std::nullopt;
-  const std::vector<std::string_view> parts = partsOf(resolved);
+  const auto resolved = files_->resolve(devicePath);
+  if (!resolved) return std::nullopt;
+  const std::vector<std::string_view> parts = partsOf(*resolved);
   if (parts.empty() || !isBusId(parts.back())) return std::nullopt;
   return std::string(parts.back());
 }

@@ -1,13 +1,17 @@
-// What the kernel says of PCI devices and CPUs, below a root that may be a recorded tree instead of "/".
+// What the kernel says of PCI devices and CPUs, from files that may be a recorded tree or a recording instead of the machine's.
 //
 // Owner: whoever detects. Any thread; every question reads files anew. A file that is not there is an absent fact, never an error.
 // 1. Device paths are resolved as the kernel links them, so that the chain of bridges can be read off them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "topo/affinity.h"
+#include "topo/detect/files.h"
 
 namespace tutti::topo::detect {
 
@@ -26,7 +30,8 @@ struct Above {
 
 class Sysfs {
  public:
-  explicit Sysfs(std::string root = "/");
+  explicit Sysfs(std::string root = "/") : Sysfs(std::make_shared<RootFiles>(std::move(root))) {}
+  explicit Sysfs(std::shared_ptr<const Files> files) : files_(std::move(files)) {}
 
   /// A file of a PCI device ("class", "vendor" …), without its line break; nullopt when either is not there.
   std::optional<std::string> read(std::string_view busId, std::string_view file) const;
@@ -38,6 +43,9 @@ class Sysfs {
   /// nullopt when the kernel does not know the device, as in virtual machines that hide it.
   std::optional<Above> above(std::string_view busId) const;
 
+  /// Those that are online; empty for a kernel that knows no NUMA.
+  std::vector<int> numaNodes() const;
+  /// As a mask. Of node 0 of a kernel that knows no NUMA: all CPUs that are online.
   std::optional<std::string> affinity(int numa) const;
   CpuFacts cpu() const;
 
@@ -45,10 +53,10 @@ class Sysfs {
   std::optional<std::string> busIdOfPath(const std::string& devicePath) const;
 
  private:
-  std::optional<std::string> text(const std::string& path) const;
-  std::optional<std::string> devicePath(std::string_view busId) const;  // resolved, beginning with the root
+  std::optional<std::string> devicePath(std::string_view busId) const;      // resolved
+  std::optional<std::string> readAbove(std::string_view busId, std::string_view file) const;  // of the device that it hangs on
 
-  std::string root_;  // without a slash at the end
+  std::shared_ptr<const Files> files_;
 };
 
 /// Whether it is written as the kernel writes a PCI address: 0000:1b:00.0.
