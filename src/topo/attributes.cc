@@ -1,6 +1,6 @@
 // How attributes are read: numbers, hexadecimal ids and PCI addresses, each with an error that says what was expected.
 #include <cerrno>
-#include <cmath>
+#include <charconv>
 #include <cstdlib>
 
 #include "topo/xml.h"
@@ -68,9 +68,10 @@ Result<std::optional<double>> findNumber(const Document& document, const Element
                                          double most) {
   const std::string* text = findText(element, attribute);
   if (text == nullptr) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(text->c_str(), &end);
-  if (*end != '\0' || end == text->c_str() || !(value >= least && value <= most)) {
+  double value = 0;
+  const char* const last = text->data() + text->size();
+  const auto [end, problem] = std::from_chars(text->data(), last, value);  // unlike strtod, the same in every locale
+  if (problem != std::errc() || end != last || !(value >= least && value <= most)) {
     return tl::unexpected(badAttribute(document, element, attribute, text, format("a number from {} to {}", least, most)));
   }
   return value;

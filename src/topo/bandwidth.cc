@@ -1,7 +1,7 @@
 #include "topo/bandwidth.h"
 
-#include <cstdlib>
-#include <string>
+#include <charconv>
+#include <cmath>
 
 namespace tutti::topo {
 namespace {
@@ -51,10 +51,11 @@ float betweenCpusGBps(const CpuInfo& cpu) {
 std::optional<float> pciGBps(std::string_view speed, int width) {
   int rate = kUnknownRate;
   if (!speed.empty() && !speed.starts_with("Unknown")) {
-    const std::string text(speed);
-    char* end = nullptr;
-    const double gigatransfers = std::strtod(text.c_str(), &end);
-    if (end == text.c_str() || !std::string_view(end).starts_with(" GT/s")) return std::nullopt;
+    double gigatransfers = 0;
+    const char* const last = speed.data() + speed.size();
+    const auto [end, problem] = std::from_chars(speed.data(), last, gigatransfers);
+    if (problem != std::errc() || !std::string_view(end, static_cast<size_t>(last - end)).starts_with(" GT/s")) return std::nullopt;
+    if (!(gigatransfers > 0) || !std::isfinite(gigatransfers)) return std::nullopt;
     for (const PciRate& known : kPciRates) {
       if (known.gigatransfers == gigatransfers) rate = known.hundredMbps;
     }

@@ -220,6 +220,7 @@ Result<NodeId> Builder::addGpu(const Element& gpu, uint64_t busId) {
 }
 
 Status Builder::addSwitch(const Element& pci, uint64_t busId, NodeId& made) {
+  if (system_.find(NodeKind::Pci, idOf(busId)) != kNoNode) note(pci, "another switch of the host has the same busid");
   made = system_.addNode(NodeKind::Pci, idOf(busId));
   uint64_t device = 0;
   for (const std::string_view part : {"vendor", "device", "subsystem_vendor", "subsystem_device"}) {
@@ -239,10 +240,15 @@ Status Builder::addSwitch(const Element& pci, uint64_t busId, NodeId& made) {
 }
 
 Status Builder::linkToParent(const Element& pci, NodeId node, NodeId parent) {
-  const auto width = findInteger(xml_, pci, "link_width", 0, 64);
-  if (!width) return width.error();
+  const auto stated = findInteger(xml_, pci, "link_width", 0, 255);
+  if (!stated) return stated.error();
+  int width = static_cast<int>(stated->value_or(0));
+  if (width > 64) {
+    note(pci, "link_width=\"{}\" is no width that there is: taken for unknown", width);
+    width = 0;
+  }
   const std::string_view speed = textOf(pci, "link_speed");
-  const auto GBps = pciGBps(speed, static_cast<int>(width->value_or(0)));
+  const auto GBps = pciGBps(speed, width);
   if (!GBps) return badAttribute(xml_, pci, "link_speed", pci.find("link_speed"), "a speed such as \"32.0 GT/s PCIe\", or nothing");
   if (speed.empty()) note(pci, "link_speed is missing: taken for 8 GT/s");
   parent_.resize(system_.nodes.size(), kNoNode);
@@ -288,6 +294,7 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
   const int64_t stated = speed->value_or(0);
   const int64_t mbps = stated > 0 ? stated : kDefaultNetMbps;
   const uint64_t id = idOf(static_cast<uint64_t>(dev));
+  if (system_.find(NodeKind::Net, id) != kNoNode) note(net, "another net of the host has the same dev: paths lead to the first alone");
   const NodeId node = system_.addNode(NodeKind::Net, id);
   system_.at(node).net = {.dev = static_cast<int>(dev),
                           .port = static_cast<int>(port->value_or(0)),

@@ -20,7 +20,7 @@ int mirrorBits(int value, int powerOfTwo) {
 }  // namespace
 
 Locality::Locality(const System& system, const Paths& paths, const PathSettings& settings)
-    : system_(system), paths_(paths), settings_(settings), nearest_(system.nodes.size()) {}
+    : system_(system), paths_(paths), settings_(settings), nearest_(system.nodes.size()), server_(system.nodes.size()) {}
 
 const std::vector<NodeId>& Locality::nearest(NodeId node) {
   auto& known = nearest_[static_cast<size_t>(node.value)];
@@ -45,8 +45,13 @@ NetTurns Locality::turnsOf(NodeId gpu) {
 }
 
 NodeId Locality::gpuOf(NodeId net) {
-  net = system_.find(NodeKind::Net, system_.at(net).id);
-  const std::vector<NodeId> gpus = nearest(net);
+  auto& known = server_[static_cast<size_t>(net.value)];
+  if (!known) known = findGpuOf(system_.find(NodeKind::Net, system_.at(net).id));
+  return *known;
+}
+
+NodeId Locality::findGpuOf(NodeId net) {
+  const std::vector<NodeId>& gpus = nearest(net);
   std::vector<NetTurns> turns;
   turns.reserve(gpus.size());
   int most = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "topo/graph.h"
@@ -12,9 +13,9 @@
 
 namespace tutti::topo {
 
-/// The nets that a GPU takes turns at: channel c uses nets[(first + c % turns) % nets.size()].
+/// The nets that a GPU takes turns at: channel c uses nets[(first + c % turns) % nets.size()]. A view of a Locality, until that changes.
 struct NetTurns {
-  std::vector<NodeId> nets;
+  std::span<const NodeId> nets;
   int first = 0;
   int turns = 0;
 
@@ -29,15 +30,20 @@ class Locality {
   NodeId gpuOf(NodeId net);
   /// Those of a GPU; without nets where it reaches none.
   NetTurns turnsOf(NodeId gpu);
-  void changed(NodeId node) { nearest_[static_cast<size_t>(node.value)].reset(); }
+  void changed(NodeId node) {
+    nearest_[static_cast<size_t>(node.value)].reset();
+    server_.assign(server_.size(), std::nullopt);
+  }
 
  private:
   const std::vector<NodeId>& nearest(NodeId node);
+  NodeId findGpuOf(NodeId net);
 
   const System& system_;
   const Paths& paths_;
   const PathSettings& settings_;
   std::vector<std::optional<std::vector<NodeId>>> nearest_;  // by node: of a GPU its nets, of a net its GPUs
+  std::vector<std::optional<NodeId>> server_;                // by node: gpuOf a net
 };
 
 }  // namespace tutti::topo

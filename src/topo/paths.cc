@@ -111,11 +111,18 @@ void Paths::join(NodeId from, NodeId to, PathType type, float GBps, const Path& 
   table_[cell(from, to)] = {.type = type, .GBps = GBps, .first = begin, .count = static_cast<int32_t>(pool_.size()) - begin};
 }
 
+Status Paths::checkSize() const {
+  if (pool_.size() <= kMostLinks) return {};
+  return error(Code::InvalidUsage, "the paths between its nodes have more than {} links: a machine of this form has too many nodes", kMostLinks);
+}
+
 Result<Paths> findPaths(const System& system, const PathSettings& settings) {
   Paths paths(system);
   for (const NodeKind kind : {NodeKind::Cpu, NodeKind::Gpu, NodeKind::Net, NodeKind::NvSwitch}) {
     for (const NodeId target : system.all(kind)) {
-      if (Status status = Search(system, settings, paths, target).run(); !status.ok()) return tl::unexpected(std::move(status));
+      Status status = Search(system, settings, paths, target).run();
+      if (status.ok()) status = paths.checkSize();
+      if (!status.ok()) return tl::unexpected(std::move(status));
     }
   }
   return paths;

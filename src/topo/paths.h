@@ -24,7 +24,8 @@ struct Path {
 
 /// What settings and the machine allow. Levels are the farthest path type for which direct access is used.
 struct PathSettings {
-  std::optional<PathType> p2pLevel = std::nullopt;     ///< NCCL_P2P_LEVEL, or Loc for NCCL_P2P_DISABLE=1.
+  std::optional<PathType> p2pLevel = std::nullopt;     ///< NCCL_P2P_LEVEL.
+  bool p2pDisabled = false;                            ///< NCCL_P2P_DISABLE: wins over the level.
   std::optional<PathType> netGdrLevel = std::nullopt;  ///< NCCL_NET_GDR_LEVEL.
   std::optional<bool> netGdrRead = std::nullopt;       ///< NCCL_NET_GDR_READ, where it is 0 or more.
   bool gdrC2c = true;                   ///< NCCL_NET_GDR_C2C.
@@ -54,6 +55,9 @@ class Paths {
   /// Makes from → to the links of `first`, then those of `second`, paths of this object.
   void join(NodeId from, NodeId to, PathType type, float GBps, const Path& first, const Path& second);
   void setType(NodeId from, NodeId to, PathType type) { table_[cell(from, to)].type = type; }
+  /// InvalidUsage once there are more than kMostLinks on all paths: a machine far larger than any.
+  Status checkSize() const;
+  static constexpr size_t kMostLinks = size_t{1} << 26;
 
  private:
   size_t cell(NodeId from, NodeId to) const {

@@ -34,7 +34,8 @@ Result<PeerAccess> peerAccess(const System& system, const Paths& paths, const Pa
     if (system.at(middle).kind == NodeKind::Gpu) access.between = middle;
   }
   // Across a host bridge it is off by default, except between two GPUs of an AMD host.
-  const PathType level = settings.p2pLevel.value_or(isAmdPair(system) ? PathType::Sys : PathType::Pxb);
+  const PathType usual = isAmdPair(system) ? PathType::Sys : PathType::Pxb;
+  const PathType level = settings.p2pDisabled ? PathType::Loc : settings.p2pLevel.value_or(usual);
   access.direct = path.type <= level;
   const auto isOwn = [&](NodeId gpu) { return systemOf(system.at(gpu).id) == system.systemId; };
   if (access.direct && !settings.driverP2p && gpu1 != gpu2 && isOwn(gpu1) && isOwn(gpu2)) {
@@ -101,7 +102,8 @@ std::vector<NodeId> localNodes(const System& system, const Paths& paths, NodeId 
 }
 
 NodeId localNet(const System& system, const Paths& paths, const PathSettings& settings, NodeId gpu, int channel) {
-  const NetTurns turns = Locality(system, paths, settings).turnsOf(gpu);
+  Locality locality(system, paths, settings);
+  const NetTurns turns = locality.turnsOf(gpu);
   return turns.nets.empty() ? kNoNode : turns.at(channel);
 }
 

@@ -29,6 +29,7 @@ Status rewritePeers(const System& system, const PathSettings& settings, Paths& p
     if (!settings.netIntraDisabled) nearNet[static_cast<size_t>(gpu.value)] = fastestNearNet(system, paths, gpu);
   }
   for (const NodeId gpu : system.all(NodeKind::Gpu)) {
+    TUTTI_TRY(paths.checkSize());
     for (const NodeId peer : system.all(NodeKind::Gpu)) {
       const auto access = peerAccess(system, paths, settings, peer, gpu);
       if (!access) return access.error();
@@ -56,6 +57,7 @@ void markC2cNics(const System& system, Paths& paths) {
     const NodeId cpu = localCpu(system, paths, gpu);
     for (const NodeId net : system.all(NodeKind::Net)) {
       if (mergeTypes(paths.get(gpu, cpu).type, paths.get(net, cpu).type) != PathType::P2c) continue;
+      if (paths.get(gpu, net).type == PathType::Dis || paths.get(net, gpu).type == PathType::Dis) continue;
       paths.setType(gpu, net, std::min(PathType::P2c, paths.get(gpu, net).type));
       paths.setType(net, gpu, std::min(PathType::P2c, paths.get(net, gpu).type));
     }
@@ -72,8 +74,9 @@ bool shouldRelay(const System& system, const Paths& paths, const PathSettings& s
          (paths.get(relay, net).GBps > own.GBps || own.type > PathType::Pxn);
 }
 
-void rewriteNets(const System& system, const PathSettings& settings, Paths& paths, Locality& locality) {
+Status rewriteNets(const System& system, const PathSettings& settings, Paths& paths, Locality& locality) {
   for (const NodeId net : system.all(NodeKind::Net)) {
+    TUTTI_TRY(paths.checkSize());
     for (const NodeId gpu : system.all(NodeKind::Gpu)) {
       if (!settings.pxnDisabled) {
         // Sending only: receiving stays local.
@@ -92,6 +95,7 @@ void rewriteNets(const System& system, const PathSettings& settings, Paths& path
       locality.changed(gpu);
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -105,7 +109,7 @@ Result<Paths> computePaths(System& system, const PathSettings& settings) {
   if (Status status = rewritePeers(system, settings, *paths); !status.ok()) return tl::unexpected(std::move(status));
   markC2cNics(system, *paths);
   Locality locality(system, *paths, settings);
-  rewriteNets(system, settings, *paths, locality);
+  if (Status status = rewriteNets(system, settings, *paths, locality); !status.ok()) return tl::unexpected(std::move(status));
   for (const NodeId net : system.all(NodeKind::Net)) system.at(net).net.localGpu = locality.gpuOf(net);
   return paths;
 }

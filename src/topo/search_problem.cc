@@ -54,12 +54,12 @@ Hop Problem::makeHop(const System& system, const Paths& paths, NodeId from, Node
   Hop hop;
   hop.type = paths.get(from, to).type;
   if (bothWays) hop.type = std::max(hop.type, paths.get(to, from).type);
-  if (hop.type >= PathType::Net) {
+  std::vector<Charge> charges;
+  if (hop.type < PathType::Net) appendCharges(system, paths, from, to, charges);
+  if (charges.empty()) {  // no way, or one that leads over nothing
     hop.type = PathType::Dis;
     return hop;
   }
-  std::vector<Charge> charges;
-  appendCharges(system, paths, from, to, charges);
   hop.first = static_cast<int32_t>(loads_.size());
   hop.count = static_cast<int32_t>(charges.size());
   for (const Charge& charge : charges) loads_.push_back({placeOf(system, charge.link), charge.weight * (kUnit / kWholeWeight)});
@@ -86,12 +86,12 @@ void Problem::addRails(const System& system) {
     }
     if (found < 0) {
       found = static_cast<int>(rails.size());
-      rails.push_back(0);
+      rails.push_back(INT64_MAX);
     }
     rail_.push_back(found);
     int64_t& room = rails[static_cast<size_t>(found)];
     const int64_t own = capacityOf(system.at(net(number)).net.GBps);
-    room = room == 0 ? own : std::min(room, own);
+    room = std::min(room, own);
   }
   for (int number = 0; number < nets_; ++number) {
     for (int to = 0; to < gpus_; ++to) {

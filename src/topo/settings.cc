@@ -22,7 +22,7 @@ Status refuse(std::string_view name, const std::string& value, std::string_view 
 Status readFlag(std::string_view name, const std::string& value, bool& flag) {
   char* end = nullptr;
   const long long number = std::strtoll(value.c_str(), &end, 0);
-  if (*end != '\0') return refuse(name, value, "0 or 1");
+  if (*end != '\0' || (number != 0 && number != 1)) return refuse(name, value, "0 or 1");
   flag = number == 1;
   return {};
 }
@@ -63,7 +63,7 @@ std::span<const std::string_view> pathVariables() { return kNames; }
 
 Status applyPathVariable(std::string_view name, const std::string& value, PathSettings& settings) {
   if (value.empty()) return {};
-  if (name == "NCCL_P2P_LEVEL") return settings.p2pLevel == PathType::Loc ? Status() : readLevel(name, value, settings.p2pLevel);
+  if (name == "NCCL_P2P_LEVEL") return readLevel(name, value, settings.p2pLevel);
   if (name == "NCCL_NET_GDR_LEVEL") return readLevel(name, value, settings.netGdrLevel);
   if (name == "NCCL_NVB_DISABLE") return readFlag(name, value, settings.nvbDisabled);
   if (name == "NCCL_PXN_DISABLE") return readFlag(name, value, settings.pxnDisabled);
@@ -72,16 +72,10 @@ Status applyPathVariable(std::string_view name, const std::string& value, PathSe
   if (name == "NCCL_NET_DISABLE_INTRA") return readFlag(name, value, settings.netIntraDisabled);
   if (name == "NCCL_SHM_DISABLE") return readFlag(name, value, settings.shmDisabled);
   if (name == "NCCL_NETDEVS_POLICY") return readNetsPolicy(name, value, settings.netsPerGpu);
-  if (name == "NCCL_P2P_DISABLE") {
-    bool isDisabled = false;
-    TUTTI_TRY(readFlag(name, value, isDisabled));
-    if (isDisabled) settings.p2pLevel = PathType::Loc;  // wins over NCCL_P2P_LEVEL
-  }
+  if (name == "NCCL_P2P_DISABLE") return readFlag(name, value, settings.p2pDisabled);
   if (name == "NCCL_NET_GDR_READ") {
-    char* end = nullptr;
-    const long long number = std::strtoll(value.c_str(), &end, 0);
-    if (*end != '\0') return refuse(name, value, "0, 1 or -2");
-    if (number >= 0) settings.netGdrRead = number != 0;
+    if (value != "0" && value != "1" && value != "-2") return refuse(name, value, "0, 1 or -2, which leaves the choice to the machine");
+    settings.netGdrRead = value == "-2" ? std::nullopt : std::optional(value == "1");
   }
   return {};
 }

@@ -49,6 +49,10 @@ class Converter {
     for (const pugi::xml_attribute& attribute : from.attributes()) {
       if (to.find(attribute.name()) != nullptr) return bad(to, format("the attribute {} is given twice", attribute.name()));
       if (to.attributes.size() == kMaxXmlAttributes) return bad(to, format("more than {} attributes", kMaxXmlAttributes));
+      const std::string_view value = attribute.value();
+      if (std::any_of(value.begin(), value.end(),
+                      [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\t' && c != '\n') || c == 127; }))
+        return bad(to, format("the attribute {} holds a control character", attribute.name()));
       to.attributes.push_back({attribute.name(), attribute.value()});
     }
     for (const pugi::xml_node& node : from.children()) {

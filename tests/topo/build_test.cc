@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "topo/data.h"
+#include "topo/paths.h"
 #include "topo/same.h"
 
 namespace tutti::topo {
@@ -176,6 +177,37 @@ TEST(Build, BoundsWhatAHostileFileCanAskFor) {
   std::string bridges;
   for (int i = 0; i < 4096; ++i) bridges += pci(format("0000:{:02x}:{:02x}.0", i >> 8, i & 0xff), "");
   EXPECT_NE(refusal(cpu(bridges)).find("more than 4096 CPUs, switches, GPUs and NICs"), std::string::npos) << refusal(cpu(bridges));
+}
+
+TEST(Build, OfTwoNetsOfOneNumberTheSecondIsOutOfReach) {
+  const auto gpu = [](int dev) {
+    return pci(format("0000:0{}:00.0", dev + 1), format(R"(<gpu dev="{0}" sm="90" rank="{0}" gdr="1"><c2c bw="44712" count="10"/></gpu>)", dev));
+  };
+  const auto nic = [](std::string_view busId) {
+    return pci(busId, R"(<nic><net name="n" dev="0" speed="100000" port="1" guid="0x1" gdr="1"/></nic>)", "class=\"0x020700\"");
+  };
+  auto built = build(cpu(gpu(0) + gpu(1) + nic("0000:09:00.0") + nic("0000:0a:00.0"), "numaid=\"0\" arch=\"arm64\""));
+  ASSERT_TRUE(built.has_value()) << built.error().text();
+  EXPECT_NE(std::ranges::find_if(built->notes, [](const std::string& note) { return note.find("the same dev") != std::string::npos; }),
+            built->notes.end());
+  System& system = built->system;
+  system.ranks = 4;
+  const auto paths = computePaths(system, {});
+  ASSERT_TRUE(paths.has_value()) << paths.error().text();
+  for (const NodeId from : system.all(NodeKind::Gpu)) {
+    for (const NodeId to : system.all(NodeKind::Net)) {
+      for (const Path& path : {paths->get(from, to), paths->get(to, from)})
+        EXPECT_EQ(path.type == PathType::Dis, path.count == 0) << pathTypeName(path.type) << " over nothing";
+    }
+  }
+}
+
+TEST(Build, AWidthThatTheKernelDoesNotKnowIsNone) {
+  const std::string gpuAt = format("<pci busid=\"0000:01:00.0\" link_speed=\"16 GT/s\" link_width=\"{}\">{}</pci>", 255, kGpu);
+  const System unknown = systemOf(cpu(gpuAt));
+  const System usual = systemOf(cpu(pci("0000:01:00.0", kGpu)));
+  ASSERT_EQ(unknown.links.size(), usual.links.size());
+  for (size_t i = 0; i < usual.links.size(); ++i) EXPECT_EQ(unknown.links[i].GBps, usual.links[i].GBps);
 }
 
 TEST(Build, SaysWhatDetectionHasToAdd) {

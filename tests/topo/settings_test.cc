@@ -22,9 +22,19 @@ TEST(Settings, DisablingPeerAccessWinsOverItsLevel) {
   ASSERT_TRUE(applyPathVariable("NCCL_P2P_LEVEL", "SYS", settings).ok());
   EXPECT_EQ(settings.p2pLevel, PathType::Sys);
   ASSERT_TRUE(applyPathVariable("NCCL_P2P_DISABLE", "1", settings).ok());
-  EXPECT_EQ(settings.p2pLevel, PathType::Loc);
-  ASSERT_TRUE(applyPathVariable("NCCL_P2P_LEVEL", "SYS", settings).ok());
-  EXPECT_EQ(settings.p2pLevel, PathType::Loc);
+  EXPECT_TRUE(settings.p2pDisabled);
+  ASSERT_TRUE(applyPathVariable("NCCL_P2P_LEVEL", "LOC", settings).ok());
+  EXPECT_TRUE(settings.p2pDisabled);
+}
+
+TEST(Settings, WhatComesLaterTakesBackWhatCameBefore) {
+  PathSettings settings;
+  for (const char* const level : {"LOC", "SYS"}) ASSERT_TRUE(applyPathVariable("NCCL_P2P_LEVEL", level, settings).ok());
+  EXPECT_EQ(settings.p2pLevel, PathType::Sys);
+  for (const char* const flag : {"1", "0"}) ASSERT_TRUE(applyPathVariable("NCCL_P2P_DISABLE", flag, settings).ok());
+  EXPECT_FALSE(settings.p2pDisabled);
+  for (const char* const read : {"1", "-2"}) ASSERT_TRUE(applyPathVariable("NCCL_NET_GDR_READ", read, settings).ok());
+  EXPECT_EQ(settings.netGdrRead, std::nullopt);
 }
 
 TEST(Settings, RefusalsNameVariableValueAndWhatIsTaken) {
@@ -34,6 +44,8 @@ TEST(Settings, RefusalsNameVariableValueAndWhatIsTaken) {
   EXPECT_EQ(applyPathVariable("NCCL_PXN_DISABLE", "yes", settings).text(), "NCCL_PXN_DISABLE=\"yes\"; expected 0 or 1");
   EXPECT_FALSE(applyPathVariable("NCCL_NETDEVS_POLICY", "MAX:0", settings).ok());
   EXPECT_FALSE(applyPathVariable("NCCL_NETDEVS_POLICY", "MAX:2x", settings).ok());
+  EXPECT_FALSE(applyPathVariable("NCCL_P2P_DISABLE", "2", settings).ok()) << "neither on nor off";
+  EXPECT_FALSE(applyPathVariable("NCCL_NET_GDR_READ", "-1", settings).ok());
   EXPECT_TRUE(applyPathVariable("NCCL_DEBUG", "far", settings).ok());
   EXPECT_TRUE(applyPathVariable("NCCL_P2P_LEVEL", "", settings).ok());
 }

@@ -20,6 +20,11 @@ std::string refusal(std::string_view text) {
   return document ? "" : document.error().text();
 }
 
+TEST(Xml, ControlCharactersAreRefused) {
+  EXPECT_NE(refusal("<system name=\"&#27;[31m\"/>").find("t.xml:1: <system>: the attribute name holds a control character"),
+            std::string::npos);
+}
+
 TEST(Xml, CommentsBlankLinesAndDeclarationsVanish) {
   const Document document =
       parse("\n<?xml version=\"1.0\"?>\n<!-- one -->\n<system version=\"1\">\n  <!-- two -->\n  <cpu numaid='0'/>\n</system>\n");

@@ -1,6 +1,7 @@
 #include "topo/detect/sysfs.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "core/format.h"
@@ -22,8 +23,8 @@ std::vector<std::string_view> partsOf(std::string_view path) {
 
 /// "16.0 GT/s PCIe" as 16; as good as endless where nothing is said.
 double speedOf(const std::optional<std::string>& text) {
-  char* end = nullptr;
-  const double speed = text ? std::strtod(text->c_str(), &end) : 0;
+  double speed = 0;
+  if (text) (void)std::from_chars(text->data(), text->data() + text->size(), speed);
   return speed > 0 ? speed : 1e9;
 }
 
@@ -78,7 +79,11 @@ std::string Sysfs::linkSpeed(std::string_view busId) const {
 }
 
 int Sysfs::linkWidth(std::string_view busId) const {
-  return std::min(numberOf(read(busId, "max_link_width")), numberOf(readAbove(busId, "max_link_width")));
+  const auto widthOf = [](const std::optional<std::string>& text) {
+    const int width = numberOf(text);
+    return width == 255 ? 0 : width;  // what the kernel says of a width that it does not know
+  };
+  return std::min(widthOf(read(busId, "max_link_width")), widthOf(readAbove(busId, "max_link_width")));
 }
 
 std::optional<Above> Sysfs::above(std::string_view busId) const {
