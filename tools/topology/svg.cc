@@ -188,7 +188,7 @@ class Drawing {
     if (isSameRow) {
       // Above the CPUs, below the GPUs; the farther, the deeper.
       const double side = link.type == LinkType::Sys ? -1 : 1;
-      const double bend = std::min(Layout::kRow * 0.85, 26 + std::abs(to.x - from.x) / 14) * side;
+      const double bend = std::min(Layout::kRow * 1.2, 22 + std::abs(to.x - from.x) / 14) * side;
       const double y = from.y + half * side;
       shape = format("M{:.1f},{:.1f} Q{:.1f},{:.1f} {:.1f},{:.1f}", from.x, y, labelX, y + 2 * bend, to.x, y);
       labelY = y + bend + 4;
@@ -203,10 +203,10 @@ class Drawing {
         const Place& own = isAtFrom ? from : to;
         const Place& other = isAtFrom ? to : from;
         const double outward = own.y < other.y ? 1 : -1;
-        const double distance = isFan ? 22 + 15 * static_cast<double>(fanOf(link, isAtFrom ? link.from : link.to)) : (near > 0 ? 44 : 26);
-        const double share = distance / (std::abs(other.y - own.y) - 2 * half);
-        labelX = own.x + near + (other.x - own.x) * std::min(share, 1.0);
-        labelY = own.y + outward * (half + distance);
+        const double distance = isFan ? 11 + 14 * static_cast<double>(fanOf(link, isAtFrom ? link.from : link.to)) : (near > 0 ? 9 : 26);
+        const double share = std::min(1.0, distance / (std::abs(other.y - own.y) - 2 * half));
+        labelX = own.x + near + (other.x - own.x) * share;
+        labelY = own.y + outward * (half + distance) + 4;
       }
     }
     lines_ += format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.1f}\"{}/>\n", shape, colourOf(link.type),

@@ -54,11 +54,15 @@ class LayoutMaker {
     for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Nic}) {
       for (const NodeId id : system_.all(kind)) leaves = std::max(leaves, row_[index(id)]);
     }
+    const bool hasDirect = std::any_of(system_.links.begin(), system_.links.end(), [&](const Link& link) {
+      return link.type == LinkType::Nvl && system_.at(link.from).kind == NodeKind::Gpu && system_.at(link.to).kind == NodeKind::Gpu;
+    });
+    const int belowGpus = hasDirect ? 2 : 1;
     for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Nic, NodeKind::Net}) {
-      const int row = leaves + (kind == NodeKind::Net ? 1 : 0);
+      const int row = leaves + (kind == NodeKind::Net ? belowGpus : 0);
       for (const NodeId id : system_.all(kind)) row_[index(id)] = row;
     }
-    lastRow_ = *std::max_element(row_.begin(), row_.end());
+    lastRow_ = std::max(*std::max_element(row_.begin(), row_.end()), leaves + belowGpus - 1);
   }
 
   void placeSwitches() {
