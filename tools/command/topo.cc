@@ -14,7 +14,8 @@ constexpr int kMostNodes = 128;
 constexpr const char* kTopoFooter = R"(
 Without --file and --replay: this machine, as driver, NVML, kernel and network say. The file is a topology as NCCL_TOPO_FILE takes it and
 NCCL_TOPO_DUMP_FILE writes it; RCCL's dialect is read too. A recording holds what detection has read, for bug reports: names of network
-interfaces and PCI addresses, but no host name and no serial number. Variables about paths and channels (NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL, NCCL_CROSS_NIC, NCCL_GRAPH_FILE …) are taken from the environment and from --set.
+interfaces and PCI addresses, but no host name and no serial number. Variables about paths and channels (NCCL_P2P_LEVEL,
+NCCL_NET_GDR_LEVEL, NCCL_CROSS_NIC, NCCL_GRAPH_FILE …) are taken from the environment and from --set.
 
 Examples:
   tutti topo
