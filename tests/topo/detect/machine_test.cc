@@ -39,7 +39,8 @@ TEST_F(Detected, IsTheSameMachineFromItsRecording) {
   ASSERT_EQ(symlink(device.c_str(), (root_ + "/sys/class/net/eth0/device").c_str()), 0);
   MachineFacts facts{.gpus = {gpu("0000:14:00.0", 1), gpu("0000:01:00.0", 0)}, .nets = {nic, net("")}, .allowed = *CpuSet::fromList("1-9")};
   facts.nets[1].name = "virtual";
-  facts.gpus[0].nvlinks = {{.target = "0000:01:00.0", .count = 4, .pciClass = ""}, {.target = "fffffff:ff:ff.0", .count = 2, .pciClass = ""}};
+  facts.gpus[0].nvlinks = {{.target = "0000:01:00.0", .count = 4, .pciClass = ""},
+                           {.target = "fffffff:ff:ff.0", .count = 2, .pciClass = ""}};
   facts.gpus[0].c2cLinks = 1;
   facts.gpus[0].c2cMBps = 1000;
   hideGuids(facts);
@@ -51,7 +52,8 @@ TEST_F(Detected, IsTheSameMachineFromItsRecording) {
   EXPECT_NE(expected.find("busid=\"0000:13:00.0\""), std::string::npos) << "the net's device";
   const Element recording = writeRecording(facts, *files);
   const std::string text = writeXml(recording);
-  for (const std::string& kept : {root_, std::string("EPYC"), std::string("ec0d9a03")}) EXPECT_EQ(text.find(kept), std::string::npos) << text;
+  for (const std::string& kept : {root_, std::string("EPYC"), std::string("ec0d9a03")})
+    EXPECT_EQ(text.find(kept), std::string::npos) << text;
 
   const auto replayed = again(recording);
   ASSERT_TRUE(replayed.has_value()) << replayed.error().text();
