@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -261,6 +262,33 @@ class Topo(Temporary):
         self.assertEqual((again[0], again[1].partition(":")[2]), (0, out.partition(":")[2]))
         self.assertEqual(run("topo", "--file", self.DGX, "--write", "/no/such/folder/x.xml")[0], 3)
 
+    def test_this_machine_and_its_recording(self):
+        code, out, err = run("topo", "--record", self.path("machine.xml"))
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"^this machine: ")
+        self.assertRegex(out, r"\nCPU0-\d+  ")
+        allowed = sorted(os.sched_getaffinity(0))
+        self.assertRegex(out, rf"\nThis process may use CPUs {allowed[0]}\b.*\({len(allowed)}\)\n")
+        again = run("topo", "--replay", self.path("machine.xml"))
+        self.assertEqual((again[0], again[2]), (0, ""))
+        # All but the name, and the notes on what could not be asked.
+        strip = lambda text: re.sub(r"\n  no [^\n]*", "", text.partition(":")[2]).replace("\nNotes\n", "")
+        self.assertEqual(strip(again[1]).split(), strip(out).split())
+        with open(self.path("machine.xml"), encoding="utf-8") as file:
+            self.assertNotIn(socket.gethostname(), file.read())
+
+    def test_picture(self):
+        code, _, err = run("topo", "--file", self.DGX, "--nodes", "2", "--svg", self.path("dgx.svg"))
+        self.assertEqual((code, err), (0, ""))
+        texts = [element.text for element in ElementTree.parse(self.path("dgx.svg")).iter()]
+        for words in ("GPU7", "NET3", "NVL 40", "ring 0", "tree 0"):
+            self.assertIn(words, texts)
+        self.assertEqual(run("topo", "--file", self.DGX, "--svg", "/no/such/folder/x.svg")[0], 3)
+        recording = os.path.join(os.path.dirname(self.DGX), "..", "recordings", "vm-amd-2cpus.xml")
+        code, _, err = run("topo", "--replay", recording, "--svg", self.path("none.svg"))
+        self.assertEqual(code, 2)
+        self.assertIn("there is no GPU to draw", err)
+
     def test_variables_count(self):
         def peer(*arguments, environment=None):
             code, out, _ = run("topo", "facts", "--file", self.DGX, *arguments, environment=environment)
@@ -271,7 +299,10 @@ class Topo(Temporary):
         self.assertEqual(peer(environment={"NCCL_P2P_LEVEL": "LOC"}), "PHB")
 
     def test_what_is_wrong_is_told(self):
-        for arguments, code, words in ((["--file", "/no/such"], 3, "No such file"), ([], 2, "--file is required"),
+        for arguments, code, words in ((["--file", "/no/such"], 3, "No such file"),
+                                       (["--replay", "/no/such"], 3, "No such file"),
+                                       (["--replay", self.DGX], 2, "expected <recording"),
+                                       (["--replay", self.DGX, "--file", self.DGX], 2, "excludes"),
                                        (["--file", self.DGX, "--gpus", "7,8"], 2, "there is no GPU 8"),
                                        (["--file", self.DGX, "--set", "NCCL_P2P_LEVEL=far"], 2, "expected LOC, NVL"),
                                        (["--file", self.DGX, "--set", "HOME=1"], 2, "expected NAME=VALUE"),

@@ -171,7 +171,8 @@ std::string showAffinity(const topo::System& system, const topo::Paths& paths, c
   }
   for (const NodeId gpu : system.all(NodeKind::Gpu)) {
     const topo::CpuSet cpus = topo::cpusForGpu(system, paths, gpu, allowed, ignoreAllowed);
-    text += format("  threads of {}: {}\n", topo::nodeName(system, gpu), cpus.empty() ? "anywhere, as none near it is allowed" : aboutCpus(cpus));
+    text += format("  threads of {}: {}\n", topo::nodeName(system, gpu),
+                   cpus.empty() ? "anywhere, as none near it is allowed" : aboutCpus(cpus));
   }
   return text;
 }

@@ -122,7 +122,8 @@ class Drawing {
       auto same = std::find_if(strips_.begin() + static_cast<ptrdiff_t>(begin), strips_.end(),
                                [&](const Strip& strip) { return strip.stops == stops; });
       if (same == strips_.end()) {
-        strips_.push_back({.name = std::string(name), .stops = std::move(stops), .GBps = std::min(set.intraGBps, set.interGBps), .channels = {}});
+        strips_.push_back(
+            {.name = std::string(name), .stops = std::move(stops), .GBps = std::min(set.intraGBps, set.interGBps), .channels = {}});
         same = strips_.end() - 1;
         if (one.netIn == topo::kNoNode) same->GBps = set.intraGBps;
       }
@@ -158,8 +159,8 @@ class Drawing {
   void label(double x, double y, const Link& link, bool isForward) {
     const std::string text = format("{} {:.4g}{}", linkTypeName(link.type), link.GBps, isForward ? "" : " ›");
     const double width = 6.0 * static_cast<double>(text.size()) + 4;
-    labels_ += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"white\" fill-opacity=\"0.85\"/>\n", x - width / 2,
-                      y - 10, width);
+    labels_ += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"white\" fill-opacity=\"0.85\"/>\n",
+                      x - width / 2, y - 10, width);
     labels_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"10\" fill=\"{}\">{}</text>\n", x, y,
                       colourOf(link.type), text);
   }
@@ -209,8 +210,9 @@ class Drawing {
         labelY = own.y + outward * (half + distance) + 4;
       }
     }
-    lines_ += format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.1f}\"{}/>\n", shape, colourOf(link.type),
-                     1 + std::min(3.0, static_cast<double>(link.GBps) / 100), link.type == LinkType::C2c ? " stroke-dasharray=\"6 3\"" : "");
+    lines_ +=
+        format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.1f}\"{}/>\n", shape, colourOf(link.type),
+               1 + std::min(3.0, static_cast<double>(link.GBps) / 100), link.type == LinkType::C2c ? " stroke-dasharray=\"6 3\"" : "");
     const Link* back = link.reverse == topo::kNoLink ? nullptr : &system_.at(link.reverse);
     label(labelX, labelY, link, back != nullptr && back->GBps == link.GBps);
     if (back != nullptr && back->GBps != link.GBps) label(labelX, labelY + 13, *back, false);
@@ -235,14 +237,15 @@ class Drawing {
                         namesOf(strip));
     channels_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#555555\" font-size=\"10\">{:.4g} GB/s each</text>\n", -kStripName,
                         line + 14, strip.GBps);
-    for (size_t hop = 0; hop + 1 < strip.stops.size(); ++hop) drawHop(place(strip.stops[hop]).x, place(strip.stops[hop + 1]).x, line, colour);
+    for (size_t hop = 0; hop + 1 < strip.stops.size(); ++hop)
+      drawHop(place(strip.stops[hop]).x, place(strip.stops[hop + 1]).x, line, colour);
     std::vector<NodeId> seen;
     for (size_t stop = 0; stop < strip.stops.size(); ++stop) {
       const NodeId id = strip.stops[stop];
       if (std::find(seen.begin(), seen.end(), id) != seen.end()) continue;
       seen.push_back(id);
-      channels_ += format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"13\" fill=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n", place(id).x, line,
-                          fillOf(system_.at(id).kind), colour);
+      channels_ += format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"13\" fill=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n", place(id).x,
+                          line, fillOf(system_.at(id).kind), colour);
       channels_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"8\">{}</text>\n", place(id).x, line + 3,
                           topo::nodeName(system_, id));
     }
@@ -255,8 +258,8 @@ class Drawing {
     const double start = from - side * 9;
     const double end = to + side * 9;
     const double y = line + side * 9;
-    channels_ += format("<path d=\"M{:.1f},{:.1f} Q{:.1f},{:.1f} {:.1f},{:.1f}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", start, y,
-                        (start + end) / 2, y + 2 * (bend - side * 9), end, y, colour);
+    channels_ += format("<path d=\"M{:.1f},{:.1f} Q{:.1f},{:.1f} {:.1f},{:.1f}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
+                        start, y, (start + end) / 2, y + 2 * (bend - side * 9), end, y, colour);
     const double tip = (start + end) / 2 - side * 5;
     const double middle = line + bend;
     channels_ += format("<path d=\"M{:.1f},{:.1f} l{:.1f},-4 l0,8 z\" fill=\"{}\"/>\n", tip, middle, side * 9, colour);

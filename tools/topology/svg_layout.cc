@@ -30,7 +30,8 @@ class LayoutMaker {
     placeSwitches();
     layout_.width = std::max(columns_, 1.0) * Layout::kColumn;
     layout_.height = top_ + static_cast<double>(lastRow_ + 1) * Layout::kRow;
-    for (size_t node = 0; node < row_.size(); ++node) layout_.places[node].y = top_ + (static_cast<double>(row_[node]) + 0.5) * Layout::kRow;
+    for (size_t node = 0; node < row_.size(); ++node)
+      layout_.places[node].y = top_ + (static_cast<double>(row_[node]) + 0.5) * Layout::kRow;
     return std::move(layout_);
   }
 

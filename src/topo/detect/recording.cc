@@ -73,7 +73,8 @@ class Reader {
   Status readAll() {
     const Element& root = document_.root;
     if (root.name != "recording") {
-      return error(Code::InvalidUsage, "{}: expected <recording version=\"{}\">, as --record writes it", placeOf(document_, root), kVersion);
+      return error(Code::InvalidUsage, "{}: expected <recording version=\"{}\">, as --record writes it", placeOf(document_, root),
+                   kVersion);
     }
     const std::string* version = root.find("version");
     if (version == nullptr || *version != kVersion) return badAttribute(document_, root, "version", version, kVersion);

@@ -1,0 +1,107 @@
+#include "topology/svg.h"
+
+#include <gtest/gtest.h>
+
+#include <pugixml.hpp>
+#include <set>
+
+#include "topo/data.h"
+#include "topology/facts.h"
+#include "topology/graph_facts.h"
+#include "topology/svg_layout.h"
+
+namespace tutti::tool {
+namespace {
+
+using topo::NodeId;
+using topo::NodeKind;
+
+topo::View viewOfFile(const std::string& path, int nodes) {
+  const auto machine = topo::readXml(path);
+  EXPECT_TRUE(machine.has_value()) << path;
+  auto view = viewOf(*machine, {.nodes = nodes, .gpus = {}, .settings = {}});
+  EXPECT_TRUE(view.has_value()) << view.error().text();
+  return *std::move(view);
+}
+
+/// How many elements of the picture have that text.
+int count(const pugi::xml_node& node, const std::string& text) {
+  int sum = node.text().get() == text ? 1 : 0;
+  for (const pugi::xml_node& child : node.children()) {
+    if (child.type() == pugi::node_element) sum += count(child, text);
+  }
+  return sum;
+}
+
+pugi::xml_document parsed(const std::string& svg) {
+  pugi::xml_document document;
+  EXPECT_TRUE(document.load_string(svg.c_str()));
+  return document;
+}
+
+TEST(Svg, NoTwoBoxesOverlapAndAllLieInside) {
+  int looked = 0;
+  for (const std::string& path : topo::test::filesOf("", ".xml")) {
+    for (const int nodes : {1, 2}) {
+      const auto machine = topo::readXml(path + ".xml");
+      if (!machine || topo::gpuDevs(*machine).value_or(std::vector<int>()).empty()) continue;
+      const auto view = viewOf(*machine, {.nodes = nodes, .gpus = {}, .settings = {}});
+      if (!view) continue;
+      ++looked;
+      const Layout layout = layOut(view->system, 100);
+      for (size_t a = 0; a < layout.places.size(); ++a) {
+        const Place& at = layout.places[a];
+        EXPECT_GE(at.x, Layout::kBoxWidth / 2) << path;
+        EXPECT_LE(at.x + Layout::kBoxWidth / 2, layout.width) << path;
+        EXPECT_GE(at.y, 100 + Layout::kBoxHeight / 2) << path;
+        EXPECT_LE(at.y + Layout::kBoxHeight / 2, layout.height) << path;
+        for (size_t b = 0; b < a; ++b) {
+          const Place& other = layout.places[b];
+          const bool isApart = std::abs(at.x - other.x) >= Layout::kBoxWidth || std::abs(at.y - other.y) >= Layout::kBoxHeight;
+          EXPECT_TRUE(isApart) << path << ": " << topo::nodeName(view->system, NodeId{static_cast<int32_t>(a)}) << " on "
+                               << topo::nodeName(view->system, NodeId{static_cast<int32_t>(b)});
+        }
+      }
+    }
+  }
+  EXPECT_GE(looked, 2 * 28) << "the files that lie in tests/data/topologies";
+}
+
+TEST(Svg, EveryNodeAndEveryLinkIsThereOnce) {
+  const topo::View view = viewOfFile(topo::test::ownFile("nvidia-dgx1v-v100x8"), 2);
+  const pugi::xml_document document = parsed(drawTopology(view, nullptr));
+  for (size_t node = 0; node < view.system.nodes.size(); ++node) {
+    EXPECT_EQ(count(document, topo::nodeName(view.system, NodeId{static_cast<int32_t>(node)})), 1);
+  }
+  EXPECT_EQ(count(document, "NVL 20") + count(document, "NVL 40"), 16) << "four others of each of 8 GPUs";
+  EXPECT_EQ(count(document, "SYS 6"), 1);
+  EXPECT_EQ(count(document, "NET 12.5"), 4);
+  EXPECT_EQ(count(document, "PCI 12"), 4 + 8 + 4) << "switches, GPUs, NICs";
+}
+
+TEST(Svg, ChannelsAreStripsAndEqualOnesAreOne) {
+  const topo::View view = viewOfFile(topo::test::ownFile("nvidia-dgx1v-v100x8"), 1);
+  topo::Graphs graphs;
+  std::vector<NodeId> order = view.system.all(NodeKind::Gpu);
+  topo::ChannelSet& rings = graphs[topo::GraphKind::Ring];
+  rings.GBpsIntra = 20;
+  rings.channels = {{.gpus = order}, {.gpus = order}};
+  std::swap(order[1], order[2]);
+  rings.channels.push_back({.gpus = order});
+  const pugi::xml_document document = parsed(drawTopology(view, &graphs));
+  EXPECT_EQ(count(document, "ring 0, 1"), 1);
+  EXPECT_EQ(count(document, "ring 2"), 1);
+  EXPECT_EQ(count(document, "20 GB/s each"), 2);
+  EXPECT_EQ(count(document, "GPU3"), 1 + 2);
+}
+
+TEST(Svg, NamesOfFilesCannotBreakIt) {
+  topo::View view = viewOfFile(topo::test::ownFile("pcie-l4x2-intel1s"), 1);
+  view.xml.file = "a<b>&\"c";
+  EXPECT_EQ(count(parsed(drawTopology(view, nullptr)), view.xml.file), 1);
+  const Status status = writeSvg("/no/such/folder/x.svg", "");
+  EXPECT_EQ(status.code(), Code::SystemError);
+}
+
+}  // namespace
+}  // namespace tutti::tool
