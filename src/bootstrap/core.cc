@@ -25,14 +25,11 @@ Core::Core(const World& world, Status crypto)
 
 bool Core::isOfThisProcess() const { return pid_ == getpid(); }
 
-const Settings& Core::settings() {
-  if (!settings_) settings_ = world_.settings();
-  return *settings_;
-}
+const Settings& Core::settings() { return settings_ ? *settings_ : settings_.emplace(world_.settings()); }
 
 Member Core::describeSelf(const std::vector<Address>& addresses) {
-  if (!host_) host_ = world_.host();
-  return {token, static_cast<int32_t>(pid_), identityOf(*host_, settings().hostId), host_->name, addresses};
+  const auto& host = host_ ? *host_ : host_.emplace(world_.host());
+  return {token, static_cast<int32_t>(pid_), identityOf(host, settings().hostId), host.name, addresses};
 }
 
 Result<std::shared_ptr<Lease>> Core::makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses) {

@@ -23,7 +23,7 @@ Job::Job(std::shared_ptr<Core> core, std::vector<UniqueId> ids, std::vector<Uniq
 bool Job::isOf(std::span<const UniqueIdBytes> raw) const { return std::equal(raw.begin(), raw.end(), raw_.begin(), raw_.end()); }
 
 Status Job::enroll(Rank rank, int32_t ranks, const Note& note, MakeShared makeShared, Limits limits) {
-  if (!self_) self_ = core_->describeSelf(lease_ ? lease_->addresses : std::vector<Address>());
+  const Member& self = self_ ? *self_ : self_.emplace(core_->describeSelf(lease_ ? lease_->addresses : std::vector<Address>()));
   if (!makeShared_) makeShared_ = std::move(makeShared);
   const Block block = blockOf(rank.value, ranks, static_cast<int32_t>(ids_.size()));
   std::shared_ptr<RootPort>& port = ports_[block.index];
@@ -36,7 +36,7 @@ Status Job::enroll(Rank rank, int32_t ranks, const Note& note, MakeShared makeSh
     }
   }
   // What this rank says, also where it contradicts the others: the root tells them all.
-  Enroll message{{ranks, static_cast<int32_t>(ids_.size()), block.index}, {}, *self_, rank.value, note, limits.setUp.count()};
+  Enroll message{{ranks, static_cast<int32_t>(ids_.size()), block.index}, {}, self, rank.value, note, limits.setUp.count()};
   if (ids_.size() > 1) message.firstId = raw_.front();
   ownRanks_.insert(rank.value);
   const std::shared_ptr<RootPort> kept = port;  // the last rank may end it

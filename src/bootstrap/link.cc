@@ -101,8 +101,9 @@ void Link::setReading(bool isReading) {
 }
 
 void Link::read() {
-  if (!socket_ || hasReadUnderWay_) return;
+  if (hasReadUnderWay_) return;
   compact();
+  if (!socket_) return;
   if (in_.size() - received_ < kLeastRead) in_.resize(std::max(received_ + kLeastRead, received_ * 2));  // grows with what has come
   hasReadUnderWay_ = true;
   socket_->async_read_some(asio::buffer(in_.data() + received_, in_.size() - received_),

@@ -17,7 +17,7 @@ constexpr int64_t kRetries = 3;
 class Handle : public Mesh {
  public:
   explicit Handle(std::shared_ptr<MeshCore> core) : core_(std::move(core)) {}
-  ~Handle() override {
+  ~Handle() override {                      // NOLINT(bugprone-exception-escape): without memory for the last word, the process may end
     if (!core_->isOfThisProcess()) return;  // in a forked child: locks may be held by threads that are not here
     core_->silence();
     core_->close();

@@ -1,14 +1,12 @@
 #include "bootstrap/reactor.h"
 
-#include <pthread.h>
-
 #include <chrono>
-#include <csignal>
 #include <exception>
 #include <functional>
 #include <future>
 
 #include "bootstrap/asio.h"
+#include "core/thread.h"
 #include "observe/log.h"
 
 namespace tutti::bootstrap {
@@ -21,22 +19,6 @@ constexpr std::chrono::milliseconds kLinger(100);
 constexpr int kLastTurns = 4;
 
 using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
-
-/// A thread that is started meanwhile has all signals blocked: the program's handlers run on the program's threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 void runLoop(asio::io_context& loop) {
   for (;;) {
@@ -56,18 +38,21 @@ Status Reactor::hold(bool namesThread) {
   if (isStopped_) return error(Code::InvalidUsage, "the service that connects processes has ended");
   if (!isRunning_) {
     if (thread_.joinable()) thread_.join();  // it has taken the lock for the last time
+    Result<std::thread> started;
     try {
       loop_ = std::make_shared<asio::io_context>(1);
       const asio::steady_timer opensDescriptors(*loop_);
       keepsRunning_ = std::make_shared<Guard>(loop_->get_executor());
-      const SignalsBlocked blocked;
-      thread_ = std::thread([loop = loop_] { runLoop(*loop); });
+      started = startThread(namesThread ? "tutti boot" : nullptr, "that connects processes", [loop = loop_] { runLoop(*loop); });
     } catch (const std::exception& problem) {
+      started = fail(Code::SystemError, "cannot start the service that connects processes: {}", problem.what());
+    }
+    if (!started) {
       keepsRunning_.reset();
       loop_.reset();
-      return error(Code::SystemError, "cannot start the thread that connects processes: {}", problem.what());
+      return std::move(started).error();
     }
-    if (namesThread) (void)pthread_setname_np(thread_.native_handle(), "tutti boot");
+    thread_ = std::move(*started);
     isRunning_ = true;
   }
   ++holders_;

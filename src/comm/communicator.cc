@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "comm/own_messages.h"
 #include "comm/process.h"
 #include "comm/settings.h"
 #include "core/format.h"
@@ -221,27 +222,18 @@ bool isToSelf(const PendingCall& c) { return c.planned.plan == nullptr && c.call
 }  // namespace
 
 Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
-  std::vector<PendingCall*> sends;
-  std::vector<PendingCall*> receives;
-  for (PendingCall& c : calls)
-    if (isToSelf(c)) (c.receives ? receives : sends).push_back(&c);
-  if (sends.size() != receives.size())
-    return error(Code::InvalidUsage,
-                 "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
-                 rank().value, sends.size(), receives.size());
-  for (size_t i = 0; i < sends.size(); ++i) {
-    if (sends[i]->call.count != receives[i]->call.count)
-      return error(Code::InvalidUsage, "rank {} sends itself {} bytes but receives {}", rank().value, sends[i]->call.count,
-                   receives[i]->call.count);
+  auto pairs = pairOwnMessages(rank(), std::span(calls), isToSelf);
+  if (!pairs) return std::move(pairs).error();
+  for (const auto& [send, receive] : *pairs) {
     plan::Shape shape;
     shape.collective = Collective::SendRecv;
     shape.type = DataType::I8;
-    shape.count = sends[i]->call.count;
+    shape.count = send->call.count;
     shape.root = rank();
     auto plan = planFor(shape);
     if (!plan) return std::move(plan).error();
-    sends[i]->planned.plan = std::move(*plan);
-    sends[i]->planned.out = receives[i]->planned.out;
+    send->planned.plan = std::move(*plan);
+    send->planned.out = receive->planned.out;
   }
   std::erase_if(calls, isToSelf);  // the receives: their sends do the work
   return {};

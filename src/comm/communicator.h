@@ -174,12 +174,13 @@ class Communicator {
   Result<DeviceCall> prepareOnGpu(const CallRequest& request, driver::cuda::Stream stream);
   Status pairSelfMessages(std::vector<DeviceCall>& calls);
   Status checkStreamsOnGpu(std::span<const DeviceCall> calls) { return gpu_->checkStreams(calls); }
-  /// What calls need beyond their launch: says where this rank's part of it is, then looks for the others' parts.
+  /// Says to the peers which collectives come next, and where this rank's part is of what they need beyond their launch.
   Status offerOnGpu(std::span<const DeviceCall> calls);
+  /// Ready when the peers' parts are there too.
   Poll settleOnGpu(std::span<const DeviceCall> calls, Status& cause);
   /// Whose part settleOnGpu() lacks.
   Rank missingOnGpu() const { return gpu_ == nullptr ? Rank(-1) : gpu_->missing(); }
-  /// Numbers the calls and puts them on their streams; they are settled.
+  /// Numbers the calls and puts them on their streams; they were offered and are settled.
   Status launchOnGpu(std::span<DeviceCall> calls);
   const memory::Budget& gpuBudget() const { return gpu_->device().budget; }
 
@@ -255,6 +256,7 @@ class Communicator {
   std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
   std::atomic<int32_t> children_ = 0;
   std::unique_ptr<DeviceRank> gpu_;          // null: host devices
+  bool isGpuLost_ = false;                   // its kernels did not end in time; by the thread that ends the communicator
   std::atomic<bool> saysWhy_ = false;        // what has ended it was said while nobody waited
   std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
 

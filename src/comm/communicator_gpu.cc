@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/communicator.h"
+#include "comm/own_messages.h"
 #include "comm/process.h"
 #include "comm/settings.h"
 #include "core/format.h"
@@ -113,13 +114,14 @@ Status Communicator::compareOnGpu() {
 
 /// Kernels of a communicator that has failed end soon, whatever they wait for; all others have ended.
 void Communicator::waitForGpu() {
-  if (gpu_ == nullptr) return;
+  if (gpu_ == nullptr || isGpuLost_) return;
   constexpr std::chrono::milliseconds kPatience(2000);
   exec::host::Waiter waiter(spins_);
   for (const auto since = std::chrono::steady_clock::now(); !gpu_->isIdle(); waiter.pause()) {
     if (std::chrono::steady_clock::now() - since <= kPatience) continue;
     observe::warn("kernels of rank {} on device {} have not ended {} ms after their communicator was stopped", rank_.value, device_,
                   kPatience.count());
+    isGpuLost_ = true;
     return;
   }
 }
@@ -157,28 +159,19 @@ bool isToSelf(const DeviceCall& call) { return call.plan == nullptr && call.call
 }  // namespace
 
 Status Communicator::pairSelfMessages(std::vector<DeviceCall>& calls) {
-  std::vector<DeviceCall*> sends;
-  std::vector<DeviceCall*> receives;
-  for (DeviceCall& call : calls)
-    if (isToSelf(call)) (call.call.receives ? receives : sends).push_back(&call);
-  if (sends.size() != receives.size())
-    return error(Code::InvalidUsage,
-                 "rank {} sends {} messages to itself and receives {}: each send to the own rank needs a receive in the same group",
-                 rank_.value, sends.size(), receives.size());
-  for (size_t i = 0; i < sends.size(); ++i) {
-    if (sends[i]->call.count != receives[i]->call.count)
-      return error(Code::InvalidUsage, "rank {} sends itself {} bytes but receives {}", rank_.value, sends[i]->call.count,
-                   receives[i]->call.count);
-    sends[i]->out = receives[i]->out;
-    if (sends[i]->call.count == 0) continue;
+  auto pairs = pairOwnMessages(rank_, std::span(calls), isToSelf);
+  if (!pairs) return std::move(pairs).error();
+  for (const auto& [send, receive] : *pairs) {
+    send->out = receive->out;
+    if (send->call.count == 0) continue;
     plan::Shape shape;
     shape.collective = Collective::SendRecv;
     shape.type = DataType::I8;
-    shape.count = sends[i]->call.count;
+    shape.count = send->call.count;
     shape.root = rank_;
     auto plan = gpu_->planFor(shape);
     if (!plan) return std::move(plan).error();
-    sends[i]->plan = std::move(*plan);
+    send->plan = std::move(*plan);
   }
   return {};
 }
@@ -197,7 +190,6 @@ Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause)
 }
 
 Status Communicator::launchOnGpu(std::span<DeviceCall> calls) {
-  postOnGpu(calls);
   for (DeviceCall& call : calls) {
     if (!call.call.isMessage()) call.event.sequence = call.call.sequence = issuedCollectives_++;
     turn_->record(call.event, observe::FlightKind::Enqueued);

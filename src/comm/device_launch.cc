@@ -115,43 +115,45 @@ Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   return {};
 }
 
-/// What most calls are: alone, and open.
-Status DeviceRank::launchAlone(DeviceCall& call) {
-  const std::span streams(&call.stream, 1);
-  const auto scope = ContextScope::enter(device_.gpu->context());
-  if (!scope) return scope.error();
-  const auto capture = devices_.driver().captureInfo(call.stream);
-  if (!capture) return capture.error();
-  TUTTI_TRY(enter(streams, *capture));
-  constexpr uint16_t kFirst = 0;
-  DeviceCall* const alone = &call;
-  TUTTI_TRY(launchWorks({&alone, 1}, {&kFirst, 1}, call.plan->plan->blocks(), call.stream));
-  return leave(streams, *capture);
-}
-
-Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
-  timeoutNs_ = timeoutNs;
-  if (calls.size() == 1) return calls.front().plan == nullptr ? Status() : launchAlone(calls.front());
-  const std::vector<Turn> ordered = order(calls);
-  if (ordered.empty()) return {};
-  std::vector<Stream> streams;
-  for (const DeviceCall& call : calls)
-    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
+/// Runs `launchThem` behind all work of the communicator and of `streams`, and before what comes next on any of them.
+template <class LaunchThem>
+Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchThem) {
   const auto scope = ContextScope::enter(device_.gpu->context());
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
   TUTTI_TRY(enter(streams, *capture));
+  TUTTI_TRY(launchThem());
+  return leave(streams, *capture);
+}
+
+Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
+  timeoutNs_ = timeoutNs;
+  if (calls.size() == 1) {  // what most launches are
+    DeviceCall* const alone = &calls.front();
+    constexpr uint16_t kFirst = 0;
+    if (alone->plan == nullptr) return {};
+    return inTurn({&alone->stream, 1}, [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); });
+  }
+  const std::vector<Turn> ordered = order(calls);
+  if (ordered.empty()) return {};
+  std::vector<Stream> streams;
+  for (const DeviceCall& call : calls)
+    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
+  return inTurn(streams, [&] { return launchBatches(ordered, streams.front()); });
+}
+
+/// As few launches as can be.
+Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream) {
   Batch batch;
   for (size_t i = 0; i < ordered.size(); ++i) {
     if (!batch.calls.empty() && endsBefore(batch, ordered, i)) {
-      TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
+      TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream));
       batch = {};
     }
     add(batch, *ordered[i].call);
   }
-  TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, streams.front()));
-  return leave(streams, *capture);
+  return launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream);
 }
 
 /// All blocks that messages of one peer and direction may use.
@@ -224,7 +226,5 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   options.blocks = blocks;
   return devices_.executor().launch(front.kernel, launch, options, stream);
 }
-
-/// A launch that failed half-way has kernels on its stream that no event stands behind.
 
 }  // namespace tutti::comm

@@ -10,14 +10,13 @@
 namespace tutti::comm {
 
 using driver::cuda::ContextScope;
-using exec::cuda::KernelId;
 using transport::device::EndpointConfig;
 
 namespace {
 
 EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
   EndpointConfig config;
-  for (int32_t p = 0; p < transport::device::kProtocols; ++p) {
+  for (int32_t p = 0; p < transport::device::kNumProtocols; ++p) {
     const auto at = static_cast<size_t>(p);
     config.slots[p] = settings.slots[at];
     config.slotBytes[p] = settings.slotBytes[at];
@@ -27,23 +26,13 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
       config.channels = std::max(config.channels, channels);
     }
   }
-  for (int32_t w = 0; w < transport::device::kWindows; ++w) {
+  for (int32_t w = 0; w < transport::device::kNumWindows; ++w) {
     config.windowChannels[w] = settings.windowChannels[static_cast<size_t>(w)];
     config.shareBytes[w] = settings.shareBytes[static_cast<size_t>(w)];
     config.channels = std::max(config.channels, config.windowChannels[w]);
   }
   config.checks = checks ? 1 : 0;
   return config;
-}
-
-/// As NCCL_PROTO names it.
-const char* protocolName(KernelId kernel) {
-  switch (kernel) {
-    case KernelId::Window:
-    case KernelId::Cells: return "LL";
-    case KernelId::Lines: return "LL128";
-    default: return "Simple";
-  }
 }
 
 const char* describe(exec::cuda::Waiting waiting) {
@@ -98,7 +87,7 @@ DeviceRank::~DeviceRank() {
 }
 
 void DeviceRank::refreshViews() {
-  for (int32_t p = 0; p < transport::device::kProtocols; ++p) views_[p] = endpoint_->view(static_cast<exec::cuda::Protocol>(p));
+  for (int32_t p = 0; p < transport::device::kNumProtocols; ++p) views_[p] = endpoint_->view(static_cast<exec::cuda::Protocol>(p));
 }
 
 Poll DeviceRank::connect() {
@@ -109,26 +98,21 @@ Poll DeviceRank::connect() {
 
 /// Equal programs lie on the GPU once.
 Result<exec::cuda::ProgramView> DeviceRank::load(const exec::cuda::PackedProgram& program) {
-  const auto [at, isNew] = programs_.try_emplace(program.words);
-  memory::Bank& bank = at->second;
-  if (isNew) {
-    const auto putThere = [&]() -> Status {
-      const auto scope = driver::cuda::SetUpScope::enter(device_.gpu->context());
-      if (!scope) return scope.error();
-      auto taken = device_.pool.take(memory::Purpose::Kernels, Bytes(program.words.size() * sizeof(uint64_t)));
-      if (!taken) return std::move(taken).error();
-      TUTTI_TRY(devices_.driver().copy(taken->address(), reinterpret_cast<driver::cuda::DevicePtr>(program.words.data()),
-                                       Bytes(program.words.size() * sizeof(uint64_t)), device_.stream.get()));
-      TUTTI_TRY(devices_.driver().synchronize(device_.stream.get()));
-      bank = std::move(*taken);
-      return {};
-    };
-    if (Status status = putThere(); !status.ok()) {
-      programs_.erase(at);
-      return tl::unexpected(std::move(status));
-    }
+  auto at = programs_.find(program.words);
+  if (at == programs_.end()) {
+    const Bytes bytes(program.words.size() * sizeof(uint64_t));
+    const auto scope = driver::cuda::SetUpScope::enter(device_.gpu->context());
+    if (!scope) return tl::unexpected(scope.error());
+    auto bank = device_.pool.take(memory::Purpose::Kernels, bytes);
+    if (!bank) return tl::unexpected(std::move(bank).error());
+    driver::cuda::Driver& driver = devices_.driver();
+    Status copied =
+        driver.copy(bank->address(), reinterpret_cast<driver::cuda::DevicePtr>(program.words.data()), bytes, device_.stream.get());
+    if (copied.ok()) copied = driver.synchronize(device_.stream.get());
+    if (!copied.ok()) return tl::unexpected(std::move(copied));
+    at = programs_.emplace(program.words, std::move(*bank)).first;
   }
-  return exec::cuda::ProgramView{reinterpret_cast<const uint64_t*>(bank.address()), program.laneWords};
+  return exec::cuda::ProgramView{reinterpret_cast<const uint64_t*>(at->second.address()), program.laneWords};
 }
 
 Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape) {
@@ -139,7 +123,8 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
   loaded->plan = std::move(*made);
   const plan::DevicePlan& p = *loaded->plan;
   observe::log(observe::Level::Info, observe::Subsys::Tuning, "{}: {} elements of {} -> algorithm {}, protocol {}, {} channels",
-               name(shape.collective), shape.count, name(shape.type), p.algorithm, protocolName(p.kernel), p.work.geometry.channels);
+               name(shape.collective), shape.count, name(shape.type), p.algorithm, name(exec::cuda::kernelInfo(p.kernel).protocol),
+               p.work.geometry.channels);
   const auto program = load(loaded->plan->program);
   if (!program) return tl::unexpected(program.error());
   loaded->program = *program;
@@ -166,6 +151,7 @@ Poll DeviceRank::settle(std::span<const DeviceCall> calls) {
   return poll;
 }
 
+/// A launch that failed half-way has kernels on its stream that no event stands behind.
 bool DeviceRank::isIdle() {
   if (!isUnmarked_.load(std::memory_order_acquire) && !hasLaunched_.load(std::memory_order_acquire)) return true;  // pair with launch()
   const auto setUp = driver::cuda::SetUpScope::enter(device_.gpu->context());  // a question is no part of anybody's capture

@@ -1,10 +1,9 @@
 // What a communicator of GPUs has beside that of a host device: its memory on the GPU, its plans, and the launches of its kernels.
 //
-// Owner: the communicator. Used by the thread that uses the communicator, but stop(), look() and isIdle(), which any thread may call.
+// Owner: the communicator. Used by the thread that uses the communicator, but look() and isIdle(), which any thread may call.
 // 1. Works of all launches run in the order of their launches, whatever streams they were issued on.
 // 2. What a call needs beyond its launch (memory, mappings, programs) is there before the call is launched: prepare it with planFor(),
-// offer()
-//    and settle(). A repeated call needs none of it.
+//    offer() and settle(). A repeated call needs none of it.
 // 3. Collectives of a launch count on all ranks alike; messages are launches of their own, after the collectives of a group.
 #pragma once
 
@@ -77,8 +76,6 @@ class DeviceRank {
   bool isIdle();
   /// Whether a kernel has given up: why.
   Status look();
-  /// Kernels end soon, whatever they wait for.
-  void stop() { transport::device::stop(endpoint_->kernelPage()); }
   Device& device() const { return device_; }
 
  private:
@@ -96,8 +93,10 @@ class DeviceRank {
   int32_t messageBlocks(const DeviceCall& call) const;
   bool endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
-  Status launchAlone(DeviceCall& call);
+  Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
+  template <class LaunchThem>
+  Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
   Status enter(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
   Status leave(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
 
@@ -110,7 +109,7 @@ class DeviceRank {
   plan::PlanCache<LoadedPlan> plans_{256};
   std::unique_ptr<transport::device::Endpoint> endpoint_;
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
-  exec::cuda::CommView views_[transport::device::kProtocols];
+  exec::cuda::CommView views_[transport::device::kNumProtocols];
   driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch outside captures
   driver::cuda::OwnedEvent joined_;
   driver::cuda::OwnedEvent captured_;                   // recorded behind the latest launch of the latest capture

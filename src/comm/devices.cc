@@ -23,6 +23,7 @@ void Devices::replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor) {
   driver_.reset();
   executor_.reset();
   started_.reset();
+  isThere_ = false;
   openDriver_ = std::move(openDriver);
   openExecutor_ = std::move(openExecutor);
 }

@@ -43,7 +43,7 @@ class Devices {
   Devices(OpenDriver openDriver, OpenExecutor openExecutor);
 
   /// TUTTI_DEVICE: whether new ranks compute with GPUs. InvalidUsage: they are asked for and there are none, or the variable makes no
-  /// sense.
+  /// sense. With `auto` a driver that has GPUs and does not work is an error, and no driver or no GPU is none.
   Result<bool> useGpus();
   /// How many there are. Only where useGpus().
   Result<int32_t> count();

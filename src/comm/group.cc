@@ -123,12 +123,11 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
       if (entry.call.plan != nullptr) totals[entry.call.comm] += static_cast<float>(entry.call.plan->plan->estimatedUs);
     }
     for (const Entry& entry : content.calls) {
-      const auto use = process().handles.use(entry.handle);
-      if (!use || &*use != entry.call.comm)
-        return error(Code::InvalidUsage, "a communicator was destroyed while its calls waited for the group's end");
+      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+      if (!use) return std::move(use).error();
       isKnown = isKnown && entry.call.call.collective != Collective::SendRecv;
       if (!isKnown) break;
-      const auto summary = use->summarize(entry.call);
+      const auto summary = (*use)->summarize(entry.call);
       if (!summary) return summary.error();
       totals[entry.call.comm] += static_cast<float>(summary->estimatedUs);
     }
@@ -164,7 +163,10 @@ Status Group::add(ncclComm* handle, PendingCall call) {
 
 Status Group::add(ncclComm* handle, DeviceCall call) {
   const bool blocking = call.comm->isBlocking();
-  if (!isOpen() && blocking && call.plan != nullptr && call.plan->isOpen) return call.comm->launchOnGpu(std::span(&call, 1));
+  if (!isOpen() && blocking && call.plan != nullptr && call.plan->isOpen) {
+    TUTTI_TRY(call.comm->offerOnGpu(std::span(&call, 1)));
+    return call.comm->launchOnGpu(std::span(&call, 1));
+  }
   TUTTI_TRY(admit(blocking));
   if (isOpen()) {
     content_.deviceCalls.push_back({handle, std::move(call)});
@@ -189,9 +191,9 @@ Status Group::launch(std::vector<Entry> entries) {
     const auto at = static_cast<size_t>(std::find(handles.begin(), handles.end(), entry.handle) - handles.begin());
     if (at == handles.size()) {
       handles.push_back(entry.handle);
-      shares.push_back({process().handles.use(entry.handle), {}, {}, false});
-      if (!shares.back().use || &*shares.back().use != entry.call.comm)
-        return error(Code::InvalidUsage, "a communicator was destroyed or aborted while its calls waited for ncclGroupEnd");
+      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+      if (!use) return std::move(use).error();
+      shares.push_back({std::move(*use), {}, {}, false});
     }
     if (entry.call.stream != nullptr && entry.call.stream->isStopped())
       return error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd");

@@ -40,6 +40,13 @@ HandleTable::Use HandleTable::use(ncclComm* handle) {
   return use;
 }
 
+Result<HandleTable::Use> HandleTable::useAgain(ncclComm* handle, const Communicator* comm) {
+  Use found = use(handle);
+  if (!found || &*found != comm)
+    return fail(Code::InvalidUsage, "a communicator was destroyed or aborted while its calls waited for ncclGroupEnd");
+  return found;
+}
+
 bool HandleTable::isRetired(ncclComm* handle) const { return owns(handle) && handle->comm.load() == nullptr; }
 
 Communicator* HandleTable::retire(Use& use) { return use.handle_->comm.exchange(nullptr); }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/status.h"
 #include "memory/mapping.h"
 
 namespace tutti::comm {
@@ -51,6 +52,8 @@ class HandleTable {
   Result<ncclComm*> make(Communicator* comm);
   /// Empty for anything but a live handle.
   Use use(ncclComm* handle);
+  /// The same for a call that waited: InvalidUsage when `comm`, which the handle had when it was made, is gone.
+  Result<Use> useAgain(ncclComm* handle, const Communicator* comm);
   /// Whether the value once was a live handle and is none now.
   bool isRetired(ncclComm* handle) const;
   /// Takes the communicator from its handle, first come first served: null when another call was faster.

@@ -14,7 +14,7 @@ namespace tutti::comm {
 Status Setup::start() {
   const std::lock_guard lock(mutex_);
   if (poll_ != Poll::Pending) return status_;  // somebody gave it up before it began
-  since_ = clock_.now();
+  patience_.begin();
   Status status = arrive();
   if (!status.ok()) (void)fail(status);
   return status;
@@ -78,17 +78,8 @@ std::string Setup::describeMissing() const {
   return format("rank {} has not opened its GPU", unsettled().value);
 }
 
-/// Says once who is missing when the wait lasts; the error of one that lasts longer than it may.
 Status Setup::explainWait() {
-  const auto waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
-  if (timeoutMs_ > 0 && waitedMs >= timeoutMs_)
-    return error(Code::RemoteError, "{}: rank {} has waited for {} ms, longer than TUTTI_TIMEOUT_MS allows: {}", callName,
-                 nameOf(place).value, waitedMs, describeMissing());
-  const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
-  if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
-  warned_ = true;
-  observe::warn("{}: rank {} has waited for {} s: {}", callName, nameOf(place).value, waitedMs / 1000, describeMissing());
-  return {};
+  return patience_.look(format("{}: rank {}", callName, nameOf(place).value), timeoutMs_, [this] { return describeMissing(); });
 }
 
 namespace {

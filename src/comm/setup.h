@@ -15,7 +15,7 @@
 #include "comm/config.h"
 #include "comm/encounter.h"
 #include "comm/founding.h"
-#include "core/clock.h"
+#include "comm/patience.h"
 
 struct ncclComm;
 
@@ -34,7 +34,7 @@ class Setup {
 
  protected:
   /// `timeoutMs`: how long it may wait for the others; 0: as long as it takes.
-  Setup(const char* function, Clock& clock, int64_t timeoutMs) : callName(function), clock_(clock), timeoutMs_(timeoutMs) {}
+  Setup(const char* function, Clock& clock, int64_t timeoutMs) : callName(function), timeoutMs_(timeoutMs), patience_(clock) {}
 
   virtual Status arrive() = 0;
   /// What ends the wait early, or nothing.
@@ -42,12 +42,9 @@ class Setup {
   /// Everybody is there.
   virtual Status finish(Outcome outcome) = 0;
   /// What remains to be done together after finish(); Failed: `cause` says why.
-  virtual Poll settle(Status& cause) {
-    (void)cause;
-    return Poll::Ready;
-  }
+  virtual Poll settle(Status& cause) = 0;
   /// Whom settle() waits for.
-  virtual Rank unsettled() const { return Rank(-1); }
+  virtual Rank unsettled() const = 0;
   /// The rank at a place.
   Rank nameOf(Rank at) const { return members.empty() ? at : Rank(members[static_cast<size_t>(at.value)]); }
 
@@ -62,14 +59,12 @@ class Setup {
   Poll settleAll();
   Poll fail(Status cause);
 
-  Clock& clock_;
   const int64_t timeoutMs_;
   mutable std::mutex mutex_;
   Poll poll_ = Poll::Pending;
   bool isFinished_ = false;  // finish() has returned
   Status status_;
-  Nanoseconds since_{0};
-  bool warned_ = false;
+  Patience patience_;
 };
 
 /// A rank that is to join a communicator by a unique id.

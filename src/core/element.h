@@ -44,8 +44,8 @@ template <> struct ElementTraits<DataType::BF16> { using Element = Bfloat16; usi
 template <> struct ElementTraits<DataType::F8E4M3> { using Element = Fp8E4M3; using Accumulator = float; };
 template <> struct ElementTraits<DataType::F8E5M2> { using Element = Fp8E5M2; using Accumulator = float; };
 
-template <DataType type> using ElementOf = typename ElementTraits<type>::Element;
-template <DataType type> using AccumulatorOf = typename ElementTraits<type>::Accumulator;
+template <DataType type> using ElementOf = ElementTraits<type>::Element;
+template <DataType type> using AccumulatorOf = ElementTraits<type>::Accumulator;
 
 namespace element {
 
@@ -194,7 +194,7 @@ TUTTI_HD ElementOf<type> narrow(AccumulatorOf<type> x) {
 /// `acc (op) x` in the accumulation type. Which NaN comes out of a float operation is left open until narrow().
 template <ReduceOp op, class T>
 TUTTI_HD T reduce(T acc, T x) {
-  using Unsigned = typename element::UnsignedOf<T>::Type;
+  using Unsigned = element::UnsignedOf<T>::Type;
   constexpr bool kInteger = element::UnsignedOf<T>::kInteger;
   if constexpr (op == ReduceOp::Sum) {
     if constexpr (kInteger) {

@@ -13,7 +13,7 @@
 namespace tutti {
 
 template <class Traits>
-concept HandleTraits = std::is_trivially_copyable_v<typename Traits::Type> && requires(typename Traits::Type handle) {
+concept HandleTraits = std::is_trivially_copyable_v<typename Traits::Type> && requires(Traits::Type handle) {
   { Traits::invalid() } noexcept -> std::same_as<typename Traits::Type>;
   { Traits::close(handle) } noexcept;
   { handle == handle } -> std::convertible_to<bool>;
@@ -22,7 +22,7 @@ concept HandleTraits = std::is_trivially_copyable_v<typename Traits::Type> && re
 template <HandleTraits Traits>
 class [[nodiscard]] UniqueHandle {
  public:
-  using Type = typename Traits::Type;
+  using Type = Traits::Type;
 
   UniqueHandle() noexcept = default;
   explicit UniqueHandle(Type handle) noexcept : handle_(handle) {}

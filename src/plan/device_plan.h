@@ -18,9 +18,8 @@
 
 namespace tutti::plan {
 
-inline constexpr int kNumProtocols = 3;  ///< of exec::cuda::Protocol
-inline constexpr int kNumWindows = 2;    ///< windows of cells, of data
-
+using exec::cuda::kNumProtocols;
+using exec::cuda::kNumWindows;
 using exec::cuda::PipeNeed;
 
 struct DevicePlan {

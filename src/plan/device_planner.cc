@@ -31,14 +31,7 @@ constexpr double kWorthwhile = 1.01;
 bool isMessage(const Shape& shape) { return shape.collective == Collective::SendRecv; }
 
 /// As NCCL_PROTO calls what the kernel does.
-std::string_view protocolName(KernelId kernel) {
-  switch (kernelInfo(kernel).protocol) {
-    case Protocol::Cells: return "LL";
-    case Protocol::Lines: return "LL128";
-    case Protocol::Simple: break;
-  }
-  return "Simple";
-}
+std::string_view protocolName(KernelId kernel) { return name(kernelInfo(kernel).protocol); }
 
 bool isWindow(const Algorithm& algorithm) { return algorithm.traits.needs == Needs::PeerMemory; }
 

@@ -1,10 +1,8 @@
 // The engine's own thread.
-#include <pthread.h>
 
 #include <array>
-#include <csignal>
-#include <system_error>
 
+#include "core/thread.h"
 #include "progress/engine.h"
 
 namespace tutti::progress {
@@ -17,20 +15,10 @@ constexpr Nanoseconds kForEver{-1};
 }  // namespace
 
 Status Engine::startThread() {
-  // The program's signal handlers run on its own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), "tutti-progress");
-  } catch (const std::system_error& refused) {
-    status = error(Code::SystemError, "start a thread: {}", refused.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  auto started = tutti::startThread("tutti-progress", "that moves data between hosts", [this] { run(); });
+  if (!started) return std::move(started).error();
+  thread_ = std::move(*started);
+  return {};
 }
 
 void Engine::kick() {

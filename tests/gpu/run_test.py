@@ -190,6 +190,12 @@ class Runner(unittest.TestCase):
             for pid in pids.read_text(encoding="utf-8").split():
                 self.assertIn((process.stat_of(pid) or [""] * 3)[2], ("", "Z"), pid)
 
+    def test_what_the_time_for_all_ends_is_no_hang(self):
+        code, text, verdicts = self.run_it("--only", "^all_reduce .*-g 2 8..64M x8 float( sum)?$", "--seconds", "6", deeds="all_reduce_perf=hang")
+        self.assertEqual((code, set(verdicts)), (1, {"not run"}), text)
+        self.assertRegex(text, r"not run to its end: time was over \(6 s\) after [56] s of it")
+        self.assertNotIn("hangs", text)
+
     def test_probes(self):
         only = ("--only", "_probe|torture")
         code, text, verdicts = self.run_it(*only, deeds="ll128_torture=1 driver_probe=2")

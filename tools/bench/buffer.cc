@@ -85,8 +85,8 @@ uint64_t availableMemory() {
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/meminfo", "re"), std::fclose);
   char line[128];
   while (file && std::fgets(line, sizeof line, file.get())) {
-    unsigned long long kilobytes = 0;
-    if (std::sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) return kilobytes * 1024;
+    constexpr std::string_view kName = "MemAvailable:";
+    if (std::string_view(line).starts_with(kName)) return std::strtoull(line + kName.size(), nullptr, 10) * 1024;  // it is in KiB
   }
   return 0;
 }

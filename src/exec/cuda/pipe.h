@@ -27,6 +27,12 @@ enum class Protocol : uint8_t {
   Cells,   ///< 8 bytes of data in 16, each half beside 4 bytes of flag: needs stores of 8 bytes to be whole ("LL")
   Lines,   ///< 120 bytes of data in 128, one flag of 8: only where lines of 128 bytes arrive in order ("LL128")
 };
+inline constexpr int kNumProtocols = 3;
+/// As NCCL_PROTO names it.
+constexpr const char* name(Protocol protocol) {
+  constexpr const char* kNames[kNumProtocols] = {"Simple", "LL", "LL128"};
+  return kNames[static_cast<int>(protocol)];
+}
 
 struct PipeEnd {
   int32_t peer = -1;

@@ -22,6 +22,8 @@
 namespace tutti::exec::cuda {
 
 inline constexpr int kMaxLocalRanks = 8;
+/// A communicator has two: of cells, and of plain data.
+inline constexpr int kNumWindows = 2;
 
 struct WindowView {
   std::byte* base[kMaxLocalRanks] = {};     ///< in the parameters and not in memory: a look-up would cost a trip to the cache

@@ -1,19 +1,15 @@
 #include "exec/host/stream.h"
 
-#include <pthread.h>
-
-#include <system_error>
 #include <utility>
+
+#include "core/thread.h"
 
 namespace tutti::exec::host {
 
 Status Stream::start(const char* threadName) {
-  try {
-    thread_ = std::thread([this] { loop(); });
-  } catch (const std::system_error& e) {
-    return error(Code::SystemError, "cannot start the thread of a host stream: {}", e.what());
-  }
-  if (threadName != nullptr) pthread_setname_np(thread_.native_handle(), threadName);
+  auto started = startThread(threadName, "of a host stream", [this] { loop(); });
+  if (!started) return std::move(started).error();
+  thread_ = std::move(*started);
   return {};
 }
 

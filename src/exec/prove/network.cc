@@ -50,7 +50,7 @@ std::string Network::build(const Case& c) {
   pipeNumbers_.clear();
   signalNumbers_.clear();
   links_.reset();
-  layout_.emplace(rankOrder(c.ranks, c.layoutSeed), c.localRanks);
+  const connect::Layout& layout = layout_.emplace(rankOrder(c.ranks, c.layoutSeed), c.localRanks);
   expressions_.reset(c.ranks);
   inPlace_ = c.inPlace;
   ranks_ = c.ranks;
@@ -66,7 +66,7 @@ std::string Network::build(const Case& c) {
     program.firstPlace = places_;
     places_ += 2 * c.ranks * program.chunks;
     const Collective collective = subject->traits.collective;
-    for (int32_t r = 0; r < c.ranks; ++r) program.views.push_back(layout_->view(Rank(r), Rank(rootOf(c, collective, r))));
+    for (int32_t r = 0; r < c.ranks; ++r) program.views.push_back(layout.view(Rank(r), Rank(rootOf(c, collective, r))));
     if (std::string failure = compile(program); !failure.empty()) return failure;
   }
   built_ = c;

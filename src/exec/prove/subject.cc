@@ -9,7 +9,7 @@ namespace tutti::exec::prove {
 std::span<const Subject> subjects() {
   static const std::vector<Subject> all = [] {
     std::vector<Subject> list;
-    algo::AllAlgorithms::forEach([&]<class A>() { list.push_back(subjectOf<A>()); });
+    algo::AllAlgorithms::forEach([&]<class A> { list.push_back(subjectOf<A>()); });
     return list;
   }();
   return all;

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<Algorithm> buildCatalog() {
   std::vector<Algorithm> catalog;
-  algo::AllAlgorithms::forEach([&]<class A>() {
+  algo::AllAlgorithms::forEach([&]<class A> {
     catalog.push_back({A::kTraits, [](int32_t ranks) { return A::chunks(ranks); }, [](int32_t ranks) { return A::lanes(ranks); },
                        recordProgram<A>});
   });

@@ -43,8 +43,8 @@ struct Endpoint::Layout {
     bytes = at;
   }
   uint64_t board, relay, handOver, arrivals, bytes;
-  uint64_t epochs[kWindows];
-  uint64_t ends[kProtocols];
+  uint64_t epochs[kNumWindows];
+  uint64_t ends[kNumProtocols];
 };
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub, Rank rank, const EndpointConfig& config,
@@ -75,7 +75,7 @@ void Endpoint::forgo(local::Hub& hub, Rank rank) {
 Endpoint::~Endpoint() {
   Parking::Car car{hub_, page_, {}, std::move(registered_), {}};
   if (keepsMemory_) {
-    for (Peer& peer : peers_) std::move(peer.others.begin(), peer.others.end(), std::back_inserter(car.reached));
+    for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
     std::move(kept_.begin(), kept_.end(), std::back_inserter(car.banks));
   }
   peers_.clear();  // else nothing of others is mapped for this rank any more
@@ -133,7 +133,6 @@ Status Endpoint::prepare() {
   RankCard& card = page_.rank(rank_.value);
   if (card.state.load(std::memory_order_acquire) != CardState::Empty)  // pairs with the release below
     return error(Code::InternalError, "rank {} has said before where its memory is", rank_.value);
-  card.device = around_.gpu->device();
   card.config = config_;
   std::memcpy(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu);
   announce(card.control, control_, 0, layout.bytes);
@@ -154,7 +153,7 @@ Result<DevicePtr> Endpoint::reach(int32_t peer, const BankPlace& place) {
   auto reached = around_.segments->reach(*around_.gpu, place.segment);
   if (!reached) return tl::unexpected(std::move(reached).error().at(format("memory of rank {} for rank {}", peer, rank_.value)));
   const DevicePtr address = reached->address() + place.offset;
-  peers_[static_cast<size_t>(peer)].others.push_back(std::move(*reached));
+  peers_[static_cast<size_t>(peer)].reached.push_back(std::move(*reached));
   return address;
 }
 

@@ -76,8 +76,7 @@ class Endpoint {
     bool isOpen = false;
   };
   struct Peer {
-    Reached control;
-    std::vector<Reached> others;
+    std::vector<Reached> reached;
     driver::cuda::DevicePtr controlAddress = 0;
   };
   struct Layout;
@@ -110,9 +109,9 @@ class Endpoint {
   int32_t connected_ = 0;  // peers that have been looked at
   std::map<PipeNeed, Pipes> pipes_;
   std::vector<memory::Bank> pipeBanks_;  // one for all pipes that are offered together: banks are rounded up
-  std::array<memory::Bank, kWindows> windows_;
-  std::array<std::vector<driver::cuda::DevicePtr>, kWindows> windowOf_;  // by rank; empty until settled
-  std::array<std::vector<int32_t>, kProtocols> ends_;                    // used ones, by channel
+  std::array<memory::Bank, kNumWindows> windows_;
+  std::array<std::vector<driver::cuda::DevicePtr>, kNumWindows> windowOf_;  // by rank; empty until settled
+  std::array<std::vector<int32_t>, kNumProtocols> ends_;                    // used ones, by channel
   Rank missing_{-1};
   bool keepsMemory_ = false;
   std::vector<memory::Bank> kept_;

@@ -16,21 +16,20 @@
 
 namespace tutti::transport::device {
 
-inline constexpr int32_t kProtocols = 3;
+using exec::cuda::kNumProtocols;
+using exec::cuda::kNumWindows;
 /// More than any algorithm uses (algo/).
 inline constexpr int32_t kPorts = 8;
-/// The cells window and the data window.
-inline constexpr int32_t kWindows = 2;
 
 /// What all ranks have to have agreed on before they map each other's memory.
 struct EndpointConfig {
   int32_t channels = 1;  ///< of the arrays; no port and no window has more
-  int32_t pipeChannels[kProtocols][kPorts] = {};
-  int32_t slots[kProtocols] = {};       ///< of a pipe
-  uint64_t slotBytes[kProtocols] = {};  ///< of memory
-  int32_t windowChannels[kWindows] = {};
+  int32_t pipeChannels[kNumProtocols][kPorts] = {};
+  int32_t slots[kNumProtocols] = {};       ///< of a pipe
+  uint64_t slotBytes[kNumProtocols] = {};  ///< of memory
+  int32_t windowChannels[kNumWindows] = {};
   int32_t checks = 1;  ///< calls are compared
-  uint64_t shareBytes[kWindows] = {};
+  uint64_t shareBytes[kNumWindows] = {};
   friend bool operator==(const EndpointConfig&, const EndpointConfig&) = default;
 };
 
@@ -52,21 +51,17 @@ struct alignas(64) Card {
 struct alignas(64) RankCard {
   std::atomic<CardState> state;
   std::atomic<uint32_t> left;  ///< 1: its kernels have ended and it maps nothing of others any more (release; pairs with Parking's acquire)
-  BankPlace control;           ///< board, counters and ends: memory.h
+  BankPlace control;           ///< board, counters and ends: Layout of endpoint.cc
   uint8_t gpu[16];             ///< of the device
-  int32_t device;              ///< its number in the rank's process
   EndpointConfig config;
-  Card window[kWindows];
+  Card window[kNumWindows];
 };
 
 /// The part that kernels see.
 struct alignas(4096) KernelPage {
-  uint32_t abort;  ///< exec/cuda/verdict.h: WaitControl
+  uint32_t abort;  ///< exec/cuda/verdict.h: WaitControl; Hub::stopDevices sets it
   alignas(128) exec::cuda::Verdict verdict;
 };
-
-/// Kernels of all ranks end soon, whatever they wait for. Any thread.
-inline void stop(KernelPage& page) { std::atomic_ref<uint32_t>(page.abort).store(1, std::memory_order_relaxed); }
 
 struct PipeCards {
   Card receiver;  ///< slots, and the counters of filled ones
@@ -79,7 +74,7 @@ class Page {
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
   static uint64_t bytesFor(int32_t ranks) {
     const auto n = static_cast<uint64_t>(ranks);
-    return sizeof(KernelPage) + n * sizeof(RankCard) + n * n * kProtocols * kPorts * sizeof(PipeCards);
+    return sizeof(KernelPage) + n * sizeof(RankCard) + n * n * kNumProtocols * kPorts * sizeof(PipeCards);
   }
   KernelPage& kernel() const { return *reinterpret_cast<KernelPage*>(memory_); }
   RankCard& rank(int32_t rank) const { return reinterpret_cast<RankCard*>(memory_ + sizeof(KernelPage))[rank]; }

@@ -4,7 +4,6 @@
 // Owner: the process (comm/process.h). Any thread.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

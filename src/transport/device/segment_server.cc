@@ -1,7 +1,6 @@
 #include "transport/device/segment_server.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -9,19 +8,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "config/params.h"
 #include "core/same_user.h"
+#include "core/thread.h"
 #include "core/unique_fd.h"
 #include "observe/log.h"
 #include "transport/device/segment_wire.h"
@@ -106,20 +104,11 @@ Status Desk::listen() {
 }
 
 Status Desk::startThread() {
-  // The program's signal handlers run on its own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread_ = std::thread([this] { run(); });
-    if (config::get<config::Param::SetThreadName>()) (void)pthread_setname_np(thread_.native_handle(), "tutti segments");
-  } catch (const std::system_error& refused) {
-    status = error(Code::SystemError, "start a thread: {}", refused.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  const bool namesThreads = config::get<config::Param::SetThreadName>() != 0;
+  auto started = tutti::startThread(namesThreads ? "tutti segments" : nullptr, "that hands out GPU memory", [this] { run(); });
+  if (!started) return std::move(started).error();
+  thread_ = std::move(*started);
+  return {};
 }
 
 void Desk::run() {

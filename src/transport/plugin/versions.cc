@@ -17,7 +17,7 @@ struct Thunks {
   static constexpr bool kContext = kVersion >= 11;
   static constexpr bool kProfiled = kVersion >= 10;
   static constexpr bool kLargeProperties = kVersion >= 9;
-  using Size = typename Net::Size;
+  using Size = Net::Size;
 
   static const Net& net(const void* raw) { return *static_cast<const Net*>(raw); }
   static const char* name(const void* raw) { return net(raw).name; }

@@ -1,15 +1,13 @@
 #include "transport/socket/helpers.h"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <limits>
-#include <system_error>
 
+#include "core/thread.h"
 #include "transport/socket/stream.h"
 
 namespace tutti::transport::socket {
@@ -29,23 +27,12 @@ Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<
     worker.streams.push_back(std::make_unique<Stream>(sockets[i].get()));
     helpers->streams_.push_back(worker.streams.back().get());
   }
-  // The program's signal handlers run on its own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
   for (auto& worker : helpers->workers_) {
-    try {
-      worker->thread = std::thread([self = helpers.get(), worker = worker.get()] { self->run(*worker); });
-      pthread_setname_np(worker->thread.native_handle(), "tutti-socket");
-    } catch (const std::system_error& refused) {
-      status = tutti::error(Code::SystemError, "start a helper thread: {}", refused.what());
-      break;
-    }
+    auto started =
+        startThread("tutti-socket", "that helps a socket", [self = helpers.get(), worker = worker.get()] { self->run(*worker); });
+    if (!started) return tl::unexpected(std::move(started).error());
+    worker->thread = std::move(*started);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!status.ok()) return tl::unexpected(std::move(status));
   return helpers;
 }
 

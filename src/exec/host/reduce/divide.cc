@@ -11,7 +11,7 @@ namespace {
 template <DataType type, class Quotient>
 void divideEach(void* data, size_t elems, Quotient quotient) {
   using Element = ElementOf<type>;
-  using Unsigned = typename element::UnsignedOf<Element>::Type;
+  using Unsigned = element::UnsignedOf<Element>::Type;
   auto* const bytes = static_cast<char*>(data);
   for (size_t i = 0; i < elems; ++i) {
     Element x;

@@ -91,7 +91,7 @@ HWY_INLINE const uint8_t* sourceAt(const FoldArgs& args, int k) {
 /// Folds the last `count` < kElems elements, from element `done` on.
 template <class Codec, class Op>
 HWY_NOINLINE void foldRest(const FoldArgs& args, size_t done, size_t count) {
-  using T = typename Codec::Lane;
+  using T = Codec::Lane;
   alignas(64) uint8_t buffer[Codec::kElems * Codec::kElemBytes] = {};
   const size_t offset = done * Codec::kElemBytes, bytes = count * Codec::kElemBytes;
   const VecOf<T> factor = Codec::factor(args.factor);
@@ -112,7 +112,7 @@ HWY_NOINLINE void foldRest(const FoldArgs& args, size_t done, size_t count) {
 
 template <class Codec, class Op, int kSources>
 void foldFew(const FoldArgs& args) {
-  using T = typename Codec::Lane;
+  using T = Codec::Lane;
   constexpr size_t kStep = Codec::kElems * Codec::kElemBytes;
   auto* const dst = static_cast<uint8_t*>(args.dst);
   const uint8_t* const a = sourceAt<Codec>(args, 0);
@@ -133,7 +133,7 @@ void foldFew(const FoldArgs& args) {
 
 template <class Codec, class Op>
 void foldAny(const FoldArgs& args) {
-  using T = typename Codec::Lane;
+  using T = Codec::Lane;
   constexpr size_t kStep = Codec::kElems * Codec::kElemBytes;
   auto* const dst = static_cast<uint8_t*>(args.dst);
   const VecOf<T> factor = Codec::factor(args.factor);

@@ -1,0 +1,40 @@
+// How long this process waits for other ranks, and what it says meanwhile.
+//
+// Owner: whoever waits; one thread at a time.
+#pragma once
+
+#include "config/params.h"
+#include "core/clock.h"
+#include "core/format.h"
+#include "core/status.h"
+#include "observe/log.h"
+
+namespace tutti::comm {
+
+class Patience {
+ public:
+  explicit Patience(Clock& clock) : clock_(clock) {}
+  void begin() { since_ = clock_.now(); }
+
+  /// RemoteError once a wait that began with begin() has lasted for `limitMs`; 0: it may last for ever. When it has lasted for
+  /// TUTTI_WARN_MS, a warning, once. `who` says who waits, `describeMissing()` what for.
+  template <class DescribeMissing>
+  Status look(std::string_view who, int64_t limitMs, DescribeMissing&& describeMissing) {
+    const int64_t waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
+    if (limitMs > 0 && waitedMs >= limitMs)
+      return error(Code::RemoteError, "{} has waited for {} ms, longer than TUTTI_TIMEOUT_MS or tuttiCommSetTimeout allows: {}", who,
+                   waitedMs, describeMissing());
+    const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
+    if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
+    warned_ = true;
+    observe::warn("{} has waited for {} s: {}", who, waitedMs / 1000, describeMissing());
+    return {};
+  }
+
+ private:
+  Clock& clock_;
+  Nanoseconds since_{0};
+  bool warned_ = false;
+};
+
+}  // namespace tutti::comm

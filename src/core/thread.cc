@@ -1,0 +1,27 @@
+#include "core/thread.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+namespace tutti {
+
+Result<std::thread> startThread(const char* name, const char* purpose, std::function<void()> run) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it
+  Result<std::thread> started;
+  try {
+    started = std::thread(std::move(run));
+    if (name != nullptr) (void)pthread_setname_np(started->native_handle(), name);
+  } catch (const std::system_error& refused) {
+    started = fail(Code::SystemError, "start the thread {}: {}", purpose, refused.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+}  // namespace tutti

@@ -1,0 +1,16 @@
+// Threads of the library's own, in a process that belongs to somebody else.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "core/status.h"
+
+namespace tutti {
+
+/// Starts `run` on a thread that takes no signals: the program's handlers run on the program's threads. `name`, of at most 15 characters,
+/// is what debuggers show; null: that of the program. SystemError when the system has no thread left; `purpose` says in it what the thread
+/// was for.
+Result<std::thread> startThread(const char* name, const char* purpose, std::function<void()> run);
+
+}  // namespace tutti
