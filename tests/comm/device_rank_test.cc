@@ -1,6 +1,9 @@
 // Calls of two ranks on GPUs, up to their launches: which there are, with what, on which stream, and what a repeated one costs.
 #include "comm/device_rank.h"
 
+#include <atomic>
+#include <future>
+
 #include "config/params.h"
 #include "connect/layout.h"
 #include "device_play.h"
@@ -252,6 +255,32 @@ TEST_F(DeviceRankTest, StreamsOfAGroupMeet) {
   ASSERT_EQ(launches.size(), 1u);
   EXPECT_EQ(launches[0].stream, a);
   EXPECT_EQ(launches[0].launch.works, 2);
+  gpus.devices.driver().destroyStream(a);
+  gpus.devices.driver().destroyStream(b);
+}
+
+/// The launch is on the first stream: work of the other that came before is over by then, and what comes later on the other waits for it.
+TEST_F(DeviceRankTest, WorkOfAllStreamsOfAGroupStaysInOrder) {
+  const auto scope = driver::cuda::ContextScope::enter((*gpus.devices.at(0))->gpu->context());
+  const Stream a = *gpus.devices.driver().createStream();
+  const Stream b = *gpus.devices.driver().createStream();
+  for (const auto& [before, after] : {std::pair{b, a}, std::pair{a, b}}) {
+    std::promise<void> gate;
+    std::atomic<bool> isOpen = false;
+    std::promise<bool> seen;
+    ASSERT_EQ(gpus.fake->enqueue(before, [&] { gate.get_future().wait(); }), driver::cuda::Error::Success);
+    std::vector<std::vector<DeviceCall>> calls(kRanks);
+    for (int32_t r = 0; r < kRanks; ++r)
+      for (const Stream s : {a, b}) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2, DataType::F32, s));
+    launchAll(calls);
+    ASSERT_EQ(gpus.fake->enqueue(after, [&] { seen.set_value(isOpen); }), driver::cuda::Error::Success);
+    auto order = seen.get_future();
+    EXPECT_EQ(order.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "it overtakes the launch";
+    isOpen = true;
+    gate.set_value();
+    EXPECT_TRUE(order.get());
+    for (const Stream s : {a, b}) EXPECT_TRUE(gpus.devices.driver().synchronize(s).ok());  // before the gate goes
+  }
   gpus.devices.driver().destroyStream(a);
   gpus.devices.driver().destroyStream(b);
 }

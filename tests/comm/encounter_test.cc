@@ -29,6 +29,29 @@ TEST(FormGroups, TheRanksAgree) {
   }
 }
 
+/// A host device has no multiprocessors.
+TEST(FormGroups, GpusAreAsGoodAsTheLeastOfThem) {
+  const auto agreed = [](std::initializer_list<std::pair<int32_t, int32_t>> gpus) {
+    std::vector<Arrival> arrivals;
+    for (const auto& [multiprocessors, keepsLines] : gpus) {
+      Arrival& arrival = arrivals.emplace_back();
+      arrival.key = static_cast<int32_t>(arrivals.size());
+      arrival.multiprocessors = multiprocessors;
+      arrival.keepsLines = keepsLines;
+    }
+    return formGroups(arrivals).places;
+  };
+  for (const Place& place : agreed({{132, 1}, {78, 1}, {132, 1}})) {
+    EXPECT_EQ(place.multiprocessors, 78);
+    EXPECT_TRUE(place.keepsLines);
+    EXPECT_FALSE(place.isMixed);
+  }
+  for (const Place& place : agreed({{132, 1}, {132, 0}, {132, 1}})) EXPECT_FALSE(place.keepsLines) << "one that does not spoils it for all";
+  for (const Place& place : agreed({{132, 1}, {132, 1}, {0, 0}})) EXPECT_TRUE(place.isMixed);
+  for (const Place& place : agreed({{0, 0}, {132, 1}})) EXPECT_TRUE(place.isMixed);
+  for (const Place& place : agreed({{0, 0}, {0, 0}})) EXPECT_FALSE(place.isMixed);
+}
+
 TEST(FormGroups, OfNobodyIsEmpty) { EXPECT_TRUE(formGroups({}).members.empty()); }
 
 }  // namespace
