@@ -25,7 +25,7 @@ class Connector {
 
   Result<Channels> run() {
     if (Status status = checkNodes(); !status.ok()) return tl::unexpected(std::move(status));
-    half_ = kMostChannels;
+    half_ = kMostChannels / 2;
     for (const NodeGraphs& node : nodes_) half_ = std::min<size_t>({half_, node.rings.size(), node.trees.size()});
     if (half_ == 0) return fail(Code::InvalidArgument, "a node has no channels");
     if (Status status = connectRings(); !status.ok()) return tl::unexpected(std::move(status));

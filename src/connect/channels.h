@@ -2,7 +2,8 @@
 //
 // Pure functions of plain values: all ranks that hold the same NodeGraphs come to the same Channels. Any thread.
 // 1. A node is what one channel search covers: the GPUs of a host, of a part of it, or of a multi-node NVLink clique.
-// 2. Every ring passes every rank once; every tree spans all ranks. connectNodes() checks both before it returns.
+// 2. Every ring passes every rank once; every tree spans all ranks. connectNodes() checks what the nodes bring, and that each ring has all
+//    ranks.
 // 3. Channels come in two halves: c and c + half have the same ring and the two trees of a double binary tree; copies follow them.
 #pragma once
 

@@ -113,7 +113,8 @@ void Paths::join(NodeId from, NodeId to, PathType type, float GBps, const Path& 
 
 Status Paths::checkSize() const {
   if (pool_.size() <= kMostLinks) return {};
-  return error(Code::InvalidUsage, "the paths between its nodes have more than {} links: a machine of this form has too many nodes", kMostLinks);
+  return error(Code::InvalidUsage, "the paths between its nodes have more than {} links: a machine of this form has too many nodes",
+               kMostLinks);
 }
 
 Result<Paths> findPaths(const System& system, const PathSettings& settings) {

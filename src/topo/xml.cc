@@ -111,21 +111,21 @@ void write(std::string& out, const Element& element, size_t indent) {
   out += "</" + element.name + ">\n";
 }
 
-Result<std::string> readText(const std::string& path) {
+/// No more than parseXml() needs to refuse what is too long.
+Status readText(const std::string& path, std::string& text) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return fail(Code::SystemError, "{}: {}", path, std::strerror(errno));
+  if (!file) return error(Code::SystemError, "{}: {}", path, std::strerror(errno));
   struct stat about {};
-  if (fstat(file.get(), &about) == 0 && S_ISDIR(about.st_mode)) return fail(Code::SystemError, "{}: is a folder, not an XML file", path);
-  std::string text;
+  if (fstat(file.get(), &about) == 0 && S_ISDIR(about.st_mode)) return error(Code::SystemError, "{}: is a folder, not an XML file", path);
   char block[65536];
   while (text.size() <= kMaxXmlBytes) {
     const ssize_t got = read(file.get(), block, sizeof block);
-    if (got == 0) return text;
+    if (got == 0) break;
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(Code::SystemError, "{}: {}", path, std::strerror(errno));
+    if (got < 0) return error(Code::SystemError, "{}: {}", path, std::strerror(errno));
     text.append(block, static_cast<size_t>(got));
   }
-  return text;  // too long: parseXml refuses it
+  return {};
 }
 
 }  // namespace
@@ -179,9 +179,9 @@ Result<Document> parseXml(std::string file, std::string_view text) {
 }
 
 Result<Document> readXml(const std::string& path) {
-  Result<std::string> text = readText(path);
-  if (!text) return tl::unexpected(std::move(text).error());
-  return parseXml(path, *text);
+  std::string text;
+  if (Status status = readText(path, text); !status.ok()) return tl::unexpected(std::move(status));
+  return parseXml(path, text);
 }
 
 std::string writeXml(const Element& root) {

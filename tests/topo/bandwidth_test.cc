@@ -15,7 +15,8 @@ TEST(Bandwidth, OfPciLinks) {
   EXPECT_EQ(pciGBps("", 16), 12.0F) << "unknown counts as 8 GT/s";
   EXPECT_EQ(pciGBps("Unknown", 8), 6.0F);
   EXPECT_EQ(pciGBps("8.0 GT/s PCIe", 0), 12.0F) << "unknown width counts as 16";
-  for (const char* const nonsense : {"fast", "nan GT/s", "inf GT/s", "-5 GT/s", "0 GT/s"}) EXPECT_EQ(pciGBps(nonsense, 16), std::nullopt) << nonsense;
+  for (const char* const nonsense : {"fast", "nan GT/s", "inf GT/s", "-5 GT/s", "0 GT/s"})
+    EXPECT_EQ(pciGBps(nonsense, 16), std::nullopt) << nonsense;
   EXPECT_EQ(pciGBps("32 GB/s", 16), std::nullopt);
 }
 

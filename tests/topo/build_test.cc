@@ -181,7 +181,8 @@ TEST(Build, BoundsWhatAHostileFileCanAskFor) {
 
 TEST(Build, OfTwoNetsOfOneNumberTheSecondIsOutOfReach) {
   const auto gpu = [](int dev) {
-    return pci(format("0000:0{}:00.0", dev + 1), format(R"(<gpu dev="{0}" sm="90" rank="{0}" gdr="1"><c2c bw="44712" count="10"/></gpu>)", dev));
+    return pci(format("0000:0{}:00.0", dev + 1),
+               format(R"(<gpu dev="{0}" sm="90" rank="{0}" gdr="1"><c2c bw="44712" count="10"/></gpu>)", dev));
   };
   const auto nic = [](std::string_view busId) {
     return pci(busId, R"(<nic><net name="n" dev="0" speed="100000" port="1" guid="0x1" gdr="1"/></nic>)", "class=\"0x020700\"");
@@ -212,7 +213,8 @@ TEST(Build, AWidthThatTheKernelDoesNotKnowIsNone) {
 
 TEST(Build, SaysWhatDetectionHasToAdd) {
   const auto built = build(cpu(pci("0000:01:00.0", "", R"(class="0x030200")") + pci("0000:02:00.0", "", R"(class="0x020700")") +
-                               "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\"/></pci><fan/>", "numaid=\"0\""));
+                                   "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\"/></pci><fan/>",
+                               "numaid=\"0\""));
   ASSERT_TRUE(built.has_value());
   std::string all;
   for (const std::string& note : built->notes) all += note + "\n";

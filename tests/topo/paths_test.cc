@@ -116,7 +116,8 @@ TEST(Paths, WithoutPeerAccessTrafficPassesTheReceiversCpu) {
   const NodeId gpu0 = b.gpu(bridge);
   const NodeId gpu1 = b.gpu(bridge);
   EXPECT_EQ(b.compute().get(gpu0, gpu1).type, PathType::Pix);
-  for (const PathSettings& settings : {PathSettings{.p2pLevel = PathType::Loc}, PathSettings{.p2pDisabled = true}, PathSettings{.driverP2p = false}}) {
+  for (const PathSettings& settings :
+       {PathSettings{.p2pLevel = PathType::Loc}, PathSettings{.p2pDisabled = true}, PathSettings{.driverP2p = false}}) {
     const Paths paths = b.compute(settings);
     EXPECT_EQ(paths.get(gpu0, gpu1).type, PathType::Phb);
     EXPECT_EQ(paths.get(gpu0, gpu1).count, 4);

@@ -120,13 +120,12 @@ int nvlsChannels(const topo::System& system, const connect::Channels& channels) 
 
 Json finalFacts(const View& view, const connect::Channels& channels) {
   const connect::P2pChannels p2p = connect::p2pChannels(view.system, view.paths, channels.count());
-  Json facts = {{"postsetOk", true}, {"nNodes", channels.nodes}, {"nChannels", channels.count()}, {"collChannels", channels.count()}};
+  Json facts = {{"nNodes", channels.nodes}, {"nChannels", channels.count()}, {"collChannels", channels.count()}};
   facts["nvlsChannels"] = nvlsChannels(view.system, channels);
   facts.update({{"p2pChannels", p2p.all}, {"p2pChannelsPerPeer", p2p.perPeer}});
   facts.update({{"collnetEnabled", channels.collnet ? 1 : 0}, {"nvlsSupport", channels.nvlsHeads > 0 ? 1 : 0}});
   facts["maxTreePattern"] = static_cast<int>(channels.treePattern);
   facts["ringsFromRank0"] = channels.rings;
-  facts["nChannelsSameOnAllRanks"] = true;
   facts["trees"] = treesOf(channels);
   if (channels.nvlsHeads > 0) facts["nvls"] = nvlsOf(channels);
   return facts;
@@ -239,6 +238,8 @@ Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>
       *number.target = static_cast<int>(given);
     }
   }
+  if (graphs.minChannels > 0 && graphs.maxChannels > 0 && graphs.minChannels > graphs.maxChannels)
+    return error(Code::InvalidArgument, "NCCL_MIN_NCHANNELS={} is more than NCCL_MAX_NCHANNELS={}", graphs.minChannels, graphs.maxChannels);
   return {};
 }
 

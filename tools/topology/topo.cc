@@ -119,6 +119,9 @@ int runTopoFacts(TopoOptions options) {
   const auto source = openSource(options.source);
   if (!source) return tell(source.error());
   for (const std::string& note : source->notes) std::fprintf(stderr, "tutti topo: %s\n", note.c_str());
+  if (!options.graphs.graphFile.empty()) {
+    if (const auto graphFile = topo::readXml(options.graphs.graphFile); !graphFile) return tell(graphFile.error());
+  }
   const auto view = viewOf(source->machine, options.facts);
   if (!view) return tell(view.error());
   nlohmann::ordered_json run = factsOf(*view, options.facts);
@@ -135,7 +138,7 @@ int runTopoFacts(TopoOptions options) {
   }
   nlohmann::ordered_json all = {{"topology", topologyName(source->machine.file)}};
   all["runs"][runName(options.facts)] = std::move(run);
-  std::printf("%s\n", all.dump(1).c_str());
+  std::printf("%s\n", all.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;
 }
 

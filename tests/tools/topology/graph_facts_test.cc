@@ -75,7 +75,7 @@ void checkRun(const std::string& place, const topo::Document& machine, const Jso
     }
   }
   const Json& final = ours["final"];
-  for (const char* same : {"postsetOk", "nNodes", "nvlsChannels", "nvlsSupport", "collnetEnabled", "nChannelsSameOnAllRanks"}) {
+  for (const char* same : {"nNodes", "nvlsChannels", "nvlsSupport", "collnetEnabled"}) {
     EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
   }
   if (final["nChannels"] == expected["final"]["nChannels"]) {
@@ -167,6 +167,8 @@ TEST(GraphFacts, TakeMilliseconds) {
   ASSERT_FALSE(times.empty());
   std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
               times.back().second.c_str());
+  EXPECT_LT(times[times.size() / 2].first, 25) << "5 ms are meant, on a core of one's own";
+  EXPECT_LT(times.back().first, 500) << times.back().second;
 }
 
 TEST(GraphFacts, ACliqueOf72IsQuick) {
@@ -186,6 +188,7 @@ TEST(GraphFacts, ACliqueOf72IsQuick) {
     EXPECT_TRUE(topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64}, set).ok());
   }
   std::printf("searched in %.1f ms\n", ms);
+  EXPECT_LT(ms, 500) << "100 ms are meant, on a core of one's own";
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(Svg, ChannelsAreStripsAndEqualOnesAreOne) {
   topo::Graphs graphs;
   std::vector<NodeId> order = view.system.all(NodeKind::Gpu);
   topo::ChannelSet& rings = graphs[topo::GraphKind::Ring];
-  rings.GBpsIntra = 20;
+  rings.intraGBps = 20;
   rings.channels = {{.gpus = order}, {.gpus = order}};
   std::swap(order[1], order[2]);
   rings.channels.push_back({.gpus = order});
