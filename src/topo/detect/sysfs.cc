@@ -114,10 +114,10 @@ CpuFacts Sysfs::cpu() const {
   facts.vendor = fieldOf(info, "vendor_id");
   if (!facts.vendor.empty()) {
     facts.arch = "x86_64";
-    const int family = std::atoi(fieldOf(info, "cpu family").c_str());
+    const int family = numberOf(fieldOf(info, "cpu family"));
     constexpr int kExtended = 15;  // from here on the kernel has added the extended family, unshifted
     facts.family = family >= kExtended ? kExtended + ((family - kExtended) << 4) : family;
-    facts.model = std::atoi(fieldOf(info, "model").c_str());
+    facts.model = numberOf(fieldOf(info, "model"));
   } else if (!fieldOf(info, "CPU implementer").empty()) {
     facts.arch = "arm64";
   } else if (fieldOf(info, "cpu").starts_with("POWER")) {
