@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/format.h"
+#include "exec/cuda/lone.h"
 
 namespace tutti::probe {
 namespace {
@@ -14,6 +15,8 @@ constexpr uint64_t kCounts[] = {1, 2, 3, 5, 7, 16, 17, 31, 33, 64, 255, 1000, 10
 constexpr int kOperations = 6;
 
 bool fitsKernel(const exec::record::Algorithm& algorithm, KernelId kernel, const connect::Layout& layout, Rank root) {
+  const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
+  if (kernel == KernelId::LineWindow && !exec::cuda::mayBeLone(place)) return false;
   const exec::record::Program program = algorithm.record(layout.view(root, root));
   return exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, root).has_value();
 }
@@ -74,10 +77,10 @@ std::vector<Job> makeJobs(const Fabric& fabric, const Selection& selection, std:
             job.inPlace = mayBeInPlace(traits.collective) && random() % 2 != 0;
             job.offsetElems = random() % 3;
             job.mayOverlap = random() % 2 != 0;
-            job.mayBeSmall = random() % 4 != 0;
+            job.mayBeLone = random() % 4 != 0;
             const bool fits = q.count * static_cast<uint64_t>(ranks) * sizeOf(q.reduction.type) * 6 < fabric.config().bufferBytes;
             const bool isPlain = traits.collective == Collective::AllReduce || traits.collective == Collective::SendRecv;
-            job.copies = isPlain && fits && random() % 4 == 0 ? 1 + static_cast<int>(random() % 6) : 1;
+            job.copies = isPlain && fits && kernel != KernelId::LineWindow && random() % 4 == 0 ? 1 + static_cast<int>(random() % 6) : 1;
             jobs.push_back(job);
           }
         }
@@ -95,7 +98,7 @@ std::string describe(const Job& job) {
                 name(algorithm.traits.collective), exec::cuda::kernelInfo(job.kernel).name, name(r.type), name(r.op),
                 r.scaling.hasFactor ? " scaled" : "", r.scaling.divisor > 1 ? " divided" : "", job.question.count, job.question.root,
                 job.channels, job.sliceBytes, job.offsetElems, job.inPlace ? ", in place" : "",
-                job.factorInMemory ? ", factor in memory" : "", job.mayOverlap ? ", overlapping" : "", job.mayBeSmall ? "" : ", not small",
+                job.factorInMemory ? ", factor in memory" : "", job.mayOverlap ? ", overlapping" : "", job.mayBeLone ? "" : ", not lone",
                 job.copies);
 }
 

@@ -82,7 +82,7 @@ Fabric::Fabric(const FabricConfig& config)
               config.startCount);
     m.arrivals = allocate<uint64_t>(exec::cuda::arrivalBytes(config.channels) / sizeof(uint64_t));
     fillWords(m.arrivals, exec::cuda::arrivalBytes(config.channels) / sizeof(uint64_t), config.startCount);
-    for (int w = 0; w < 2; ++w) {
+    for (int w = 0; w < exec::cuda::kNumWindows; ++w) {
       m.windows[w] = allocate<std::byte>(window, kPattern);
       m.epochs[w] = allocate<uint64_t>(channels);
       fillWords(m.epochs[w], channels, config.startCount);
@@ -159,7 +159,7 @@ void Fabric::connect(const exec::record::Algorithm& algorithm, Rank root, Kernel
 }
 
 exec::cuda::ProgramView Fabric::program(int32_t rank, int algorithm, Rank root, KernelId kernel) {
-  exec::cuda::ProgramView& view = programs_[{rank, algorithm, root.value, kernel == KernelId::Window}];
+  exec::cuda::ProgramView& view = programs_[{rank, algorithm, root.value, exec::cuda::hasFlaggedWindows(kernel)}];
   if (view.words != nullptr) return view;
   const exec::record::Algorithm& what = exec::record::algorithms()[static_cast<size_t>(algorithm)];
   const auto packed = exec::cuda::packProgram(kernel, what.traits.needs, what.record(layout_.view(Rank(rank), root)).lanes, Rank(rank));
@@ -178,7 +178,7 @@ exec::cuda::CommView Fabric::view(int32_t rank, KernelId kernel, uint64_t launch
   v.rank = rank;
   v.ranks = ranks();
   v.pipes = {m.ends[static_cast<int>(protocol)], m.handOver, config_.slotBytes, config_.slots};
-  const int which = protocol == Protocol::Simple ? 1 : 0;
+  const int which = exec::cuda::windowOf(protocol);
   for (int32_t r = 0; r < ranks(); ++r) {
     v.window.base[r] = member(r).windows[which];
     v.window.arrivals[r] = member(r).arrivals;

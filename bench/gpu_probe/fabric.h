@@ -50,9 +50,9 @@ class Fabric {
     exec::cuda::Work* works = nullptr;  ///< room for works beyond the inline ones
     exec::cuda::PipeEnd* ends[kProtocols] = {};
     exec::cuda::HandOver* handOver = nullptr;
-    std::byte* windows[2] = {};  ///< of cells, of data
+    std::byte* windows[exec::cuda::kNumWindows] = {};  ///< by windowOf()
     uint64_t* arrivals = nullptr;
-    uint64_t* epochs[2] = {};
+    uint64_t* epochs[exec::cuda::kNumWindows] = {};
     exec::cuda::AbortRelay* relay = nullptr;
     exec::cuda::BoardEntry* board = nullptr;
     std::byte* arena = nullptr;

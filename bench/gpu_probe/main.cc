@@ -6,7 +6,7 @@
 //   gpu_probe absent   [--algorithm …] [--collective …] [--kernel …] [--timeout MS] [--limit MS]   the last rank never comes: who says so
 //   gpu_probe kernels  registers, local and shared memory of every kernel
 //
-// All: --ranks N (2) --devices D --nodes RANKS_OF_A_NODE --seed S --start COUNT; time: --type float --op sum --eager 1 --overlap 1 --small
+// All: --ranks N (2) --devices D --nodes RANKS_OF_A_NODE --seed S --start COUNT; time: --type float --op sum --eager 1 --overlap 1 --lone
 // 0 --ops N
 // --replays N --rounds N. Ranks beyond the devices share them. Exit status: 0 all right, 1 a wrong result, 2 a CUDA error or bad argument,
 // 3 a wait gave up. A hanging kernel ends by the device's own limit, the host's, or at last the watchdog of the whole program.
@@ -33,7 +33,7 @@ struct Options {
       {"algorithm", ""}, {"collective", "AllReduce"}, {"kernel", ""}, {"type", "float"}, {"op", "sum"}, {"bytes", ""}, {"channels", ""}};
   std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0}, {"nodes", 0},      {"seed", 0},      {"start", 0},
                                             {"samples", 1}, {"every", 1},   {"most", 0},       {"seconds", 60},  {"slot", 0},
-                                            {"pieces", 2},  {"eager", 0},   {"overlap", 0},    {"small", 1},     {"ops", 0},
+                                            {"pieces", 2},  {"eager", 0},   {"overlap", 0},    {"lone", 1},     {"ops", 0},
                                             {"replays", 0}, {"rounds", 5},  {"timeout", 2000}, {"limit", 20000}, {"watchdog", 300}};
 };
 
@@ -139,7 +139,7 @@ int timeAll(const Options& o, FabricConfig config) {
   q.reduction.type = valueNamed<DataType>(o.text.at("type"), kNumDataTypes);
   q.reduction.op = valueNamed<ReduceOp>(o.text.at("op"), kNumReduceOps);
   job.mayOverlap = o.number.at("overlap") != 0;
-  job.mayBeSmall = o.number.at("small") != 0;
+  job.mayBeLone = o.number.at("lone") != 0;
   const exec::record::Algorithm& algorithm = exec::record::algorithms()[static_cast<size_t>(q.algorithm)];
   const std::vector<uint64_t> sizes = parseList(o.text.at("bytes").empty() ? "8" : o.text.at("bytes"));
   const std::vector<uint64_t> channels = parseList(o.text.at("channels").empty() ? "0" : o.text.at("channels"));
@@ -220,7 +220,7 @@ int main(int argc, char** argv) {
                   use.localBytes, use.sharedBytes, use.blocksPerMultiprocessor);
     };
     for (int k = 0; k < exec::cuda::kNumKernels; ++k) print(exec::cuda::kernelInfo(static_cast<KernelId>(k)).name, uses.of[k]);
-    print("small", uses.small);
+    print("lone", uses.lone);
   }
   if (o.command == "kernels") return 0;
   if (o.command == "verify") return verifyAll(o, config);

@@ -79,6 +79,7 @@ void Runner::enqueue(const Job& job, int32_t rank) {
   work.geometry =
       algo::makeGeometry(algorithm.traits.division, q.count, algorithm.chunks(ranks), q.reduction.type, job.channels, job.sliceBytes);
   work.type = q.reduction.type;
+  work.root = static_cast<uint8_t>(q.root);
   work.op = q.reduction.op;
   work.scaling = q.reduction.scaling;
   if (work.scaling.hasFactor) {
@@ -118,7 +119,7 @@ void Runner::enqueue(const Job& job, int32_t rank) {
   launch.type = q.reduction.type;
   exec::cuda::LaunchOptions options;
   options.mayOverlap = job.mayOverlap;
-  options.mayBeSmall = job.mayBeSmall;
+  options.mayBeLone = job.mayBeLone;
   for (size_t i = 0; i < works.size(); ++i) {
     if (i < exec::cuda::kInlineWorks) launch.work[i] = works[i];
     options.blocks = std::max(options.blocks, works[i].firstBlock + works[i].blocks());

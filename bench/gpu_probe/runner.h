@@ -17,7 +17,7 @@ struct Job {
   uint64_t offsetElems = 0;     ///< both buffers begin this many elements past their alignment
   bool factorInMemory = false;  ///< the pre-multiplier is read by the kernel
   bool mayOverlap = false;
-  bool mayBeSmall = true;
+  bool mayBeLone = true;
   int copies = 1;  ///< works in one launch: the same call, one after the other on the same blocks, each on its part of the buffers
 };
 

@@ -26,7 +26,7 @@ bool isCapturing(const driver::cuda::CaptureInfo& capture) { return capture.stat
 bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& x = *a.plan->plan;
   const plan::DevicePlan& y = *b.plan->plan;
-  if (x.kernel != y.kernel || a.call.isMessage() != b.call.isMessage()) return false;
+  if (x.kernel == KernelId::LineWindow || x.kernel != y.kernel || a.call.isMessage() != b.call.isMessage()) return false;
   if (a.call.isMessage()) return true;
   return x.work.lanes == y.work.lanes && (x.work.lanes == 1 || a.plan->program.words == b.plan->program.words);
 }

@@ -18,6 +18,8 @@ constexpr int32_t kMostChannels = 64;
 constexpr uint64_t kPlainUnit = 28672;
 /// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
 constexpr uint64_t kMessageBytes = 12 << 20;
+/// What all ranks may store in a bank of a channel of a window of lines.
+constexpr uint64_t kLineShares = 70 << 10;
 
 /// TUTTI_SIMD, or the best there is; a level that this machine lacks is an error, not a slower run unnoticed.
 Result<exec::host::SimdLevel> readSimd() {
@@ -95,7 +97,7 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const bool sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
   for (size_t k = 0; k < settings.mostBlocks.size(); ++k) {
     int32_t blocks = uses.of[k].blocksPerMultiprocessor;
-    if (static_cast<exec::cuda::KernelId>(k) == exec::cuda::KernelId::Window) blocks = std::min(blocks, uses.small.blocksPerMultiprocessor);
+    if (static_cast<exec::cuda::KernelId>(k) == exec::cuda::KernelId::Window) blocks = std::min(blocks, uses.lone.blocksPerMultiprocessor);
     settings.mostBlocks[k] = blocks * place.multiprocessors / (sharesGpus ? place.ranks : 1);  // all of them may be on one
   }
   const auto [least, most] = channelBounds(config);
@@ -120,8 +122,9 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
   const uint64_t affordable = kMessageBytes / plainPipe / static_cast<uint64_t>(std::max(1, place.ranks - 1));
   settings.messageChannels = std::clamp(std::min(room / ways, static_cast<int32_t>(std::min<uint64_t>(affordable, 32))), 1, 32);
-  settings.shareBytes = {16384, 32768};
-  settings.windowChannels = {32, 16};
+  // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory.
+  settings.shareBytes = {16384, 32768, kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
+  settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;
   settings.deterministic = host.deterministic;

@@ -125,7 +125,7 @@ DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank roo
 
 const DeviceFit& DeviceFits::of(const Algorithm& algorithm, KernelId kernel, Rank root) {
   const int32_t whose = hasRoot(algorithm.traits.collective) ? root.value : 0;
-  const auto [at, isNew] = known_.try_emplace({&algorithm, kernel == KernelId::Window, whose});
+  const auto [at, isNew] = known_.try_emplace({&algorithm, exec::cuda::hasFlaggedWindows(kernel), whose});
   if (!isSetAside_) setAside();
   if (isNew) at->second = find(algorithm, kernel, Rank(whose));
   return at->second;

@@ -33,13 +33,13 @@ struct DevicePlan {
   double estimatedUs = 0;             ///< a launch of its own included
 
   int32_t blocks() const { return work.blocks(); }
-  /// Which window, if any: that of the kernel's protocol. 0: cells (Window), 1: data (Simple and Bulk).
-  int window() const { return kernel == exec::cuda::KernelId::Window ? 0 : 1; }
+  /// Which window, if any: that of the kernel's protocol.
+  int window() const { return exec::cuda::windowOf(exec::cuda::kernelInfo(kernel).protocol); }
 };
 
 struct DeviceSettings {
   /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
-  /// kernels of small calls.
+  /// kernels of lone calls.
   std::array<int32_t, exec::cuda::kNumKernels> mostBlocks{};
   /// What the user allows of BLOCKS of a call (minCTAs and maxCTAs of a communicator, NCCL_MIN_CTAS …): at least `minChannels` where
   /// there are elements for them, never more than `maxChannels`. A call that nothing carries out with so few takes the lanes of one
@@ -51,14 +51,14 @@ struct DeviceSettings {
   int32_t messageBlocks = 64;  ///< of a launch of messages, but for what a single exchange takes
   std::array<int32_t, kNumProtocols> slots{8, 8, 8};                    ///< by Protocol; at least 2
   std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
-  std::array<uint64_t, kNumWindows> shareBytes{16384, 131072};          ///< of a writer on a channel in a bank: of cells, of data
-  std::array<int32_t, kNumWindows> windowChannels{32, 32};
+  std::array<uint64_t, kNumWindows> shareBytes{16384, 131072, 32768};   ///< of a writer on a channel in a bank, by windowOf()
+  std::array<int32_t, kNumWindows> windowChannels{32, 32, 32};
   bool hasWindows = false;     ///< all ranks are on one host, at most exec::cuda::kMaxLocalRanks; one alone needs none
   bool hasLines = false;       ///< lines of 128 bytes arrive in order between all ranks
   bool hasBulk = false;        ///< the copy engine's kernel may be chosen
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;
-  tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines, Simple is Simple and Bulk
+  tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines and LineWindow, Simple is Simple and Bulk
   tune::DeviceMachine machine;
 
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "exec/cuda/lone.h"
 #include "exec/record/cost.h"
 
 namespace tutti::plan {
@@ -33,13 +34,16 @@ bool isMessage(const Shape& shape) { return shape.collective == Collective::Send
 /// As NCCL_PROTO calls what the kernel does.
 std::string_view protocolName(KernelId kernel) { return name(kernelInfo(kernel).protocol); }
 
+uint8_t placeOf(const Algorithm& algorithm) { return static_cast<uint8_t>(&algorithm - exec::record::algorithms().data()); }
+
 bool isWindow(const Algorithm& algorithm) { return algorithm.traits.needs == Needs::PeerMemory; }
 
 bool carriesOut(KernelId kernel, const Algorithm& algorithm) {
+  if (kernel == KernelId::LineWindow && !exec::cuda::mayBeLone(placeOf(algorithm))) return false;
   return isWindow(algorithm) ? kernelInfo(kernel).runsWindows : kernelInfo(kernel).runsPipes;
 }
 
-size_t windowOf(KernelId kernel) { return kernel == KernelId::Window ? 0 : 1; }
+size_t windowOf(KernelId kernel) { return static_cast<size_t>(exec::cuda::windowOf(kernelInfo(kernel).protocol)); }
 
 /// Slots that a slice takes: as many as leave room for the slices that the algorithm has under way.
 uint64_t piecesOf(const Algorithm& algorithm, int32_t slots) {
@@ -96,7 +100,7 @@ DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const Dev
     : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), fits_(layout) {}
 
 bool DevicePlanner::isOnDevice(KernelId kernel) const {
-  if (kernel == KernelId::Lines && !settings_.hasLines) return false;
+  if (kernelInfo(kernel).protocol == Protocol::Lines && !settings_.hasLines) return false;
   if (kernel == KernelId::Bulk && !settings_.hasBulk) return false;
   return settings_.mostBlocks[static_cast<size_t>(kernel)] > 0;
 }
@@ -278,7 +282,8 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   work.scaling = shape.scaling;
   work.lanes = static_cast<uint8_t>(option.lanes);
   work.firstLane = isMessage(shape) && shape.receives ? 1 : 0;
-  work.algorithm = static_cast<uint8_t>(option.algorithm - exec::record::algorithms().data());
+  work.algorithm = placeOf(*option.algorithm);
+  if (hasRoot(shape.collective) && shape.root.value < exec::cuda::kMaxLocalRanks) work.root = static_cast<uint8_t>(shape.root.value);
   work.type = shape.type;
   work.op = shape.op;
   auto packed = exec::cuda::packProgram(option.kernel, option.algorithm->traits.needs, program.lanes, rank_);

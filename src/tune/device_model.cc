@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "exec/cuda/small.h"
+#include "exec/cuda/lone.h"
 
 namespace tutti::tune {
 
@@ -13,10 +13,10 @@ using exec::record::Profile;
 
 namespace {
 
-/// Whether launchKernel() puts the call, alone in its launch, on a kernel of small calls.
-bool isSmallCall(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry) {
-  const auto place = &algorithm - exec::record::algorithms().data();
-  return kernel == KernelId::Window && geometry.slices <= 1 && (place == exec::cuda::kOneShot || place == exec::cuda::kTwoShot);
+/// Whether launchKernel() puts the call, alone in its launch, on a kernel of lone calls over cells.
+bool isLoneCall(const Algorithm& algorithm, KernelId kernel) {
+  const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
+  return kernel == KernelId::Window && exec::cuda::mayBeLone(place);
 }
 
 double usOf(double bytes, double gigabytesPerSecond) { return bytes / (gigabytesPerSecond * 1000); }
@@ -39,7 +39,7 @@ const Profile& DeviceModel::profile(const Algorithm& algorithm) {
 double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
                                uint64_t pieceBytes) {
   const Profile& p = profile(algorithm);
-  const KernelCost& cost = isSmallCall(algorithm, kernel, geometry) ? machine_.small : machine_.kernels[static_cast<size_t>(kernel)];
+  const KernelCost& cost = isLoneCall(algorithm, kernel) ? machine_.lone : machine_.kernels[static_cast<size_t>(kernel)];
   const uint64_t elementBytes = sizeOf(type);
   const auto bytes = static_cast<double>(geometry.totalElems * elementBytes);
   const auto part = static_cast<double>(std::min({geometry.partElems, geometry.chunkElems, geometry.totalElems}) * elementBytes);

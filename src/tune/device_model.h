@@ -45,9 +45,10 @@ struct DeviceMachine {
       {  2.20,    0.00,  1.40,   0.0, 2.1,    44,  450,  8192,  8192},  // lines
       {  1.90,    1.00,  2.80,   9.4, 0.0,    59,  450, 16384,     0},  // simple
       {  2.20,    1.00,  3.00,   9.4, 0.0,    45,  450, 32768,     0},  // bulk
+      {  0.70,    0.40,  1.30,   1.0, 0.0,    55,  400,  2048,     0},  // linewindow
   }};
-  /// A one-shot or two-shot of one slice on the Window kernel, which runs on a kernel of small calls (exec/cuda/small.h).
-  KernelCost small = {0.02, 0.09, 0.7, 0.07, 0.0, 120, 190, 2048, 0};
+  /// What the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h).
+  KernelCost lone = {0.02, 0.09, 0.7, 0.07, 0.0, 120, 190, 2048, 0};
   // clang-format on
 };
 

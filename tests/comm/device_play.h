@@ -27,7 +27,7 @@ class WrittenDown final : public exec::cuda::Executor {
   explicit WrittenDown(std::vector<Launched>& launches) : launches_(launches) {}
   Status load(exec::cuda::KernelUses& uses) override {
     for (auto& use : uses.of) use.blocksPerMultiprocessor = 1;
-    uses.small.blocksPerMultiprocessor = 1;
+    uses.lone.blocksPerMultiprocessor = 1;
     return {};
   }
   Status launch(KernelId kernel, const exec::cuda::Launch& launch, const exec::cuda::LaunchOptions& options, void* stream) override {

@@ -140,8 +140,6 @@ TEST(DeviceChoice, ErrorsNameWhatStandsInTheWay) {
   settings.hasLines = false;
   settings.protocols = filterOf("NCCL_PROTO", "LL128");
   expectAll(textOf(4, settings, Collective::AllReduce), {"NCCL_PROTO=LL128", "AllReduce", "LL, Simple"});
-  settings = settingsFor(4);
-  settings.protocols = filterOf("NCCL_PROTO", "LL128");
   settings.restrictions.tutti = filterOf("TUTTI_ALGO", "oneshot");
   expectAll(textOf(4, settings, Collective::AllReduce), {"NCCL_PROTO=LL128", "oneshot", "LL, Simple"});
   settings = settingsFor(4);

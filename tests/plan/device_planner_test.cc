@@ -22,7 +22,7 @@ TEST(DevicePlanner, EveryAlgorithmOnEveryProtocolMakesPlansThatFit) {
         settings.protocols = filterOf("NCCL_PROTO", protocol);
         World world(n, settings);
         const bool isWindow = traits.needs == algo::Needs::PeerMemory;
-        if (isWindow && (!settings.hasWindows || std::string_view(protocol) == "LL128")) {
+        if (isWindow && !settings.hasWindows) {
           EXPECT_EQ(world.failure(shapeOf(traits.collective, 100)).code(), Code::InvalidUsage);
           continue;
         }

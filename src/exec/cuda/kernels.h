@@ -37,9 +37,10 @@ const KernelEntry& linesEntry();
 const KernelEntry& simpleEntry();
 const KernelEntry& bulkEntry();
 
-/// The kernels of small calls (small.h) by place in kLoopTypes, for operations that add, multiply and take the larger.
-const void* smallSum(int type);
-const void* smallProd(int type);
-const void* smallMax(int type);
+/// The kernels of lone calls (lone.h) that combine, and those that move.
+const KernelEntry& loneCellsEntry();
+const KernelEntry& loneLinesEntry();
+const void* loneCellsMove();
+const void* loneLinesMove();
 
 }  // namespace tutti::exec::cuda

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "exec/cuda/kernels.h"
-#include "exec/cuda/small.h"
+#include "exec/cuda/lone.h"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -16,7 +16,8 @@ const KernelEntry& entryOf(KernelId kernel) {
     case KernelId::Cells: return cellsEntry();
     case KernelId::Lines: return linesEntry();
     case KernelId::Simple: return simpleEntry();
-    case KernelId::Bulk: break;
+    case KernelId::Bulk:
+    case KernelId::LineWindow: break;  // the latter has none: its calls are alone
   }
   return bulkEntry();
 }
@@ -52,14 +53,18 @@ Status load(const Footprint& kernel, KernelUse& most) {
   return {};
 }
 
-const void* smallFunction(DataType type, ReduceOp op) {
-  const int loop = loopOf(type, op);
-  const int place = loop / kNumLoopOps;
-  switch (kLoopOps[loop % kNumLoopOps]) {
-    case ReduceOp::Sum: return smallSum(place);
-    case ReduceOp::Prod: return smallProd(place);
-    default: return smallMax(place);
-  }
+/// In kLoopTypes.
+int placeOf(DataType type) { return loopOf(type, ReduceOp::Sum) / kNumLoopOps; }
+
+const KernelEntry& loneEntry(Protocol protocol) { return protocol == Protocol::Lines ? loneLinesEntry() : loneCellsEntry(); }
+const void* loneMove(Protocol protocol) { return protocol == Protocol::Lines ? loneLinesMove() : loneCellsMove(); }
+
+Status loadLone(Protocol protocol, KernelUse& most) {
+  const char* const name = protocol == Protocol::Lines ? "linewindow" : "lone";
+  if (Status status = load({name, loneMove(protocol), mostLoneThreads(protocol), 0}, most); !status.ok()) return status;
+  for (const void* function : loneEntry(protocol).function)
+    if (Status status = load({name, function, mostLoneThreads(protocol), 0}, most); !status.ok()) return status;
+  return {};
 }
 
 template <class... Algorithms>
@@ -107,31 +112,36 @@ Status loadKernels(KernelUses* uses) {
   for (int k = 0; k < kNumKernels; ++k) {
     const KernelInfo& info = kKernels[k];
     if (10 * major + minor < info.minimumArch) continue;
+    if (static_cast<KernelId>(k) == KernelId::LineWindow) continue;
     const KernelEntry& entry = entryOf(static_cast<KernelId>(k));
     for (const void* function : entry.function) {
       const Footprint kernel{info.name, function, entry.block.threads, entry.block.sharedBytes};
       if (Status status = load(kernel, found.of[k]); !status.ok()) return status;
     }
   }
-  for (const DataType type : kLoopTypes)
-    for (const ReduceOp op : kLoopOps)
-      if (Status status = load({"small", smallFunction(type, op), kSmallThreads, 0}, found.small); !status.ok()) return status;
+  if (Status status = loadLone(Protocol::Cells, found.lone); !status.ok()) return status;
+  if (Status status = loadLone(Protocol::Lines, found.of[static_cast<int>(KernelId::LineWindow)]); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
 }
 
 Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) {
-  if (kernel == KernelId::Window && options.mayBeSmall && isSmall(launch)) {
-    const Work& first = launch.work[0];
-    SmallLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling)};
-    const int32_t threads = smallThreads(first.geometry, first.type);
-    return enqueue({"small", smallFunction(first.type, first.op), threads, 0}, &parameters, options, stream);
+  const Work& first = launch.work[0];
+  const bool isLone = launch.works == 1 && mayBeLone(first.algorithm);
+  if (kernel == KernelId::LineWindow && !isLone)
+    return tutti::error(Code::InvalidArgument, "kernel linewindow runs one call a launch, of an algorithm that it holds");
+  if (kernel == KernelId::LineWindow || (kernel == KernelId::Window && isLone && options.mayBeLone)) {
+    LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling),
+                          makeRounds(first.algorithm, launch.comm.rank, launch.comm.ranks, first.root)};
+    const Protocol protocol = kernelInfo(kernel).protocol;
+    const void* const function = isLoneReduction(first.algorithm) ? loneEntry(protocol).function[placeOf(first.type)] : loneMove(protocol);
+    return enqueue({"lone", function, loneThreads(first.geometry, first.type, protocol), 0}, &parameters, options, stream);
   }
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);
   Launch parameters = launch;
   parameters.bulkBytes = static_cast<uint32_t>(entry.block.sharedBytes);
-  const void* const function = entry.function[loopOf(launch.type, ReduceOp::Sum) / kNumLoopOps];
+  const void* const function = entry.function[placeOf(launch.type)];
   return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, options, stream);
 }
 

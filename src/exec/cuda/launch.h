@@ -6,8 +6,8 @@
 // 2. Works of one launch share a protocol, and those that combine share a loop type (loops.h): a kernel is compiled for each. A group whose
 //    calls have several is launched several times, in the same order on all ranks, on one stream.
 // 3. work.h says how a plan becomes works; packProgram() says whether a program can run here.
-// 4. A lone one-shot or two-shot of one slice for the Window kernel may run on a kernel of small calls: the same windows, epochs and
-// bits.
+// 4. A lone call for the Window kernel may run on a kernel that holds its algorithm (lone.h): the same windows, epochs and bits. Calls for
+//    LineWindow are always alone in their launch and run on such a kernel.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,9 @@ enum class KernelId : uint8_t {
   Lines,   ///< pipes of lines ("LL128"): only where the machine keeps them in order
   Simple,  ///< pipes and windows of plain data
   Bulk,    ///< the same, moved by the bulk copy engine where nothing is computed; from sm_90 on
+  LineWindow,  ///< windows of lines: of the algorithms that mayBeLone() (lone.h); only where the machine keeps lines in order
 };
-inline constexpr int kNumKernels = 5;
+inline constexpr int kNumKernels = 6;
 
 struct KernelInfo {
   const char* name;
@@ -41,9 +42,13 @@ struct KernelInfo {
 inline constexpr KernelInfo kKernels[kNumKernels] = {
     {"window", Protocol::Cells, false, true, 80},   {"cells", Protocol::Cells, true, false, 80},
     {"lines", Protocol::Lines, true, false, 80},    {"simple", Protocol::Simple, true, true, 80},
-    {"bulk", Protocol::Simple, true, true, 90},
+    {"bulk", Protocol::Simple, true, true, 90},     {"linewindow", Protocol::Lines, false, true, 80},
 };
 constexpr const KernelInfo& kernelInfo(KernelId kernel) { return kKernels[static_cast<int>(kernel)]; }
+/// Whether flags travel inside the data of its windows, so that most signals of a program are of no use.
+constexpr bool hasFlaggedWindows(KernelId kernel) {
+  return kernelInfo(kernel).runsWindows && kernelInfo(kernel).protocol != Protocol::Simple;
+}
 
 /// What a kernel takes of a multiprocessor on the current device: of its types, the one that takes most.
 struct KernelUse {
@@ -55,7 +60,7 @@ struct KernelUse {
 
 struct KernelUses {
   KernelUse of[kNumKernels];
-  KernelUse small;  ///< of the kernels of small calls
+  KernelUse lone;  ///< of the kernels of lone calls over windows of cells
 };
 
 /// Loads every kernel on the current device. Kernels that the device is too old for are left out.
@@ -67,7 +72,7 @@ Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<
 struct LaunchOptions {
   int32_t blocks = 1;       ///< the highest of firstBlock + blocks() of all works; all must fit onto the device at once
   bool mayOverlap = false;  ///< programmatic dependent launch: may be put on the device before the kernel before it has ended
-  bool mayBeSmall = true;   ///< on a kernel of small calls, where the call is one; the same on all ranks
+  bool mayBeLone = true;    ///< on a kernel of lone calls, where the call is one; the same on all ranks
 };
 
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.

@@ -15,10 +15,13 @@ __device__ __forceinline__ uint64_t loadPlainSlowly(const std::byte* p, uint32_t
   uint64_t word = 0;
   if (elementBytes == 8) return *reinterpret_cast<const uint64_t*>(p);
   if (elementBytes == 4) {
+#pragma unroll 1
     for (uint32_t i = 0; i < bytes; i += 4) word |= static_cast<uint64_t>(*reinterpret_cast<const uint32_t*>(p + i)) << (8 * i);
   } else if (elementBytes == 2) {
+#pragma unroll 1
     for (uint32_t i = 0; i < bytes; i += 2) word |= static_cast<uint64_t>(*reinterpret_cast<const uint16_t*>(p + i)) << (8 * i);
   } else {
+#pragma unroll 1
     for (uint32_t i = 0; i < bytes; ++i) word |= static_cast<uint64_t>(*reinterpret_cast<const uint8_t*>(p + i)) << (8 * i);
   }
   return word;
@@ -27,10 +30,13 @@ __device__ __forceinline__ void storePlainSlowly(std::byte* p, uint64_t word, ui
   if (elementBytes == 8) {
     *reinterpret_cast<uint64_t*>(p) = word;
   } else if (elementBytes == 4) {
+#pragma unroll 1
     for (uint32_t i = 0; i < bytes; i += 4) *reinterpret_cast<uint32_t*>(p + i) = static_cast<uint32_t>(word >> (8 * i));
   } else if (elementBytes == 2) {
+#pragma unroll 1
     for (uint32_t i = 0; i < bytes; i += 2) *reinterpret_cast<uint16_t*>(p + i) = static_cast<uint16_t>(word >> (8 * i));
   } else {
+#pragma unroll 1
     for (uint32_t i = 0; i < bytes; ++i) *reinterpret_cast<uint8_t*>(p + i) = static_cast<uint8_t>(word >> (8 * i));
   }
 }

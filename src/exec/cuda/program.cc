@@ -91,10 +91,10 @@ Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<
   const bool runs = needs == algo::Needs::Pipe ? info.runsPipes : info.runsWindows;
   if (!runs)
     return tl::unexpected(error(Code::InvalidArgument, "kernel {} has no {}", info.name, needs == algo::Needs::Pipe ? "pipes" : "windows"));
-  const size_t most = kernel == KernelId::Window ? kMostWindowSteps : kMostSteps;
+  const size_t most = hasFlaggedWindows(kernel) ? kMostWindowSteps : kMostSteps;
   std::vector<std::vector<ProgramStep>> packed;
   for (const std::vector<algo::Step>& lane : lanes) {
-    packed.push_back(packLane(lane, self, kernel == KernelId::Window));
+    packed.push_back(packLane(lane, self, hasFlaggedWindows(kernel)));
     if (packed.back().size() > most)
       return tl::unexpected(error(Code::InvalidArgument, "a lane has {} steps; kernel {} holds {}", packed.back().size(), info.name, most));
     for (const ProgramStep& s : packed.back())

@@ -63,28 +63,53 @@ __device__ __forceinline__ uint64_t foreignSignature(const WaitControl& control,
   return entry.word[0] == control.launch ? entry.word[1] : control.signature;
 }
 
-/// Calls `attempt(seen)` until it returns true. False: the abort word was set, a mismatch was found, or the time was up (then it is
-/// reported). `attempt` leaves in `seen` what it found instead of `expected`.
+/// What a wait remembers between two looks at what could end it.
+struct WaitState {
+  uint64_t startNs = 0;
+  uint64_t foreign = 0;
+};
+
+/// One look. False: the abort word is set, a mismatch was found, or the time is up (then it is reported).
+__device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const WaitNote& note, uint64_t expected, uint64_t seen,
+                                          WaitState& state) {
+  const uint64_t now = arch::globalTimerNs();
+  if (isAborted(control, now)) return false;
+  if (state.startNs == 0) state.startNs = now;
+  const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
+  const bool isForeign = other != control.signature && other == state.foreign;
+  state.foreign = other;
+  if (!isForeign && (control.timeoutNs == 0 || now - state.startNs <= control.timeoutNs)) return true;
+  WaitNote last = note;
+  if (isForeign) last.waiting = Waiting::Mismatch;
+  reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen);
+  return false;
+}
+
+/// Calls `attempt(seen)` until it returns true. False: mayWaitOn() was. `attempt` leaves in `seen` what it found instead of `expected`.
 template <class Attempt>
 __device__ __forceinline__ bool waitUntil(const WaitControl& control, const WaitNote& note, uint64_t expected, Attempt&& attempt) {
   uint64_t seen = 0;
-  uint64_t startNs = 0;
-  uint64_t foreign = 0;
-  for (uint32_t tries = 1; !attempt(seen); ++tries) {
-    if (tries % kTriesPerCheck != 0) continue;
-    const uint64_t now = arch::globalTimerNs();
-    if (isAborted(control, now)) return false;
-    if (startNs == 0) startNs = now;
-    const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
-    const bool isForeign = other != control.signature && other == foreign;
-    foreign = other;
-    if (!isForeign && (control.timeoutNs == 0 || now - startNs <= control.timeoutNs)) continue;
-    WaitNote last = note;
-    if (isForeign) last.waiting = Waiting::Mismatch;
-    reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen);
-    return false;
-  }
+  WaitState state;
+  for (uint32_t tries = 1; !attempt(seen); ++tries)
+    if (tries % kTriesPerCheck == 0 && !mayWaitOn(control, note, expected, seen, state)) return false;
   return true;
+}
+
+/// The same for all threads of a warp together: until `attempt` is true for each of them. One that lacks something looks for all.
+template <class Attempt>
+__device__ __forceinline__ bool waitUntilOfWarp(const WaitControl& control, const WaitNote& note, uint64_t expected, Attempt&& attempt) {
+  constexpr unsigned kAll = 0xffffffffu;
+  uint64_t seen = 0;
+  WaitState state;
+  for (uint32_t tries = 1;; ++tries) {
+    const unsigned lacking = __ballot_sync(kAll, !attempt(seen));
+    if (lacking == 0) return true;
+    if (tries % kTriesPerCheck != 0) continue;
+    const int looker = __ffs(static_cast<int>(lacking)) - 1;
+    bool goesOn = true;
+    if (static_cast<int>(threadIdx.x % 32) == looker) goesOn = mayWaitOn(control, note, expected, seen, state);
+    if (__shfl_sync(kAll, goesOn ? 1 : 0, looker) == 0) return false;
+  }
 }
 
 }  // namespace tutti::exec::cuda

@@ -1,13 +1,17 @@
-// Windows mapped by all ranks of a group, one for flag-in-data cells and one for plain data with arrivals. Plain views, the same on host
-// and device; the host owns the memory.
+// Windows mapped by all ranks of a group: one of flag-in-data cells, one of plain data with arrivals, one of lines with flags. Plain views,
+// the same on host and device; the host owns the memory.
 //
 //   cells window    [bank 0, 1][channel][writer rank][cell]   cell = {4 data bytes, flag, 4 data bytes, flag}
 //   data window     [bank 0, 1][channel][writer rank][bytes]  and arrivals [channel][writer rank], each in a line of its own
+//   lines window    [bank 0, 1][channel][writer rank][line]   line = {120 data bytes, 8 bytes of flag}
 //   cells     the writing rank stores them (relaxed, 8 bytes of {data, flag} are one atomic store), the owner polls them (relaxed)
+//   lines     the writing rank stores them (relaxed, 128 bytes by 8 threads at once), the owner polls them (relaxed)
 //   arrivals  the writing rank stores the epoch (relaxed, after a release fence), the owner polls it (acquire)
 //   epochs    own memory, one word a channel: the channel's lane reads it when a work begins and writes it when it ends
-// 1. A channel's epoch counts the rounds it has carried, on every rank alike; the round's bank is its parity, its flag the low 32 bits.
-// 2. Every round carries at least one cell, or an arrival, between every two ranks, also when it is empty; else the argument for two
+// 1. A channel's epoch counts the rounds it has carried, on every rank alike; the round's bank is its parity, its flag the low 32 bits, of
+//    lines all 64.
+// 2. Every round carries at least one cell or line, or an arrival, between every two ranks, also when it is empty; else the argument for
+// two
 //    banks without a trailing barrier (algo/lane.h) would not hold for the channel.
 // 3. Flags may wrap: kRewriteEvery.
 #pragma once
@@ -22,8 +26,9 @@
 namespace tutti::exec::cuda {
 
 inline constexpr int kMaxLocalRanks = 8;
-/// A communicator has two: of cells, and of plain data.
-inline constexpr int kNumWindows = 2;
+/// A communicator has one of cells, one of plain data and one of lines.
+inline constexpr int kNumWindows = 3;
+constexpr int windowOf(Protocol protocol) { return protocol == Protocol::Cells ? 0 : protocol == Protocol::Simple ? 1 : 2; }
 
 struct WindowView {
   std::byte* base[kMaxLocalRanks] = {};     ///< in the parameters and not in memory: a look-up would cost a trip to the cache

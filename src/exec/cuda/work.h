@@ -37,6 +37,7 @@ struct Work {
   uint8_t firstLane = 0;
   uint8_t lanes = 1;      ///< that this work runs of each channel, from firstLane on
   uint8_t algorithm = 0;  ///< place in algo/list.h
+  uint8_t root = 0;       ///< of collectives that have one; at most kMaxLocalRanks of them use it, for windows
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;
 
@@ -48,7 +49,7 @@ struct CommView {
   int32_t rank = 0;
   int32_t ranks = 1;
   PipeView pipes;     ///< of the kernel's protocol
-  WindowView window;  ///< cells for Window, data for Simple and Bulk
+  WindowView window;  ///< of the kernel's protocol: windowOf()
   WaitControl wait;
 };
 

@@ -333,7 +333,7 @@ Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs
 
 exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   const auto p = static_cast<size_t>(protocol);
-  const size_t w = protocol == Protocol::Simple ? 1 : 0;
+  const auto w = static_cast<size_t>(exec::cuda::windowOf(protocol));
   const Layout layout(config_);
   const DevicePtr control = control_.address();
   exec::cuda::CommView v;

@@ -165,7 +165,7 @@ void play(KernelId kernel, const Launch& launch, int32_t blocks) {
 
 Status HostKernels::load(KernelUses& uses) {
   for (KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
-  uses.small.blocksPerMultiprocessor = 1;
+  uses.lone.blocksPerMultiprocessor = 1;
   return {};
 }
 
