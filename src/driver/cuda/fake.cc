@@ -96,6 +96,11 @@ bool FakeApi::accessible(Device device, DevicePtr address, Bytes bytes) const {
   return driver_->accessible(device, address, bytes.value);
 }
 
+bool FakeApi::losesAt(DevicePtr address) const {
+  const std::lock_guard lock(mutex_);
+  return driver_->loses(driver_->current(), address);
+}
+
 Error FakeApi::enqueue(Stream stream, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   return driver_->enqueue(stream, std::move(work));

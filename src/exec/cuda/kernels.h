@@ -42,4 +42,7 @@ const void* smallSum(int type);
 const void* smallProd(int type);
 const void* smallMax(int type);
 
+/// The kernel of probe.h; a block for each pair.
+const void* probeFunction();
+
 }  // namespace tutti::exec::cuda

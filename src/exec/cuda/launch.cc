@@ -116,6 +116,8 @@ Status loadKernels(KernelUses* uses) {
   for (const DataType type : kLoopTypes)
     for (const ReduceOp op : kLoopOps)
       if (Status status = load({"small", smallFunction(type, op), kSmallThreads, 0}, found.small); !status.ok()) return status;
+  KernelUse ofProbe;
+  if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
 }
@@ -135,6 +137,13 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, options, stream);
 }
 
+Status launchProbe(const ProbeLaunch& launch, void* stream) {
+  ProbeLaunch parameters = launch;
+  LaunchOptions options;
+  options.blocks = launch.pairs;
+  return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, options, stream);
+}
+
 namespace {
 
 class Kernels final : public Executor {
@@ -143,6 +152,7 @@ class Kernels final : public Executor {
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override {
     return launchKernel(kernel, launch, options, stream);
   }
+  Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
 };
 
 }  // namespace
