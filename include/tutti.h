@@ -89,7 +89,7 @@ ncclResult_t tuttiExplain(ncclComm_t comm, const char* collective, size_t count,
 ncclResult_t tuttiReadFlightRecorder(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
 /* What the library's memory on the communicator's GPU is used for, as one JSON object, in bytes:
- *   {"device":0,"pipes":...,"windows":...,"boards":...,"kernels":...,"idle":...,"user":...,"limit":...}
+ *   {"device":0,"pipes":...,"windows":...,"boards":...,"kernels":...,"idle":...,"user":...,"limit":...,"host":...}
  * All communicators of this process on that GPU together. "idle" is kept for whoever asks next, "user" is what ncclMemAlloc gave,
  * "limit" is TUTTI_MEM_LIMIT, which "user" is not part of; 0: none. "null" for a communicator of host devices. Text as above; any
  * thread. */

@@ -183,6 +183,7 @@ class Communicator {
   /// Numbers the calls and puts them on their streams; they were offered and are settled.
   Status launchOnGpu(std::span<DeviceCall> calls);
   const memory::Budget& gpuBudget() const { return gpu_->device().budget; }
+  const memory::Budget& hostBudget() const { return gpu_->device().hostBudget; }
 
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
