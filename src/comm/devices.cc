@@ -12,7 +12,9 @@ using config::Param;
 using driver::cuda::SetUpScope;
 
 Devices::Devices(OpenDriver openDriver, OpenExecutor openExecutor)
-    : openDriver_(std::move(openDriver)), openExecutor_(std::move(openExecutor)), segments_([this](int32_t ordinal, memory::Place place) -> memory::ScratchPool* {
+    : openDriver_(std::move(openDriver)),
+      openExecutor_(std::move(openExecutor)),
+      segments_([this](int32_t ordinal, memory::Place place) -> memory::ScratchPool* {
         Device* const device = find(ordinal);
         if (device == nullptr) return nullptr;
         if (place == memory::Place::Device) return &device->pool;

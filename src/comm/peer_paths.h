@@ -2,7 +2,8 @@
 //
 // Owner: Devices. Any thread.
 // 1. GPUs between which the driver has native atomics are connected by NVLink: they are near whatever level but LOC is set, and nothing is
-//    detected for them. For others the host's topology is detected once; where that fails one warning says so, and the driver decides alone.
+//    detected for them. For others the host's topology is detected once; where that fails one warning says so, and the driver decides
+//    alone.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,8 @@ class PeerPaths {
 
   explicit PeerPaths(Detect detect = detectHost) : detect_(std::move(detect)) {}
   /// Whether the path between two devices is no longer than `level`.
-  Result<bool> allow(driver::cuda::Driver& driver, std::optional<topo::PathType> level, driver::cuda::Device one, driver::cuda::Device other);
+  Result<bool> allow(driver::cuda::Driver& driver, std::optional<topo::PathType> level, driver::cuda::Device one,
+                     driver::cuda::Device other);
 
  private:
   const topo::View* view(driver::cuda::Driver& driver);

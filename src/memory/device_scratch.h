@@ -1,7 +1,7 @@
 // The library's own memory for a device, on it or on the host: banks, each of one owner, cut from segments that the pool adds when it must.
 //
-// Owner: one of each place for each device of the process (comm/process.h); banks go before it. Any thread; one lock, also while the driver allocates:
-// banks are taken when something is set up, never when it runs.
+// Owner: one of each place for each device of the process (comm/process.h); banks go before it. Any thread; one lock, also while the driver
+// allocates: banks are taken when something is set up, never when it runs.
 // 1. A bank belongs to whoever took it until it is gone: no two owners ever share a byte. Its contents are undefined.
 // 2. Segments are whole units of granularity, and all of a segment is charged to the budget: used parts to what they are used for, the
 //    rest as idle. Before the budget refuses, segments that nobody uses are given back to the driver.
@@ -79,8 +79,8 @@ class ScratchPool {
   /// memory of the host HostFile. Only while a
   /// bank lies in it, which is what makes it stay. InvalidArgument: no live segment has that number.
   Result<Shared> share(uint64_t number) const;
-  /// Lets `reader`, a device of this process, use the segment, beside those that may already, and says where it lies in this process (memory of a
-  /// device: there for all of them), until its last bank goes. InvalidArgument: no live segment has that number.
+  /// Lets `reader`, a device of this process, use the segment, beside those that may already, and says where it lies in this process
+  /// (memory of a device: there for all of them), until its last bank goes. InvalidArgument: no live segment has that number.
   Result<driver::cuda::DevicePtr> allow(uint64_t number, const Gpu& reader);
   /// Gives the driver back what nobody uses.
   void trim();

@@ -240,7 +240,8 @@ Status Endpoint::offer(const Needs& needs) {
 
 Status Endpoint::offerWindow(int32_t which) {
   const auto w = static_cast<size_t>(which);
-  auto bank = takeZeroed(placeOf(isDirect_), Purpose::Windows, exec::cuda::windowBytes(ranks_, config_.windowChannels[w], config_.shareBytes[w]));
+  auto bank =
+      takeZeroed(placeOf(isDirect_), Purpose::Windows, exec::cuda::windowBytes(ranks_, config_.windowChannels[w], config_.shareBytes[w]));
   if (!bank) return std::move(bank).error();
   TUTTI_TRY(synchronize());
   windows_[w] = std::move(*bank);

@@ -7,7 +7,8 @@
 // 2. Pipes and windows are opened when a plan first needs them: offer() says where this rank's part is, settle() looks for the others'. All
 //    ranks of a call offer before any waits for it to settle, so no order of ranks can hang.
 // 3. All memory is zero, and all counters begin at zero, before a peer can see it.
-// 4. Memory that a peer touches lies on the GPU of its owner if the two reach each other, else on the host, which all GPUs address: slots and
+// 4. Memory that a peer touches lies on the GPU of its owner if the two reach each other, else on the host, which all GPUs address: slots
+// and
 //    counters of a pipe by the pair, windows, board and arrivals if all peers reach the owner.
 // 5. When it goes, no kernel of this rank runs any more. Its memory stays until no peer can touch it: Parking.
 #pragma once

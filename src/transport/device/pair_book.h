@@ -24,7 +24,8 @@ struct PairRules {
   bool shmDisabled = false;  ///< NCCL_SHM_DISABLE
   bool probes = true;        ///< TUTTI_P2P_PROBE
   std::pair<int32_t, int32_t> spoilt{-1, -1};  ///< TUTTI_P2P_PROBE: ranks whose probe is made to fail
-  /// Whether two devices that this process sees are near enough to each other (NCCL_P2P_LEVEL); empty: whatever the distance. By any thread.
+  /// Whether two devices that this process sees are near enough to each other (NCCL_P2P_LEVEL); empty: whatever the distance. By any
+  /// thread.
   std::function<Result<bool>(driver::cuda::Device, driver::cuda::Device)> isNear{};  // NOLINT(readability-redundant-member-init)
 };
 

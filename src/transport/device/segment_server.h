@@ -1,4 +1,5 @@
-// How a process gives others of its host what they need to map segments of its devices' scratch, on devices or on the host: a thread that answers at a Unix socket.
+// How a process gives others of its host what they need to map segments of its devices' scratch, on devices or on the host: a thread that
+// answers at a Unix socket.
 //
 // Owner: Segments (segments.h), one a process. Any thread may call what is here; `Ask` is called on the server's thread, never twice at
 // once.

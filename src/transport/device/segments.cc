@@ -35,7 +35,9 @@ class Segments::Turn {
 };
 
 Segments::Segments(Pools pools, std::chrono::milliseconds limit)
-    : pools_(std::move(pools)), limit_(limit), server_([this](int32_t device, memory::Place place, uint64_t number) { return give(device, place, number); }) {}
+    : pools_(std::move(pools)),
+      limit_(limit),
+      server_([this](int32_t device, memory::Place place, uint64_t number) { return give(device, place, number); }) {}
 
 /// On the server's thread.
 Result<Shared> Segments::give(int32_t device, memory::Place place, uint64_t number) const {

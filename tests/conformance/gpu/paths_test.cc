@@ -53,16 +53,27 @@ void callAll(FakeGpus& gpus, std::vector<ncclComm_t>& comms, size_t count) {
     for (int r = 0; r < n; ++r) sum += value(r, i);
     return sum;
   };
-  run("all_reduce", [&](int, const Buffers& b, ncclComm_t c) { return ncclAllReduce(b.in.data(), b.out.data(), count, ncclInt, ncclSum, c, nullptr); },
+  run(
+      "all_reduce",
+      [&](int, const Buffers& b, ncclComm_t c) { return ncclAllReduce(b.in.data(), b.out.data(), count, ncclInt, ncclSum, c, nullptr); },
       [&](int, size_t i) { return sumAt(i); }, count);
-  run("all_gather", [&](int, const Buffers& b, ncclComm_t c) { return ncclAllGather(b.in.data(), b.out.data(), count, ncclInt, c, nullptr); },
+  run(
+      "all_gather",
+      [&](int, const Buffers& b, ncclComm_t c) { return ncclAllGather(b.in.data(), b.out.data(), count, ncclInt, c, nullptr); },
       [&](int, size_t i) { return value(static_cast<int>(i / count), i % count); }, count * comms.size());
-  run("reduce_scatter",
-      [&](int, const Buffers& b, ncclComm_t c) { return ncclReduceScatter(b.in.data(), b.out.data(), count, ncclInt, ncclSum, c, nullptr); },
+  run(
+      "reduce_scatter",
+      [&](int, const Buffers& b, ncclComm_t c) {
+        return ncclReduceScatter(b.in.data(), b.out.data(), count, ncclInt, ncclSum, c, nullptr);
+      },
       [&](int rank, size_t i) { return sumAt(static_cast<size_t>(rank) * count + i); }, count);
-  run("broadcast", [&](int, const Buffers& b, ncclComm_t c) { return ncclBroadcast(b.in.data(), b.out.data(), count, ncclInt, n - 1, c, nullptr); },
+  run(
+      "broadcast",
+      [&](int, const Buffers& b, ncclComm_t c) { return ncclBroadcast(b.in.data(), b.out.data(), count, ncclInt, n - 1, c, nullptr); },
       [&](int, size_t i) { return value(n - 1, i); }, count);
-  run("all_to_all", [&](int, const Buffers& b, ncclComm_t c) { return ncclAlltoAll(b.in.data(), b.out.data(), count, ncclInt, c, nullptr); },
+  run(
+      "all_to_all",
+      [&](int, const Buffers& b, ncclComm_t c) { return ncclAlltoAll(b.in.data(), b.out.data(), count, ncclInt, c, nullptr); },
       [&](int rank, size_t i) { return value(static_cast<int>(i / count), static_cast<size_t>(rank) * count + i % count); },
       count * comms.size());
   run("send_recv",

@@ -83,9 +83,10 @@ void sumInProcesses(ProcessRanks::Self& self, const driver::cuda::FakeOptions& o
 }
 
 TEST(GpuPathsProcesses, ReachEachOtherThroughTheHost) {
-  for (const driver::cuda::FakeOptions& options : {driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}}}, driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}, {0, 2}, {1, 2}}},
-                                     driver::cuda::FakeOptions{.devices = 3, .virtualMemory = false, .cut = {{1, 2}}},
-                                     driver::cuda::FakeOptions{.devices = 3, .lossy = {{0, 1}}}}) {
+  for (const driver::cuda::FakeOptions& options :
+       {driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}}}, driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}, {0, 2}, {1, 2}}},
+        driver::cuda::FakeOptions{.devices = 3, .virtualMemory = false, .cut = {{1, 2}}},
+        driver::cuda::FakeOptions{.devices = 3, .lossy = {{0, 1}}}}) {
     ProcessRanks children(3, [&](ProcessRanks::Self& self) { sumInProcesses(self, options); });
     children.expectAllWell({}, 60);
     EXPECT_GT(children.number(1, 0), 0);

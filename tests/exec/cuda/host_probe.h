@@ -34,7 +34,9 @@ class HostProbeSide {
   T load(const T* p) const {
     return std::atomic_ref<T>(const_cast<T&>(*p)).load(std::memory_order_relaxed);
   }
-  uint64_t loadAcquire(const uint64_t* p) const { return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(*p)).load(std::memory_order_acquire); }
+  uint64_t loadAcquire(const uint64_t* p) const {
+    return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(*p)).load(std::memory_order_acquire);
+  }
   void storeWeak(uint64_t* p, uint64_t v) const {
     if (!isLost(p)) *p = v;
   }
@@ -67,8 +69,9 @@ inline Status playProbes(driver::cuda::FakeApi& fake, const ProbeLaunch& launch,
     for (std::thread& block : blocks) block.join();
   };
   const driver::cuda::Error failed = fake.enqueue(static_cast<driver::cuda::Stream>(stream), play);
-  return failed == driver::cuda::Error::Success ? Status()
-                                                : error(Code::UnhandledCudaError, "the probe's launch failed: {}", static_cast<int>(failed));
+  return failed == driver::cuda::Error::Success
+             ? Status()
+             : error(Code::UnhandledCudaError, "the probe's launch failed: {}", static_cast<int>(failed));
 }
 
 /// Kernels of which there are probes alone.
