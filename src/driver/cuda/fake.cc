@@ -232,7 +232,8 @@ Error FakeDriver::deviceCanAccessPeer(int32_t* can, Device device, Device peer) 
 
 Error FakeDriver::deviceGetP2PAttribute(int32_t* value, PeerAttribute attribute, Device from, Device to) {
   if (!isDevice(from) || !isDevice(to) || from == to) return Error::InvalidDevice;
-  *value = attribute != PeerAttribute::PerformanceRank && canReach(from, to) ? 1 : 0;
+  const bool has = attribute == PeerAttribute::AccessSupported || (attribute == PeerAttribute::NativeAtomics && options_.nvlink);
+  *value = has && canReach(from, to) ? 1 : 0;
   return Error::Success;
 }
 

@@ -35,6 +35,7 @@ struct FakeOptions {
   bool fabricPermitted = true;  ///< false: the attribute is there, but the system does not let this process use it
   bool rdma = true;
   bool hostRegister = true;
+  bool nvlink = true;  ///< false: peers have no native atomics
   /// Pairs of devices that cannot access each other, in either order. The braces let tests name only the members before it.
   std::set<std::pair<Device, Device>> cut{};  // NOLINT(readability-redundant-member-init)
   /// What the first stores in memory of the second does not arrive there, though the driver allows it: accessible() knows it. For whoever
