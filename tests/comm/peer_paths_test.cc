@@ -17,8 +17,9 @@ using driver::cuda::play::World;
 using topo::PathType;
 
 std::string gpu(const char* busId, int dev) {
-  return format(R"(<pci busid="0000:{}:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="{}" sm="80" rank="{}"/></pci>)",
-                busId, dev, dev);
+  return format(
+      R"(<pci busid="0000:{}:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="{}" sm="80" rank="{}"/></pci>)",
+      busId, dev, dev);
 }
 
 /// With the bus ids of the fake's devices.
