@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,6 +24,8 @@ struct PairRules {
   bool p2pDisabled = false;  ///< NCCL_P2P_DISABLE
   bool shmDisabled = false;  ///< NCCL_SHM_DISABLE
   bool probes = true;        ///< TUTTI_P2P_PROBE
+  std::chrono::milliseconds meeting{1000};  ///< for the other side's probe to begin
+  std::chrono::milliseconds patience{200};  ///< for each of its flags
   std::pair<int32_t, int32_t> spoilt{-1, -1};  ///< TUTTI_P2P_PROBE: ranks whose probe is made to fail
   /// Whether two devices that this process sees are near enough to each other (NCCL_P2P_LEVEL); empty: whatever the distance. By any
   /// thread.

@@ -144,7 +144,8 @@ Poll Survey::hear() {
 Poll Survey::launch() {
   exec::cuda::ProbeLaunch launch;
   launch.abort = reinterpret_cast<const uint32_t*>(kernelPage_ + offsetof(KernelPage, abort));
-  launch.meetNs = launch.timeoutNs = kPatienceNs;
+  launch.meetNs = static_cast<uint64_t>(std::chrono::nanoseconds(around_.rules.meeting).count());
+  launch.timeoutNs = static_cast<uint64_t>(std::chrono::nanoseconds(around_.rules.patience).count());
   const bool probes = std::ranges::any_of(paths_, [](const Path& path) { return path.isProbed; });
   for (int32_t peer = 0; probes && peer < page_.ranks(); ++peer)
     if (page_.rank(peer).surveyed.load(std::memory_order_acquire) == CardState::Empty) return awaitRank(peer);  // pairs with hear()
@@ -208,7 +209,7 @@ void Survey::settle(int32_t peer, ProbeEnd theirs) {
   path.isProbed = false;
   if (ours == ProbeEnd::Unmet || theirs == ProbeEnd::Unmet) {
     observe::info(Subsys::P2p, "the path between {} and {} could not be tried: one side came more than {} ms late; it is used all the same",
-                  describe(rank_.value), describe(peer), kPatienceNs / 1'000'000);
+                  describe(rank_.value), describe(peer), around_.rules.meeting.count());
     return;
   }
   path.isDirect = ours == ProbeEnd::Passed && theirs == ProbeEnd::Passed;
@@ -224,7 +225,7 @@ void Survey::warn(int32_t peer) const {
     const ProbeReport& report = page_.desk(rank, other).report;
     switch (report.fault) {
       case ProbeFault::NoFlag:
-        return format("rank {} saw no flag of rank {} within {} ms in round {}", rank, other, kPatienceNs / 1'000'000, report.round);
+        return format("rank {} saw no flag of rank {} within {} ms in round {}", rank, other, around_.rules.patience.count(), report.round);
       case ProbeFault::WrongData:
         return format("rank {} saw {:#x} where rank {} wrote {:#x} (round {}, word {})", rank, report.seen, other, report.expected,
                       report.round, report.word);

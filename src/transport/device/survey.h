@@ -21,8 +21,6 @@ namespace tutti::transport::device {
 
 class Survey {
  public:
-  /// For one side to come, and for each flag.
-  static constexpr uint64_t kPatienceNs = 200'000'000;
   /// `kernelPage`: the page's first byte for this rank's GPU; `control`: this rank's control memory.
   Survey(const Surroundings& around, const Page& page, const ProcessKey& self, Rank rank, driver::cuda::DevicePtr kernelPage,
          driver::cuda::DevicePtr control, const ControlLayout& layout);

@@ -3,6 +3,7 @@
 // path leads to. (processes_test.cc has ranks as processes.)
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -84,11 +85,13 @@ void callAll(FakeGpus& gpus, std::vector<ncclComm_t>& comms, size_t count) {
       [&](int rank, size_t i) { return value((rank + n - 1) % n, i); }, count);
 }
 
-void runOn(const FakeOptions& options) {
+/// `onHost`: how many ranks at least have something in host memory.
+void runOn(const FakeOptions& options, int onHost = 0) {
   FakeGpus gpus(options);
   std::vector<ncclComm_t> comms(static_cast<size_t>(options.devices));
   ASSERT_EQ(ncclCommInitAll(comms.data(), options.devices, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
   for (const size_t count : {size_t{3}, size_t{60'001}}) callAll(gpus, comms, count);
+  EXPECT_GE(std::ranges::count_if(comms, [](ncclComm_t comm) { return usage(comm).first > 0; }), onHost);
   for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
@@ -115,18 +118,23 @@ TEST_P(GpuPaths, EveryMachineComputes) {
 TEST_P(GpuPaths, AndEveryOneWithAPathThatLosesData) {
   for (const auto& [a, b] : pairsOf(GetParam())) {
     SCOPED_TRACE(b);
-    runOn({.devices = GetParam(), .lossy = {{a, b}}});
+    runOn({.devices = GetParam(), .lossy = {{a, b}}}, 2);
   }
 }
 
 TEST_P(GpuPaths, DisabledPeerAccess) {
   const ScopedSetting disabled("NCCL_P2P_DISABLE", "1");
-  runOn({.devices = GetParam()});
+  runOn({.devices = GetParam()}, GetParam());
+}
+
+TEST_P(GpuPaths, APairWhoseProbeIsSpoilt) {
+  const ScopedSetting spoilt("TUTTI_P2P_PROBE", "spoil=1-0");
+  runOn({.devices = GetParam()}, 2);
 }
 
 TEST_P(GpuPaths, ALevelThatNoPairHas) {
   const ScopedSetting level("NCCL_P2P_LEVEL", "LOC");
-  runOn({.devices = GetParam()});
+  runOn({.devices = GetParam()}, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuPaths, testing::Values(2, 3, 4));

@@ -23,6 +23,9 @@ using memory::play::openDescriptors;
 
 using Pairs = std::set<std::pair<Device, Device>>;
 
+/// So that a machine with other work makes no fault of a healthy path.
+const PairRules kPatient{.meeting = std::chrono::seconds(20), .patience = std::chrono::seconds(5)};
+
 /// All sets of pairs of `ranks` ranks.
 std::vector<Pairs> allMatrices(int32_t ranks) {
   std::vector<std::pair<Device, Device>> pairs;
@@ -92,7 +95,7 @@ TEST_P(SurveyMatrix, WhatTheDriverForbidsIsNotUsed) {
   for (const Pairs& cut : allMatrices(GetParam())) {
     const size_t before = openDescriptors();
     {
-      Ranks ranks(GetParam(), {.cut = cut});
+      Ranks ranks(GetParam(), {.cut = cut}, kPatient);
       ranks.connect();
       openAll(ranks);
       expectPlaces(ranks, cut);
@@ -159,7 +162,7 @@ class SurveyFault : public testing::TestWithParam<Fault> {};
 TEST_P(SurveyFault, IsNoticedByBothAndSaidOnce) {
   const Fault& fault = GetParam();
   const CaptureLog log;
-  PairRules rules;
+  PairRules rules{.meeting = kPatient.meeting};
   rules.spoilt = fault.spoilt;
   Ranks ranks(3, {.lossy = fault.lossy}, rules);
   const auto began = std::chrono::steady_clock::now();
@@ -197,14 +200,14 @@ TEST(Survey, WithoutProbesTheDriverIsTrusted) {
 
 /// The thread of one rank sleeps while the other's probe waits.
 TEST(Survey, ASideThatComesLateIsNoFault) {
-  Ranks ranks(2, {.lossy = {{0, 1}}});
+  Ranks ranks(2, {.lossy = {{0, 1}}}, {.meeting = std::chrono::milliseconds(50)});
   while (ranks.hub->isAlive(Rank(0)) && ranks.world.fake->alive().working == 0) {
     ASSERT_EQ(ranks.rank[0]->connect(), Poll::Pending) << ranks.rank[0]->status().text();
     if (ranks.world.fake->alive().working != 0) break;
     ASSERT_EQ(ranks.rank[1]->connect(), Poll::Pending) << ranks.rank[1]->status().text();
     if (ranks.world.fake->alive().working != 0) break;
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(350));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
   ranks.connect();
   EXPECT_FALSE(ranks.rank[0]->usesHostMemory()) << "nothing is known against the path";
   const auto gpu = [&](size_t r) { return ranks.process.gpus[r]->info().uuid.bytes; };
@@ -212,7 +215,7 @@ TEST(Survey, ASideThatComesLateIsNoFault) {
 }
 
 TEST(Survey, AnAbortEndsProbes) {
-  Ranks ranks(2, {.lossy = {{0, 1}, {1, 0}}});
+  Ranks ranks(2, {.lossy = {{0, 1}, {1, 0}}}, kPatient);
   while (ranks.world.fake->alive().working == 0)
     for (const auto& rank : ranks.rank) ASSERT_EQ(rank->connect(), Poll::Pending);
   const auto began = std::chrono::steady_clock::now();
@@ -227,6 +230,7 @@ TEST(Survey, EveryFailureOfTheDriverIsNamedAndLeavesNothing) {
       [](World& world) -> Status {
         Process process(world, 3);
         TUTTI_TRY(process.status);
+        process.rules.meeting = std::chrono::milliseconds(50);  // where one side fails the other is not told
         auto hub = local::Hub::make(3);
         if (!hub) return hub.error();
         std::vector<std::unique_ptr<Endpoint>> ranks;
