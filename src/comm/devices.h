@@ -88,6 +88,7 @@ class Devices {
   std::unique_ptr<exec::cuda::Executor> executor_;
   transport::device::HostPages pages_;
   transport::device::PairBook pairs_;
+  transport::device::Connecting connecting_;
   PeerPaths paths_;
   std::map<int32_t, std::unique_ptr<Device>> devices_;
   transport::device::Parking parking_;  // goes before the devices: banks lie on them

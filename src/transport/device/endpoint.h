@@ -1,7 +1,7 @@
 // One rank's GPU memory in a communicator: its pipes, windows, board and counters, and those of its peers as its GPU sees them.
 //
-// Owner: the communicator. Used by the thread that uses the communicator; nothing here blocks on another rank, but reaching memory of
-// another process asks that process, which answers at once or not at all.
+// Owner: the communicator. Used by the thread that uses the communicator, but for advance(); nothing here blocks on another rank, but
+// reaching memory of another process asks that process, which answers at once or not at all.
 // 1. open() says where this rank's memory is; connect() looks whether all others have said so too, finds out who reaches whose memory
 //    (survey.h), and opens what every two ranks share.
 // 2. Pipes and windows are opened when a plan first needs them: offer() says where this rank's part is, settle() looks for the others'. All
@@ -16,6 +16,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -46,12 +47,17 @@ class Endpoint {
 
   /// Failed: status() says why.
   Poll connect();
+  /// One step of that, for whoever waits for this rank; any thread. Pending: not all ranks have come as far.
+  Poll advance();
   Status offer(const Needs& needs);
   Poll settle(const Needs& needs);
   bool isOpen(const Needs& needs) const;
   const Status& status() const { return status_; }
   /// The first rank whose news connect() or settle() lack; -1: nobody's.
-  Rank missing() const { return missing_; }
+  Rank missing() const {
+    const std::lock_guard lock(mutex_);
+    return missing_;
+  }
 
   /// Whether any two ranks exchange data through the host's memory; once connect() is Ready.
   bool usesHostMemory() const { return anyHost_; }
@@ -78,6 +84,7 @@ class Endpoint {
   void announce(BankPlace& place, const memory::Bank& bank, uint64_t offset, uint64_t bytes) const;
   Poll fail(Status status);
   Result<driver::cuda::DevicePtr> reach(int32_t peer, const BankPlace& place);
+  Poll step();
   Status check(int32_t peer) const;
   Status announceShared();
   Poll connectTo(int32_t peer);
@@ -107,7 +114,9 @@ class Endpoint {
   bool anyHost_ = false;
   std::vector<Peer> peers_;
   int32_t checked_ = 0;    // cards that have been looked at
-  int32_t connected_ = 0;  // peers whose shared part is there
+  int32_t reached_ = 0;    // peers whose shared part is there
+  Poll connected_ = Poll::Pending;
+  mutable std::mutex mutex_;  // protects all that connecting needs, and missing_, until it is connected
   std::map<PipeNeed, Pipes> pipes_;
   std::vector<memory::Bank> pipeBanks_;  // one for all pipes that are offered together: banks are rounded up
   std::array<memory::Bank, kNumWindows> windows_;

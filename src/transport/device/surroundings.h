@@ -8,6 +8,7 @@
 
 #include "exec/cuda/launch.h"
 #include "memory/device_scratch.h"
+#include "transport/device/connecting.h"
 #include "transport/device/page.h"
 #include "transport/device/pair_book.h"
 #include "transport/device/parking.h"
@@ -24,6 +25,7 @@ struct Surroundings {
   HostPages* pages = nullptr;
   Parking* parking = nullptr;
   PairBook* pairs = nullptr;
+  Connecting* connecting = nullptr;
   exec::cuda::Executor* executor = nullptr;
   driver::cuda::Stream stream = nullptr;  ///< for copies and probes at set-up; of the gpu
   bool sharesGpus = false;                ///< several ranks may be on one GPU

@@ -39,6 +39,17 @@ TEST(Endpoint, WaitsForTheOthers) {
   EXPECT_EQ(both[0]->missing(), Rank(-1));
 }
 
+/// As a thread does that has several ranks and asks for the state of one until it is settled.
+TEST(Endpoint, AskingOneAloneDrivesTheOthers) {
+  Ranks ranks(3, {.cut = {{0, 1}}});
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  Poll poll = Poll::Pending;
+  while (poll == Poll::Pending && std::chrono::steady_clock::now() < until) poll = ranks.rank[2]->connect();
+  EXPECT_EQ(poll, Poll::Ready) << ranks.rank[2]->status().text();
+  ranks.rank[0].reset();  // while another may be driven
+  EXPECT_EQ(ranks.rank[1]->connect(), Poll::Ready) << ranks.rank[1]->status().text();
+}
+
 TEST(Endpoint, BoardsAndArrivalsAreThoseOfThePeers) {
   Pair pair;
   pair.connect();
