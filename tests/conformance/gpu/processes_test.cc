@@ -83,6 +83,7 @@ void sumInProcesses(ProcessRanks::Self& self, const driver::cuda::FakeOptions& o
 }
 
 TEST(GpuPathsProcesses, ReachEachOtherThroughTheHost) {
+  const ScopedEnv enabled("NCCL_P2P_DISABLE", "0");  // whatever variant of this program runs
   for (const driver::cuda::FakeOptions& options :
        {driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}}}, driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}, {0, 2}, {1, 2}}},
         driver::cuda::FakeOptions{.devices = 3, .virtualMemory = false, .cut = {{1, 2}}},
