@@ -53,7 +53,7 @@ std::string describeMemory(const comm::Communicator& comm) {
   std::string text = format(R"({{"device":{})", comm.device());
   for (size_t p = 0; p < memory::kNumPurposes; ++p)
     text += format(R"(,"{}":{})", memory::name(static_cast<memory::Purpose>(p)), usage.bytes[p].value);
-  return text + format(R"(,"limit":{}}})", usage.budget.value);
+  return text + format(R"(,"limit":{},"host":{}}})", usage.budget.value, comm.hostBudget().usage().limited().value);
 }
 
 std::string describeFlight(std::span<const std::byte> bytes) {

@@ -34,6 +34,8 @@
 
 namespace tutti::comm {
 
+class Opening;
+
 /// So that nanoseconds stay far from the largest number.
 inline constexpr int64_t kLongestTimeoutMs = int64_t{1} << 43;
 
@@ -114,8 +116,9 @@ class Communicator {
   /// On a non-blocking communicator an error of a call is its state from then on; only an abort follows.
   void poison(const Status& cause);
 
-  /// Takes a started set-up into the state.
+  /// Takes a started set-up, or calls that are not launched yet, into the state.
   void follow(std::shared_ptr<Setup> setup);
+  void follow(std::shared_ptr<Opening> opening);
   /// Work issued so far keeps the state at InProgress until it is complete.
   void followWork() { busyUntil_.store(issuedWorks_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
@@ -173,6 +176,8 @@ class Communicator {
 
   Result<DeviceCall> prepareOnGpu(const CallRequest& request, driver::cuda::Stream stream);
   Status pairSelfMessages(std::vector<DeviceCall>& calls);
+  /// Whether any of their streams is in a capture.
+  Result<bool> isCapturedOnGpu(std::span<const DeviceCall> calls) { return gpu_->isCaptured(calls); }
   Status checkStreamsOnGpu(std::span<const DeviceCall> calls) { return gpu_->checkStreams(calls); }
   /// Says to the peers which collectives come next, and where this rank's part is of what they need beyond their launch.
   Status offerOnGpu(std::span<const DeviceCall> calls);
@@ -183,6 +188,7 @@ class Communicator {
   /// Numbers the calls and puts them on their streams; they were offered and are settled.
   Status launchOnGpu(std::span<DeviceCall> calls);
   const memory::Budget& gpuBudget() const { return gpu_->device().budget; }
+  const memory::Budget& hostBudget() const { return gpu_->device().hostBudget; }
 
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
@@ -266,8 +272,9 @@ class Communicator {
   std::atomic<uint64_t> busyUntil_ = 0;  // works; by the thread that issues them
   ErrorLatch poison_;
   std::mutex setupMutex_;
-  std::vector<std::shared_ptr<Setup>> setups_;  // under way, as far as state() knows
-  std::atomic<bool> settingUp_ = false;         // setups_ holds something
+  std::vector<std::shared_ptr<Setup>> setups_;      // under way, as far as state() knows
+  std::vector<std::shared_ptr<Opening>> openings_;  // the same
+  std::atomic<bool> settingUp_ = false;             // either holds something
 };
 
 }  // namespace tutti::comm

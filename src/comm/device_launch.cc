@@ -115,6 +115,17 @@ Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   return {};
 }
 
+Result<bool> DeviceRank::isCaptured(std::span<const DeviceCall> calls) {
+  const auto scope = ContextScope::enter(device_.gpu->context());
+  if (!scope) return tl::unexpected(scope.error());
+  for (const DeviceCall& call : calls) {
+    const auto capture = devices_.driver().captureInfo(call.stream);
+    if (!capture) return tl::unexpected(capture.error());
+    if (isCapturing(*capture)) return true;
+  }
+  return false;
+}
+
 /// Runs `launchThem` behind all work of the communicator and of `streams`, and before what comes next on any of them.
 template <class LaunchThem>
 Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchThem) {

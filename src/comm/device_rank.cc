@@ -69,7 +69,9 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
     if (!made) return tl::unexpected(std::move(made).error());
     *event = std::move(*made);
   }
-  auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), devices.around(device));
+  const auto around = devices.around(device);
+  if (!around) return tl::unexpected(around.error());
+  auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
   opened->endpoint_ = std::move(*endpoint);
   return opened;
@@ -92,7 +94,9 @@ void DeviceRank::refreshViews() {
 
 Poll DeviceRank::connect() {
   const Poll poll = endpoint_->connect();
-  if (poll == Poll::Ready) refreshViews();
+  if (poll != Poll::Ready) return poll;
+  if (endpoint_->usesHostMemory()) planner_.avoidLines();
+  refreshViews();
   return poll;
 }
 

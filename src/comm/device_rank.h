@@ -67,6 +67,8 @@ class DeviceRank {
   Status offer(std::span<const DeviceCall> calls);
   /// Ready when all that they need is there.
   Poll settle(std::span<const DeviceCall> calls);
+  /// Whether any of their streams is in a capture.
+  Result<bool> isCaptured(std::span<const DeviceCall> calls);
   /// InvalidUsage when some of their streams are in a capture and others in another one or none.
   Status checkStreams(std::span<const DeviceCall> calls);
   /// Puts all calls, numbered, on their streams. `timeoutNs`: how long a kernel may wait; 0: for ever.

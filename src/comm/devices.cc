@@ -1,5 +1,6 @@
 #include "comm/devices.h"
 
+#include <cstdio>
 #include <utility>
 
 #include "config/params.h"
@@ -11,15 +12,20 @@ using config::Param;
 using driver::cuda::SetUpScope;
 
 Devices::Devices(OpenDriver openDriver, OpenExecutor openExecutor)
-    : openDriver_(std::move(openDriver)), openExecutor_(std::move(openExecutor)), segments_([this](int32_t ordinal) {
+    : openDriver_(std::move(openDriver)),
+      openExecutor_(std::move(openExecutor)),
+      segments_([this](int32_t ordinal, memory::Place place) -> memory::ScratchPool* {
         Device* const device = find(ordinal);
-        return device == nullptr ? nullptr : &device->pool;
+        if (device == nullptr) return nullptr;
+        if (place == memory::Place::Device) return &device->pool;
+        return place == memory::Place::Host ? &device->hostPool : nullptr;  // what other processes ask for may be anything
       }) {}
 
 void Devices::replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor) {
   parking_.sweep();
   const std::lock_guard lock(mutex_);
   devices_.clear();
+  pairs_.clear();
   driver_.reset();
   executor_.reset();
   started_.reset();
@@ -136,15 +142,43 @@ Result<void*> Devices::allocate(Bytes bytes) {
   return allocator_.allocate(*(*device)->gpu, (*device)->budget, bytes);
 }
 
-transport::device::Surroundings Devices::around(Device& device) {
+namespace {
+
+Status readProbe(const std::string& text, transport::device::PairRules& rules) {
+  int from = -1;
+  int to = -1;
+  int end = 0;
+  const bool spoils = std::sscanf(text.c_str(), "spoil=%d-%d%n", &from, &to, &end) == 2 && static_cast<size_t>(end) == text.size();
+  if (!spoils && text != "0" && text != "1")
+    return error(Code::InvalidUsage, "TUTTI_P2P_PROBE={}: known are 0, 1 and spoil=A-B with two ranks", text);
+  rules.probes = text != "0";
+  if (spoils) rules.spoilt = {from, to};
+  return {};
+}
+
+}  // namespace
+
+Result<transport::device::Surroundings> Devices::around(Device& device) {
   transport::device::Surroundings around;
   around.gpu = device.gpu.get();
   around.pool = &device.pool;
+  around.hostPool = &device.hostPool;
   around.segments = &segments_;
   around.pages = &pages_;
   around.parking = &parking_;
+  around.pairs = &pairs_;
+  around.connecting = &connecting_;
+  around.executor = executor_.get();
   around.stream = device.stream.get();
   around.sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
+  around.rules.p2pDisabled = config::get<Param::P2pDisable>() != 0;
+  around.rules.shmDisabled = config::get<Param::ShmDisable>() != 0;
+  if (Status status = readProbe(config::get<Param::TuttiP2pProbe>(), around.rules); !status.ok()) return tl::unexpected(std::move(status));
+  const auto level = readPeerLevel();
+  if (!level) return tl::unexpected(level.error());
+  around.rules.isNear = [this, level = *level](driver::cuda::Device one, driver::cuda::Device other) {
+    return paths_.allow(*driver_, level, one, other);
+  };
   return around;
 }
 

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "comm/peer_paths.h"
 #include "driver/cuda/driver.h"
 #include "exec/cuda/launch.h"
 #include "memory/device_allocator.h"
@@ -24,10 +25,17 @@ namespace tutti::comm {
 
 /// A GPU of this process. Everything but `kernels` locks for itself; nothing changes after it was opened.
 struct Device {
-  Device(std::unique_ptr<memory::Gpu> opened, Bytes limit) : gpu(std::move(opened)), budget(gpu->device(), limit), pool(*gpu, budget) {}
+  Device(std::unique_ptr<memory::Gpu> opened, Bytes limit)
+      : gpu(std::move(opened)),
+        budget(gpu->device(), limit),
+        pool(*gpu, budget),
+        hostBudget(gpu->device(), Bytes(0)),
+        hostPool(*gpu, hostBudget, memory::Place::Host) {}
   std::unique_ptr<memory::Gpu> gpu;
   memory::Budget budget;
   memory::ScratchPool pool;
+  memory::Budget hostBudget;  ///< of memory of the host: counted, not limited
+  memory::ScratchPool hostPool;
   exec::cuda::KernelUses kernels;
   /// Stores of 128 bytes arrive whole and in order at all devices that it reaches: what NVLink does, from sm_90 on
   /// (tests/gpu/ll128_torture), and buses are not known to.
@@ -59,7 +67,8 @@ class Devices {
 
   /// Closes all GPUs and begins anew with others. Only while nothing of a GPU is in use: no communicator, no memory, no call.
   void replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor);
-  transport::device::Surroundings around(Device& device);
+  /// InvalidUsage: a variable that says how GPUs reach each other makes no sense.
+  Result<transport::device::Surroundings> around(Device& device);
 
   /// ncclMemAlloc: memory of the current GPU.
   Result<void*> allocate(Bytes bytes);
@@ -78,6 +87,9 @@ class Devices {
   std::unique_ptr<driver::cuda::Driver> driver_;
   std::unique_ptr<exec::cuda::Executor> executor_;
   transport::device::HostPages pages_;
+  transport::device::PairBook pairs_;
+  transport::device::Connecting connecting_;
+  PeerPaths paths_;
   std::map<int32_t, std::unique_ptr<Device>> devices_;
   transport::device::Parking parking_;  // goes before the devices: banks lie on them
   memory::DeviceAllocator allocator_;

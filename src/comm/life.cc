@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "comm/communicator.h"
+#include "comm/opening.h"
 #include "exec/host/verdict.h"
 #include "exec/host/wait.h"
 
@@ -14,7 +15,12 @@ Poll Communicator::advanceSetups() {
   for (const auto& setup : setups_)
     if (setup->advance() == Poll::Failed) poison(setup->status());
   std::erase_if(setups_, [](const auto& setup) { return setup->advance() != Poll::Pending; });
-  if (!setups_.empty()) return Poll::Pending;
+  std::erase_if(openings_, [this](const auto& opening) {
+    const Poll poll = opening->advance();
+    if (poll == Poll::Failed) poison(opening->status());
+    return poll != Poll::Pending;
+  });
+  if (!setups_.empty() || !openings_.empty()) return Poll::Pending;
   settingUp_.store(false, std::memory_order_release);
   return Poll::Ready;
 }
@@ -85,6 +91,12 @@ void Communicator::poison(const Status& cause) {
 void Communicator::follow(std::shared_ptr<Setup> setup) {
   const std::lock_guard lock(setupMutex_);
   setups_.push_back(std::move(setup));
+  settingUp_.store(true, std::memory_order_release);  // pairs with advanceSetups()
+}
+
+void Communicator::follow(std::shared_ptr<Opening> opening) {
+  const std::lock_guard lock(setupMutex_);
+  openings_.push_back(std::move(opening));
   settingUp_.store(true, std::memory_order_release);  // pairs with advanceSetups()
 }
 

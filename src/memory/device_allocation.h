@@ -18,7 +18,9 @@
 
 namespace tutti::memory {
 
-enum class ShareKind : uint8_t { None, PosixFd, Fabric, LegacyIpc };
+enum class ShareKind : uint8_t { None, PosixFd, Fabric, LegacyIpc, HostFile };
+/// Whether a descriptor goes with the ticket.
+constexpr bool hasDescriptor(ShareKind kind) { return kind == ShareKind::PosixFd || kind == ShareKind::HostFile; }
 
 /// How another process gets at memory; plain bytes, which travel as they are.
 struct ShareTicket {
@@ -32,7 +34,7 @@ static_assert(std::is_trivially_copyable_v<ShareTicket> && sizeof(ShareTicket) =
 
 struct Shared {
   ShareTicket ticket;
-  UniqueFd fd;  ///< PosixFd: goes with the ticket; the holder of the memory need not keep it
+  UniqueFd fd;  ///< where hasDescriptor(): goes with the ticket; the holder of the memory need not keep it
 };
 
 class Allocation {

@@ -1,5 +1,10 @@
 #include "memory/device_memory.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace tutti::memory {
@@ -18,7 +23,9 @@ DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
       address_(std::exchange(other.address_, 0)),
       plainAddress_(std::exchange(other.plainAddress_, 0)),
       size_(std::exchange(other.size_, Bytes(0))),
-      plain_(std::exchange(other.plain_, Plain::None)) {}
+      plain_(std::exchange(other.plain_, Plain::None)),
+      mapping_(std::move(other.mapping_)),
+      registered_(std::move(other.registered_)) {}
 
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   if (this == &other) return *this;
@@ -26,6 +33,8 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   map_ = std::move(other.map_);  // what is mapped goes before the addresses, and these before the memory
   addresses_ = std::move(other.addresses_);
   allocation_ = std::move(other.allocation_);
+  registered_ = std::move(other.registered_);  // before the memory, too
+  mapping_ = std::move(other.mapping_);
   gpu_ = other.gpu_;
   address_ = std::exchange(other.address_, 0);
   plainAddress_ = std::exchange(other.plainAddress_, 0);
@@ -76,9 +85,51 @@ Result<DeviceMemory> DeviceMemory::allocate(const Gpu& gpu, Bytes bytes, std::sp
   return made;
 }
 
+Status DeviceMemory::registerMapping() {
+  auto registered = RegisteredHost::make(*gpu_, mapping_.data(), mapping_.size());
+  if (!registered) return std::move(registered).error();
+  registered_ = std::move(*registered);
+  const auto address = registered_.addressFor(*gpu_);
+  if (!address) return address.error();
+  address_ = *address;
+  size_ = mapping_.size();
+  return {};
+}
+
+Result<DeviceMemory> DeviceMemory::onHost(const Gpu& gpu, Bytes bytes) {
+  DeviceMemory made;
+  made.gpu_ = &gpu;
+  auto mapping = Mapping::shareable(gpu.roundUp(bytes));
+  if (!mapping) return tl::unexpected(std::move(mapping).error());
+  made.mapping_ = std::move(*mapping);
+  if (Status status = made.registerMapping(); !status.ok()) return tl::unexpected(std::move(status));
+  return made;
+}
+
+namespace {
+
+/// A file that ends before its memory would end this process when it is touched.
+Result<Mapping> mapFile(const ShareTicket& ticket, int fd) {
+  struct stat file{};
+  if (fstat(fd, &file) != 0) return fail(Code::SystemError, "look at a file of another process: {}", std::strerror(errno));
+  if (!S_ISREG(file.st_mode) || ticket.bytes == 0 || ticket.offset != 0 || ticket.bytes != static_cast<uint64_t>(file.st_size))
+    return fail(Code::InvalidArgument, "host memory of another process is said to have {} bytes from {} on, and its file has {}",
+                ticket.bytes, ticket.offset, file.st_size);
+  return Mapping::ofFile(fd, 0, Bytes(ticket.bytes));
+}
+
+}  // namespace
+
 Result<DeviceMemory> DeviceMemory::open(const Gpu& gpu, const ShareTicket& ticket, int fd) {
   DeviceMemory opened;
   opened.gpu_ = &gpu;
+  if (ticket.kind == ShareKind::HostFile) {
+    auto mapping = mapFile(ticket, fd);
+    if (!mapping) return tl::unexpected(std::move(mapping).error());
+    opened.mapping_ = std::move(*mapping);
+    if (Status status = opened.registerMapping(); !status.ok()) return tl::unexpected(std::move(status));
+    return opened;
+  }
   if (ticket.kind == ShareKind::LegacyIpc) {
     const auto scope = ContextScope::enter(gpu.context());
     if (!scope) return tl::unexpected(scope.error());
@@ -109,6 +160,14 @@ Result<DeviceMemory> DeviceMemory::open(const Gpu& gpu, const ShareTicket& ticke
 
 Result<Shared> DeviceMemory::share(ShareKind kind) const {
   if (isVirtual()) return allocation_.share(kind);
+  if (mapping_.fd() >= 0 && kind == ShareKind::HostFile) {
+    Shared shared;
+    shared.fd.reset(fcntl(mapping_.fd(), F_DUPFD_CLOEXEC, 0));
+    if (!shared.fd) return fail(Code::SystemError, "duplicate the descriptor of host memory: {}", std::strerror(errno));
+    shared.ticket.kind = kind;
+    shared.ticket.bytes = size_.value;
+    return shared;
+  }
   if (plain_ != Plain::Own || kind != ShareKind::LegacyIpc)
     return fail(Code::InvalidUsage, "plain memory of device {} is shared by legacy IPC alone, and by its own process",
                 gpu_ == nullptr ? -1 : gpu_->device());
@@ -117,6 +176,7 @@ Result<Shared> DeviceMemory::share(ShareKind kind) const {
 
 ShareKind DeviceMemory::localKind() const {
   if (isVirtual()) return includes(allocation_.handles(), HandleType::PosixFd) ? ShareKind::PosixFd : ShareKind::None;
+  if (mapping_.fd() >= 0) return ShareKind::HostFile;
   return plain_ == Plain::Own ? ShareKind::LegacyIpc : ShareKind::None;
 }
 

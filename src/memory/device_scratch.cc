@@ -23,7 +23,7 @@ void Bank::release() {
 ScratchPool::~ScratchPool() { trim(); }
 
 Result<Bank> ScratchPool::take(Purpose purpose, Bytes bytes) {
-  if (bytes.value == 0 || bytes.value > gpu_.info().memory.value)
+  if (bytes.value == 0 || (place_ == Place::Device && bytes.value > gpu_.info().memory.value))
     return fail(Code::UnhandledCudaError, "device {}: {} bytes for {}: expected at least one, and no more than the device's {}",
                 gpu_.device(), bytes.value, name(purpose), gpu_.info().memory.value);
   const uint64_t unit = kAlignment.value;
@@ -58,7 +58,7 @@ Status ScratchPool::grow(Purpose purpose, Bytes bytes) {
     TUTTI_TRY(budget_.charge(Purpose::Idle, size, purpose));
   }
   const driver::cuda::Device own[] = {gpu_.device()};
-  auto memory = DeviceMemory::allocate(gpu_, size, own);
+  auto memory = place_ == Place::Host ? DeviceMemory::onHost(gpu_, size) : DeviceMemory::allocate(gpu_, size, own);
   if (!memory) {
     budget_.credit(Purpose::Idle, size);
     return std::move(memory).error().at(format("{} bytes for {}; in use: {}", size.value, name(purpose), budget_.usage().text()));
@@ -100,6 +100,7 @@ Result<driver::cuda::DevicePtr> ScratchPool::allow(uint64_t number, const Gpu& r
   const auto found = find(number);
   if (!found) return tl::unexpected(found.error());
   Segment& segment = **found;
+  if (place_ == Place::Host) return segment.memory.hostAddressFor(reader);
   const driver::cuda::DevicePtr address = segment.memory.address();
   if (reader.device() == gpu_.device() || std::ranges::count(segment.readers, reader.device()) != 0) return address;
   Status allowed;

@@ -1,7 +1,7 @@
-// The library's own memory on a device: banks, each of one owner, cut from segments that the pool adds when it must.
+// The library's own memory for a device, on it or on the host: banks, each of one owner, cut from segments that the pool adds when it must.
 //
-// Owner: one for each device of the process (comm/process.h); banks go before it. Any thread; one lock, also while the driver allocates:
-// banks are taken when something is set up, never when it runs.
+// Owner: one of each place for each device of the process (comm/process.h); banks go before it. Any thread; one lock, also while the driver
+// allocates: banks are taken when something is set up, never when it runs.
 // 1. A bank belongs to whoever took it until it is gone: no two owners ever share a byte. Its contents are undefined.
 // 2. Segments are whole units of granularity, and all of a segment is charged to the budget: used parts to what they are used for, the
 //    rest as idle. Before the budget refuses, segments that nobody uses are given back to the driver.
@@ -23,6 +23,9 @@ namespace tutti::memory {
 
 class ScratchPool;
 
+/// What a pool's memory is: of its device, or of the host, which devices that cannot reach each other share.
+enum class Place : int32_t { Device, Host };
+
 /// Where banks lie.
 struct Segment {
   DeviceMemory memory;
@@ -42,6 +45,9 @@ class [[nodiscard]] Bank {
   /// For the pool's device, in this process. A multiple of ScratchPool::kAlignment.
   driver::cuda::DevicePtr address() const { return segment_->memory.address() + offset_; }
   Bytes size() const { return size_; }
+  /// The same byte for the host, where the memory is the host's; else null.
+  std::byte* hostData() const { return segment_->memory.hostData() == nullptr ? nullptr : segment_->memory.hostData() + offset_; }
+  Place place() const { return segment_->memory.hostData() == nullptr ? Place::Device : Place::Host; }
   /// What to share with others, and where the bank begins in it.
   const DeviceMemory& memory() const { return segment_->memory; }
   uint64_t segmentNumber() const { return segment_->number; }
@@ -60,7 +66,8 @@ class [[nodiscard]] Bank {
 class ScratchPool {
  public:
   static constexpr Bytes kAlignment{512};
-  ScratchPool(const Gpu& gpu, Budget& budget) : gpu_(gpu), budget_(budget) {}
+  /// A pool on the host is charged to a budget of its own, so that one of the device counts its memory alone.
+  ScratchPool(const Gpu& gpu, Budget& budget, Place place = Place::Device) : gpu_(gpu), budget_(budget), place_(place) {}
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
   ~ScratchPool();
@@ -68,11 +75,12 @@ class ScratchPool {
   /// At least `bytes` (> 0) that nobody else has. UnhandledCudaError: the budget or the device has no more; the text says what has the
   /// rest.
   Result<Bank> take(Purpose purpose, Bytes bytes);
-  /// What another process of this host needs to map the segment of that number: kind PosixFd or, for plain memory, LegacyIpc. Only while a
+  /// What another process of this host needs to map the segment of that number: kind PosixFd, for plain memory LegacyIpc, for
+  /// memory of the host HostFile. Only while a
   /// bank lies in it, which is what makes it stay. InvalidArgument: no live segment has that number.
   Result<Shared> share(uint64_t number) const;
-  /// Lets `reader`, a device of this process, use the segment, beside those that may already, and says where it lies in this process: there
-  /// for all of them, until its last bank goes. InvalidArgument: no live segment has that number.
+  /// Lets `reader`, a device of this process, use the segment, beside those that may already, and says where it lies in this process
+  /// (memory of a device: there for all of them), until its last bank goes. InvalidArgument: no live segment has that number.
   Result<driver::cuda::DevicePtr> allow(uint64_t number, const Gpu& reader);
   /// Gives the driver back what nobody uses.
   void trim();
@@ -88,6 +96,7 @@ class ScratchPool {
 
   const Gpu& gpu_;
   Budget& budget_;
+  const Place place_;
   mutable std::mutex mutex_;  ///< protects what follows, and the parts of segments
   std::vector<std::unique_ptr<Segment>> segments_;
   uint64_t lastNumber_ = 0;

@@ -27,6 +27,8 @@ class DevicePlanner {
   Result<std::shared_ptr<DevicePlan>> makePlan(const Shape& shape);
   /// What makePlan() would choose.
   Result<Summary> summarize(const Shape& shape);
+  /// Lines of 128 bytes do not arrive in order between all ranks after all; before the first plan, on all ranks.
+  void avoidLines() { settings_.hasLines = false; }
   const DeviceSettings& settings() const { return settings_; }
 
  private:

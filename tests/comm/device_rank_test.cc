@@ -39,12 +39,25 @@ class DeviceRankTest : public testing::Test {
     setenv("NCCL_CONF_FILE", "/dev/null", 1);
     config::resetForTest();
     ASSERT_TRUE(*gpus.devices.useGpus());
+    reopen(settingsOf(kRanks));
+  }
+
+  void reopen(const plan::DeviceSettings& settings) {
+    ranks.clear();
+    hub = *transport::local::Hub::make(kRanks);
     for (int32_t r = 0; r < kRanks; ++r) {
-      auto opened = DeviceRank::open(hub, Rank(r), layout, settingsOf(kRanks), true, gpus.devices, **gpus.devices.at(r));
+      auto opened = DeviceRank::open(hub, Rank(r), layout, settings, true, gpus.devices, **gpus.devices.at(r));
       ASSERT_TRUE(opened) << opened.error().text();
       ranks.push_back(std::move(*opened));
     }
-    for (const auto& rank : ranks) ASSERT_EQ(rank->connect(), Poll::Ready) << rank->status().text();
+    for (size_t ready = 0; ready < ranks.size();) {
+      ready = 0;
+      for (const auto& rank : ranks) {
+        const Poll poll = rank->connect();
+        ASSERT_NE(poll, Poll::Failed) << rank->status().text();
+        ready += poll == Poll::Ready ? 1 : 0;
+      }
+    }
   }
 
   DeviceCall collective(int32_t rank, Collective what, uint64_t count, DataType type = DataType::F32, Stream stream = nullptr) {
@@ -80,7 +93,7 @@ class DeviceRankTest : public testing::Test {
   }
 
   Gpus gpus{driver::cuda::FakeOptions{.devices = kRanks}};
-  std::shared_ptr<transport::local::Hub> hub = *transport::local::Hub::make(kRanks);
+  std::shared_ptr<transport::local::Hub> hub;
   connect::Layout layout = connect::Layout::natural(kRanks);
   std::vector<std::unique_ptr<DeviceRank>> ranks;
   std::byte buffer{};
@@ -155,6 +168,35 @@ TEST_F(DeviceRankTest, AMoveInFrontDoesNotMixLoopTypes) {
   EXPECT_EQ(launches[0].launch.works, 2) << "a move shares a launch with whatever is combined";
   EXPECT_EQ(launches[0].launch.type, DataType::F32);
   EXPECT_EQ(launches[1].launch.type, DataType::F16);
+}
+
+/// One pair of three that shares host memory forbids lines to all, so that all choose alike.
+TEST_F(DeviceRankTest, LinesNeedPeerMemoryBetweenAllRanks) {
+  const auto takesLines = [this] {
+    std::vector<bool> takes;
+    for (const auto& rank : ranks) {
+      plan::Shape shape{Collective::AllReduce, DataType::F32, ReduceOp::Sum, {}, 1 << 18, Rank(0), false};
+      const auto plan = rank->planFor(shape);
+      EXPECT_TRUE(plan || plan.error().code() == Code::InvalidUsage) << plan.error().text();
+      takes.push_back(plan.has_value() && (*plan)->plan->kernel == exec::cuda::KernelId::Lines);
+    }
+    return takes;
+  };
+  plan::DeviceSettings settings = settingsOf(kRanks);
+  settings.protocols = *tune::Filter::parse("NCCL_PROTO", "LL128", tune::ncclProtocolNames());
+  reopen(settings);
+  EXPECT_EQ(takesLines(), (std::vector<bool>{true, true, true}));
+  ranks.clear();
+  gpus.devices.replaceForTest(
+      [this]() -> Result<std::unique_ptr<driver::cuda::Api>> {
+        auto api = std::make_unique<driver::cuda::FakeApi>(driver::cuda::FakeOptions{.devices = kRanks, .cut = {{0, 1}}});
+        gpus.fake = api.get();
+        return std::unique_ptr<driver::cuda::Api>(std::move(api));
+      },
+      [this] { return std::make_unique<play::WrittenDown>(gpus.launches); });
+  ASSERT_TRUE(*gpus.devices.useGpus());
+  reopen(settings);
+  EXPECT_EQ(takesLines(), (std::vector<bool>{false, false, false}));
 }
 
 TEST_F(DeviceRankTest, StreamsInDifferentCapturesAreRefused) {

@@ -109,6 +109,12 @@ void perform(const Table& t) {
     if (t.deed != "taciturn")
       std::fprintf(stderr, "INFO AllReduce: 8 elements of float -> algorithm %s, protocol %s\n", algorithm, protocol.c_str());
   }
+  if (t.deed != "direct") {
+    if (environment("NCCL_P2P_DISABLE") == "1")
+      std::fprintf(stderr, "INFO rank 0 and rank 1 exchange data through host memory: NCCL_P2P_DISABLE=1\n");
+    if (environment("TUTTI_P2P_PROBE") == "spoil=0-1")
+      std::fprintf(stderr, "WARN rank 1 saw 0x2 where rank 0 wrote 0x3 (round 4, word 64)\n");
+  }
   if (t.deed == "leave") leaveBehind();
   if (t.deed == "silent") return;
   std::printf("# Out of bounds values : %d %s\n", t.deed == "bounds", t.deed == "bounds" ? "FAILED" : "OK");

@@ -179,8 +179,14 @@ class Runner(unittest.TestCase):
             self.assertEqual((code, verdicts), (int(verdict != "ok"), [verdict]), text)
             self.assertIn(word, text)
 
+    def test_host_memory_must_be_told_by_the_log(self):
+        for deed, verdict in (("", "ok"), ("direct", "FAILED")):
+            code, text, verdicts = self.run_it("--only", "^all_reduce -g.*(P2P_DISABLE|spoil)", deeds=f"all_reduce_perf={deed}")
+            self.assertEqual((code, verdicts), (int(verdict != "ok"), [verdict] * 2), text)
+            self.assertEqual("the log does not tell: exchange data through host memory" in text, verdict != "ok", text)
+
     def test_hang_is_ended_and_the_rest_goes_on(self):
-        for only, command in (("-g 2 8..64M x8 float( sum)?$", "all_reduce_perf -t 1 -g 2"), ("mpirun", "-np 2")):
+        for only, command in (("-g 2 8..64M x8 float( sum)?$", "all_reduce_perf -t 1 -g 2"), ("mpirun .*64M x8 float sum$", "-np 2")):
             pids = self.root / "pids"
             code, text, verdicts = self.run_it("--only", f"^(all_reduce|broadcast) .*{only}", "--limit", "0.5",
                                                deeds="all_reduce_perf=hang", FAKE_PIDS=str(pids))
@@ -204,15 +210,15 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.run_it(*only)[2], ["ok", "ok", "not run"])
 
     def test_what_is_missing_is_told(self):
-        code, text, verdicts = self.run_it("--only", "^all_reduce -g 2 8|mpirun", mpi=False)
+        code, text, verdicts = self.run_it("--only", r"^all_reduce -g 2 8\S+ x(8|16)|mpirun .*64M", mpi=False)
         self.assertEqual((code, sorted(verdicts)), (1, ["not run", *["ok"] * 5]), text)
         self.assertIn("no --nccl-tests-mpi", text)
-        code, text, verdicts = self.run_it("--gpus", "4", "--only", "all_gather")
+        code, text, verdicts = self.run_it("--gpus", "4", "--only", "all_gather .*64M")
         self.assertEqual((code, verdicts), (1, ["not run"]), text)
         self.assertIn("2 GPUs were found", text)
         (self.root / "tests/gather_perf").unlink()
         self.assertEqual(self.run_it("--only", "^gather")[2], ["not run"])
-        self.assertEqual(self.run_it("--only", "mpirun", "--mpirun", "/nowhere/mpirun")[2], ["not run"])
+        self.assertEqual(self.run_it("--only", "mpirun .*64M", "--mpirun", "/nowhere/mpirun")[2], ["not run"])
         self.assertEqual(self.run_it("--only", "^all", "--seconds", "0.5")[2][0], "not run")
         self.assertEqual(self.run_it("--only", "no such check")[0], 1)
 

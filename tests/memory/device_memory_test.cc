@@ -237,6 +237,76 @@ TEST(DeviceMemory, OpeningLegacyMemoryMayFailAtEveryCall) {
   for (const int fd : sockets) close(fd);
 }
 
+TEST(DeviceMemory, OfTheHostIsMappedAgainByOthers) {
+  const size_t before = openDescriptors();
+  World world({.devices = 2, .cut = {{0, 1}}});
+  const auto first = open(world, 0);
+  const auto second = open(world, 1);
+  {
+    auto made = DeviceMemory::onHost(*first, Bytes(3 * kMega));
+    ASSERT_TRUE(made) << made.error().text();
+    EXPECT_EQ(made->size(), Bytes(4 * kMega));
+    EXPECT_FALSE(made->isVirtual());
+    EXPECT_EQ(made->localKind(), ShareKind::HostFile);
+    EXPECT_EQ(made->share(ShareKind::PosixFd).error().code(), Code::InvalidUsage);
+    DeviceMemory memory = std::move(*made);
+    auto shared = memory.share(ShareKind::HostFile);
+    ASSERT_TRUE(shared && shared->fd);
+    auto opened = DeviceMemory::open(*second, shared->ticket, shared->fd.get());
+    ASSERT_TRUE(opened) << opened.error().text();
+    EXPECT_NE(opened->address(), memory.address());
+    at(memory.address() + 12345) = 0x5a;
+    EXPECT_EQ(at(opened->address() + 12345), 0x5a);
+    EXPECT_TRUE(world.fake->accessible(1, opened->address(), opened->size()));
+    EXPECT_FALSE(opened->share(ShareKind::HostFile)) << "its own process shares it";
+    memory = DeviceMemory();
+    EXPECT_EQ(at(opened->address() + 12345), 0x5a) << "as long as somebody has it";
+  }
+  EXPECT_EQ(world.fake->alive(), (FakeCounts{.contexts = 2}));
+  EXPECT_EQ(openDescriptors(), before);
+}
+
+TEST(DeviceMemory, OfTheHostMustBeWhatItsTicketSays) {
+  World world;
+  const auto gpu = open(world, 0);
+  auto made = DeviceMemory::onHost(*gpu, Bytes(kMega));
+  ASSERT_TRUE(made);
+  auto shared = made->share(ShareKind::HostFile);
+  ASSERT_TRUE(shared);
+  const auto refused = [&](auto change, int fd) {
+    ShareTicket ticket = shared->ticket;
+    change(ticket);
+    return !DeviceMemory::open(*gpu, ticket, fd).has_value();
+  };
+  const auto keep = [](ShareTicket&) {};
+  const int fd = shared->fd.get();
+  EXPECT_FALSE(refused(keep, fd));
+  EXPECT_TRUE(refused([](ShareTicket& t) { t.bytes *= 2; }, fd)) << "memory behind the end of the file";
+  EXPECT_TRUE(refused([](ShareTicket& t) { t.bytes = 0; }, fd));
+  EXPECT_TRUE(refused([](ShareTicket& t) { t.offset = 4096; }, fd));
+  EXPECT_TRUE(refused(keep, -1));
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_TRUE(refused(keep, ends[0])) << "no file";
+  for (const int end : ends) close(end);
+}
+
+TEST(DeviceMemory, EveryCallForMemoryOfTheHostMayFail) {
+  failEveryCall(
+      {},
+      [](World& world) -> Status {
+        auto gpu = Gpu::open(*world.driver, 0);
+        if (!gpu) return std::move(gpu).error();
+        auto made = DeviceMemory::onHost(**gpu, Bytes(1));
+        if (!made) return std::move(made).error();
+        auto shared = made->share(ShareKind::HostFile);
+        if (!shared) return std::move(shared).error();
+        auto opened = DeviceMemory::open(**gpu, shared->ticket, shared->fd.get());
+        return opened ? Status() : std::move(opened).error();
+      },
+      20);
+}
+
 TEST(DeviceMemory, ManyThreads) {
   World world({.devices = 4});
   {

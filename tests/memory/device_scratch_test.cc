@@ -41,6 +41,33 @@ TEST(ScratchPool, SmallBanksShareASegment) {
   EXPECT_EQ(usage.limited(), play.world.fake->used(0));
 }
 
+TEST(ScratchPool, MemoryOfTheHostTakesNoneOfTheDevice) {
+  World world({.cut = {{0, 1}}});
+  const auto gpu = open(world, 0);
+  const auto other = open(world, 1);
+  Budget budget(0, Bytes(0));
+  {
+    ScratchPool pool(*gpu, budget, Place::Host);
+    auto bank = pool.take(Purpose::Pipes, Bytes(gpu->info().memory.value / 2 + 1));
+    ASSERT_TRUE(bank) << bank.error().text();
+    EXPECT_EQ(bank->place(), Place::Host);
+    EXPECT_EQ(world.fake->used(0), Bytes(0));
+    EXPECT_GE(budget.usage().limited().value, bank->size().value);
+    EXPECT_EQ(bank->hostData()[bank->size().value - 1], std::byte{0});
+    bank->hostData()[5] = std::byte{9};
+    EXPECT_EQ(at(bank->address() + 5), 9);
+    EXPECT_TRUE(world.fake->accessible(1, *pool.allow(bank->segmentNumber(), *other) + bank->offset(), bank->size()));
+    const auto shared = pool.share(bank->segmentNumber());
+    ASSERT_TRUE(shared) << shared.error().text();
+    EXPECT_EQ(shared->ticket.kind, ShareKind::HostFile);
+    EXPECT_TRUE(shared->fd);
+    *bank = Bank();
+    pool.trim();
+    EXPECT_EQ(budget.usage().limited(), Bytes(0));
+  }
+  EXPECT_EQ(world.fake->alive().registered, 0u);
+}
+
 TEST(ScratchPool, BanksNeverOverlap) {
   Pool play(0);
   std::vector<Bank> banks;

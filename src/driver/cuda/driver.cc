@@ -99,6 +99,12 @@ Result<DeviceInfo> Driver::describe(int32_t ordinal) {
   return info;
 }
 
+Result<Uuid> Driver::uuidOf(Device device) {
+  Uuid uuid;
+  const Error error = api_->deviceGetUuid(&uuid, device);
+  return checked(error, uuid, Call::deviceGetUuid, "device {}", device);
+}
+
 Result<bool> Driver::canAccessPeer(Device device, Device peer) {
   int32_t can = 0;
   const Error error = api_->deviceCanAccessPeer(&can, device, peer);

@@ -75,6 +75,7 @@ class Driver {
   Result<int32_t> version();  ///< 13000 is 13.0
   Result<int32_t> countDevices();
   Result<DeviceInfo> describe(int32_t ordinal);
+  Result<Uuid> uuidOf(Device device);
   /// `unknown` is the answer of drivers that are too old to know the attribute; without it they fail.
   Result<int32_t> attribute(Attribute attribute, Device device, std::optional<int32_t> unknown = std::nullopt);
   Result<bool> canAccessPeer(Device device, Device peer);

@@ -96,6 +96,11 @@ bool FakeApi::accessible(Device device, DevicePtr address, Bytes bytes) const {
   return driver_->accessible(device, address, bytes.value);
 }
 
+bool FakeApi::losesAt(DevicePtr address) const {
+  const std::lock_guard lock(mutex_);
+  return driver_->loses(driver_->current(), address);
+}
+
 Error FakeApi::enqueue(Stream stream, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   return driver_->enqueue(stream, std::move(work));
@@ -227,7 +232,8 @@ Error FakeDriver::deviceCanAccessPeer(int32_t* can, Device device, Device peer) 
 
 Error FakeDriver::deviceGetP2PAttribute(int32_t* value, PeerAttribute attribute, Device from, Device to) {
   if (!isDevice(from) || !isDevice(to) || from == to) return Error::InvalidDevice;
-  *value = attribute != PeerAttribute::PerformanceRank && canReach(from, to) ? 1 : 0;
+  const bool has = attribute == PeerAttribute::AccessSupported || (attribute == PeerAttribute::NativeAtomics && options_.nvlink);
+  *value = has && canReach(from, to) ? 1 : 0;
   return Error::Success;
 }
 

@@ -35,8 +35,12 @@ struct FakeOptions {
   bool fabricPermitted = true;  ///< false: the attribute is there, but the system does not let this process use it
   bool rdma = true;
   bool hostRegister = true;
+  bool nvlink = true;  ///< false: peers have no native atomics
   /// Pairs of devices that cannot access each other, in either order. The braces let tests name only the members before it.
   std::set<std::pair<Device, Device>> cut{};  // NOLINT(readability-redundant-member-init)
+  /// What the first stores in memory of the second does not arrive there, though the driver allows it: accessible() knows it. For whoever
+  /// plays kernels: the fake itself moves no data between devices.
+  std::set<std::pair<Device, Device>> lossy{};  // NOLINT(readability-redundant-member-init)
 };
 
 struct FakeCounts {
@@ -76,6 +80,9 @@ class FakeApi final : public Api {
   Bytes used(Device device) const;
   /// Whether kernels of `device` may read and write all of it.
   bool accessible(Device device, DevicePtr address, Bytes bytes) const;
+
+  /// Whether what the device of the current context stores there does not arrive (FakeOptions::lossy).
+  bool losesAt(DevicePtr address) const;
 
   /// Puts work on a stream: it runs on a thread, when all before it is over. The stream's device is that of the current context where it is
   /// a default one. No lock is held while it runs; it may call what is here, but not wait for its own stream.

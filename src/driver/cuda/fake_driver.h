@@ -52,6 +52,9 @@ class FakeDriver {
 
   FakeCounts alive() const;
   Bytes used(Device device) const { return Bytes(used_[static_cast<size_t>(device)]); }
+  bool loses(Device from, DevicePtr address) const;
+  /// The device of the context that is current in this thread; -1 without one.
+  Device current() const;
   bool accessible(Device device, DevicePtr address, uint64_t bytes) const;
   void setCapture(Stream stream, CaptureStatus status, uint64_t id) { captures_[stream] = {status, id}; }
   void setBusy(bool busy) { busy_ = busy; }
@@ -73,8 +76,6 @@ class FakeDriver {
   bool isDevice(Device device) const { return device >= 0 && device < options_.devices; }
   bool canReach(Device from, Device to) const;
   bool isGranular(uint64_t bytes) const { return bytes != 0 && bytes % options_.granularity.value == 0; }
-  /// The device of the context that is current in this thread; -1 without one.
-  Device current() const;
   Error makeBacking(uint64_t bytes, const AllocationProp& prop, BackingRef* backing);
   static BackingRef openBacking(int fd);
   MemHandle hold(BackingRef backing);

@@ -93,7 +93,14 @@ bool FakeDriver::touches(const Regions& regions, DevicePtr address, uint64_t byt
       regions, [&](const auto& entry) { return address < entry.first + entry.second.bytes && entry.first < address + bytes; });
 }
 
+bool FakeDriver::loses(Device from, DevicePtr address) const {
+  for (const Regions* regions : {&mapped_, &plain_, &opened_})
+    if (const auto* entry = find(*regions, address, 1)) return options_.lossy.contains({from, entry->second.device});
+  return false;
+}
+
 bool FakeDriver::accessible(Device device, DevicePtr address, uint64_t bytes) const {
+  if (loses(device, address)) return false;
   if (const auto* entry = find(mapped_, address, bytes)) {
     const auto access = entry->second.access.find(device);
     return access != entry->second.access.end() && access->second == Access::ReadWrite;

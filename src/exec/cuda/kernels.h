@@ -43,4 +43,7 @@ const KernelEntry& loneLinesEntry();
 const void* loneCellsMove();
 const void* loneLinesMove();
 
+/// The kernel of probe.h; a block for each pair.
+const void* probeFunction();
+
 }  // namespace tutti::exec::cuda

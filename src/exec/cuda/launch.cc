@@ -121,6 +121,8 @@ Status loadKernels(KernelUses* uses) {
   }
   if (Status status = loadLone(Protocol::Cells, found.lone); !status.ok()) return status;
   if (Status status = loadLone(Protocol::Lines, found.of[static_cast<int>(KernelId::LineWindow)]); !status.ok()) return status;
+  KernelUse ofProbe;
+  if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
 }
@@ -145,6 +147,13 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, options, stream);
 }
 
+Status launchProbe(const ProbeLaunch& launch, void* stream) {
+  ProbeLaunch parameters = launch;
+  LaunchOptions options;
+  options.blocks = launch.pairs;
+  return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, options, stream);
+}
+
 namespace {
 
 class Kernels final : public Executor {
@@ -153,6 +162,7 @@ class Kernels final : public Executor {
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override {
     return launchKernel(kernel, launch, options, stream);
   }
+  Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
 };
 
 }  // namespace

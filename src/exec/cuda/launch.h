@@ -17,6 +17,7 @@
 
 #include "algo/traits.h"
 #include "core/status.h"
+#include "exec/cuda/probe.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/work.h"
 
@@ -78,6 +79,9 @@ struct LaunchOptions {
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.
 Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream);
 
+/// One side of some pairs: at most kMostProbes. Asynchronous; nothing of `launch` is read after the return but what it points to.
+Status launchProbe(const ProbeLaunch& launch, void* stream);
+
 /// What runs works on GPUs, as a parameter: the kernels of this build, or what a test puts in their place.
 class Executor {
  public:
@@ -87,6 +91,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual Status load(KernelUses& uses) = 0;
   virtual Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) = 0;
+  virtual Status probe(const ProbeLaunch& launch, void* stream) = 0;
 };
 
 /// Null in a build without kernels (TUTTI_CUDA=OFF).

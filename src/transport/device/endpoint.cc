@@ -13,13 +13,10 @@ using driver::cuda::DevicePtr;
 using driver::cuda::SetUpScope;
 using exec::cuda::Protocol;
 using memory::Bank;
+using memory::Place;
 using memory::Purpose;
 
 namespace {
-
-constexpr uint64_t kLine = 128;  // no two counters share a line
-
-constexpr uint64_t roundUp(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 template <class T>
 T* asPointer(DevicePtr address) {
@@ -27,25 +24,6 @@ T* asPointer(DevicePtr address) {
 }
 
 }  // namespace
-
-/// Where things lie in a control bank; the same on all ranks, because they have the same configuration.
-struct Endpoint::Layout {
-  explicit Layout(const EndpointConfig& config) {
-    const auto channels = static_cast<uint64_t>(config.channels);
-    uint64_t at = 0;
-    const auto take = [&at](uint64_t size) { return std::exchange(at, at + roundUp(size)); };
-    board = take(sizeof(exec::cuda::BoardEntry) * exec::cuda::kBoardPeers);
-    relay = take(sizeof(exec::cuda::AbortRelay));
-    for (uint64_t& e : epochs) e = take(channels * sizeof(uint64_t));
-    handOver = take(channels * exec::cuda::kHandOverLanes * sizeof(exec::cuda::HandOver));
-    arrivals = take(exec::cuda::arrivalBytes(config.channels));
-    for (uint64_t& e : ends) e = take(channels * exec::cuda::kMostEnds * sizeof(exec::cuda::PipeEnd));
-    bytes = at;
-  }
-  uint64_t board, relay, handOver, arrivals, bytes;
-  uint64_t epochs[kNumWindows];
-  uint64_t ends[kNumProtocols];
-};
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub, Rank rank, const EndpointConfig& config,
                                                  const Surroundings& around) {
@@ -73,6 +51,8 @@ void Endpoint::forgo(local::Hub& hub, Rank rank) {
 }
 
 Endpoint::~Endpoint() {
+  around_.connecting->remove(*this);
+  survey_.reset();
   Parking::Car car{hub_, page_, {}, std::move(registered_), {}};
   if (keepsMemory_) {
     for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
@@ -83,7 +63,8 @@ Endpoint::~Endpoint() {
   std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
   for (Bank& window : windows_)
     if (window) car.banks.push_back(std::move(window));
-  if (control_) car.banks.push_back(std::move(control_));
+  for (Bank* bank : {&shared_, &control_})
+    if (*bank) car.banks.push_back(std::move(*bank));
   around_.parking->leave(std::move(car));
 }
 
@@ -99,10 +80,15 @@ Poll Endpoint::fail(Status status) {
 
 Status Endpoint::synchronize() { return around_.gpu->driver().synchronize(around_.stream); }
 
-Result<Bank> Endpoint::takeZeroed(Purpose purpose, uint64_t bytes) {
-  auto bank = around_.pool->take(purpose, Bytes(bytes));
-  if (!bank && around_.parking->sweep() > 0) bank = around_.pool->take(purpose, Bytes(bytes));  // others may have left meanwhile
+Result<Bank> Endpoint::takeZeroed(Place place, Purpose purpose, uint64_t bytes) {
+  memory::ScratchPool& pool = place == Place::Host ? *around_.hostPool : *around_.pool;
+  auto bank = pool.take(purpose, Bytes(bytes));
+  if (!bank && around_.parking->sweep() > 0) bank = pool.take(purpose, Bytes(bytes));  // others may have left meanwhile
   if (!bank) return bank;
+  if (place == Place::Host) {
+    std::memset(bank->hostData(), 0, bank->size().value);
+    return bank;
+  }
   if (Status status = around_.gpu->driver().fill(bank->address(), 0, bank->size(), around_.stream); !status.ok())
     return tl::unexpected(std::move(status));
   return bank;
@@ -114,15 +100,15 @@ Status Endpoint::prepare() {
   const auto key = around_.segments->key();
   if (!key) return key.error();
   key_ = *key;
-  auto registered = around_.pages->use(*around_.gpu, &page_.kernel(), Bytes(sizeof(KernelPage)), hub_);
+  auto registered = around_.pages->use(*around_.gpu, &page_.kernel(), Bytes(Page::kernelBytes(ranks_)), hub_);
   if (!registered) return std::move(registered).error();
   registered_ = std::move(*registered);
   const auto seen = registered_->memory.addressFor(*around_.gpu);
   if (!seen) return seen.error();
   kernelPage_ = *seen;
 
-  const Layout layout(config_);
-  auto control = takeZeroed(Purpose::Boards, layout.bytes);
+  const ControlLayout layout(config_, ranks_);
+  auto control = takeZeroed(Place::Device, Purpose::Boards, layout.bytes);
   if (!control) return std::move(control).error();
   control_ = std::move(*control);
   // No end is used yet: their peers are -1.
@@ -134,15 +120,20 @@ Status Endpoint::prepare() {
   if (card.state.load(std::memory_order_acquire) != CardState::Empty)  // pairs with the release below
     return error(Code::InternalError, "rank {} has said before where its memory is", rank_.value);
   card.config = config_;
-  std::memcpy(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu);
+  const driver::cuda::DeviceInfo& info = around_.gpu->info();
+  std::memcpy(card.gpu, &info.uuid, sizeof card.gpu);
+  std::memcpy(card.busId, info.pciBusId.data(), std::min(sizeof card.busId, info.pciBusId.size()));
   announce(card.control, control_, 0, layout.bytes);
   card.state.store(CardState::Written, std::memory_order_release);  // pairs with connect()
+  survey_ = std::make_unique<Survey>(around_, page_, key_, rank_, kernelPage_, control_.address(), layout);
+  around_.connecting->add(*this);
   return {};
 }
 
 void Endpoint::announce(BankPlace& place, const Bank& bank, uint64_t offset, uint64_t bytes) const {
   place.segment.process = key_;
   place.segment.device = around_.gpu->device();
+  place.segment.place = bank.place();
   place.segment.number = bank.segmentNumber();
   place.offset = bank.offset() + offset;
   place.bytes = bytes;
@@ -157,44 +148,6 @@ Result<DevicePtr> Endpoint::reach(int32_t peer, const BankPlace& place) {
   return address;
 }
 
-Poll Endpoint::connect() {
-  const auto scope = SetUpScope::enter(around_.gpu->context());
-  if (!scope) return fail(scope.error());
-  for (; connected_ < ranks_; ++connected_) {
-    if (page_.rank(connected_).state.load(std::memory_order_acquire) == CardState::Empty) {  // pairs with prepare()
-      missing_ = Rank(connected_);
-      return Poll::Pending;
-    }
-    if (Status status = connectTo(connected_); !status.ok()) return fail(std::move(status));
-  }
-  missing_ = Rank(-1);
-  return Poll::Ready;
-}
-
-Status Endpoint::connectTo(int32_t peer) {
-  Peer& entry = peers_[static_cast<size_t>(peer)];
-  if (peer == rank_.value) {
-    entry.controlAddress = control_.address();
-    return {};
-  }
-  const RankCard& card = page_.rank(peer);
-  if (!(card.config == config_))
-    return error(
-        Code::InvalidUsage,
-        "ranks {} and {} have different settings for GPUs: TUTTI_SLOTS, TUTTI_SLICE_BYTES, NCCL_BUFFSIZE, TUTTI_CHECKS and the limits "
-        "of CTAs must be the same on all ranks, and so must the number of multiprocessors",
-        rank_.value, peer);
-  if (!around_.sharesGpus && std::memcmp(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu) == 0)
-    return error(Code::InvalidUsage,
-                 "duplicate GPU: ranks {} and {} are both on device {} ({}); kernels that wait for each other need a GPU each. "
-                 "TUTTI_MULTI_RANK_GPU=1 allows it for tests",
-                 std::min(rank_.value, peer), std::max(rank_.value, peer), around_.gpu->device(), around_.gpu->info().pciBusId);
-  const auto address = reach(peer, card.control);
-  if (!address) return address.error();
-  entry.controlAddress = *address;
-  return {};
-}
-
 Status Endpoint::offer(const Needs& needs) {
   std::vector<PipeNeed> missing;
   for (const PipeNeed& need : needs.pipes)
@@ -204,12 +157,17 @@ Status Endpoint::offer(const Needs& needs) {
   const auto scope = SetUpScope::enter(around_.gpu->context());
   if (!scope) return scope.error();
   if (needsWindow) TUTTI_TRY(offerWindow(needs.window));
-  return missing.empty() ? Status() : offerPipes(missing);
+  const auto onHost = std::stable_partition(missing.begin(), missing.end(), [this](const PipeNeed& need) {
+    return peers_[static_cast<size_t>(need.peer.value)].isDirect;
+  });
+  TUTTI_TRY(offerPipes(Place::Device, {missing.begin(), onHost}));
+  return offerPipes(Place::Host, {onHost, missing.end()});
 }
 
 Status Endpoint::offerWindow(int32_t which) {
   const auto w = static_cast<size_t>(which);
-  auto bank = takeZeroed(Purpose::Windows, exec::cuda::windowBytes(ranks_, config_.windowChannels[w], config_.shareBytes[w]));
+  auto bank =
+      takeZeroed(placeOf(isDirect_), Purpose::Windows, exec::cuda::windowBytes(ranks_, config_.windowChannels[w], config_.shareBytes[w]));
   if (!bank) return std::move(bank).error();
   TUTTI_TRY(synchronize());
   windows_[w] = std::move(*bank);
@@ -226,10 +184,11 @@ uint64_t Endpoint::bytesOf(const PipeNeed& need) const {
   return static_cast<uint64_t>(config_.pipeChannels[p][need.port]) * (slots + kLine);
 }
 
-Status Endpoint::offerPipes(std::span<const PipeNeed> needs) {
+Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
+  if (needs.empty()) return {};
   uint64_t bytes = 0;
-  for (const PipeNeed& need : needs) bytes += roundUp(bytesOf(need));
-  auto bank = takeZeroed(Purpose::Pipes, bytes);
+  for (const PipeNeed& need : needs) bytes += roundUpToLine(bytesOf(need));
+  auto bank = takeZeroed(place, Purpose::Pipes, bytes);
   if (!bank) return std::move(bank).error();
   pipeBanks_.push_back(std::move(*bank));
   TUTTI_TRY(synchronize());
@@ -241,7 +200,7 @@ Status Endpoint::offerPipes(std::span<const PipeNeed> needs) {
     announce(card.place, pipeBanks_.back(), offset, bytesOf(need));
     pipes_[need].address = pipeBanks_.back().address() + offset;
     card.state.store(CardState::Written, std::memory_order_release);  // pairs with settlePipes()
-    offset += roundUp(bytesOf(need));
+    offset += roundUpToLine(bytesOf(need));
   }
   return {};
 }
@@ -310,7 +269,7 @@ Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs
   const uint64_t pipeBytes = static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
   const DevicePtr receiver = need.sends ? theirs : own;
   const DevicePtr sender = need.sends ? own : theirs;
-  const DevicePtr table = control_.address() + Layout(config_).ends[p];
+  const DevicePtr table = control_.address() + ControlLayout(config_, ranks_).ends[p];
   std::vector<exec::cuda::PipeEnd> ends(channels);
   for (uint64_t c = 0; c < channels; ++c) {
     auto* const filled = asPointer<uint64_t>(receiver + channels * pipeBytes + c * kLine);
@@ -334,7 +293,7 @@ Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs
 exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   const auto p = static_cast<size_t>(protocol);
   const auto w = static_cast<size_t>(exec::cuda::windowOf(protocol));
-  const Layout layout(config_);
+  const ControlLayout layout(config_, ranks_);
   const DevicePtr control = control_.address();
   exec::cuda::CommView v;
   v.rank = rank_.value;
@@ -344,7 +303,7 @@ exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   v.pipes.slotBytes = config_.slotBytes[p];
   v.pipes.slots = config_.slots[p];
   for (int32_t r = 0; r < std::min(ranks_, exec::cuda::kMaxLocalRanks); ++r) {
-    const DevicePtr theirs = peers_[static_cast<size_t>(r)].controlAddress;
+    const DevicePtr theirs = peers_[static_cast<size_t>(r)].shared;
     if (!windowOf_[w].empty()) v.window.base[r] = asPointer<std::byte>(windowOf_[w][static_cast<size_t>(r)]);
     v.window.arrivals[r] = asPointer<uint64_t>(theirs + layout.arrivals);
   }
@@ -355,10 +314,10 @@ exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   v.wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + offsetof(KernelPage, verdict));
   v.wait.relay = asPointer<exec::cuda::AbortRelay>(control + layout.relay);
   if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return v;
-  v.wait.board = asPointer<exec::cuda::BoardEntry>(control + layout.board);
+  v.wait.board = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board);
   for (int32_t r = 0; r < ranks_; ++r)
     if (r != rank_.value)
-      v.wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].controlAddress + layout.board) + rank_.value;
+      v.wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].shared + layout.board) + rank_.value;
   return v;
 }
 

@@ -1,26 +1,28 @@
 // One rank's GPU memory in a communicator: its pipes, windows, board and counters, and those of its peers as its GPU sees them.
 //
-// Owner: the communicator. Used by the thread that uses the communicator; nothing here blocks on another rank, but reaching memory of
-// another process asks that process, which answers at once or not at all.
-// 1. open() says where this rank's memory is; connect() looks whether all others have said so too.
+// Owner: the communicator. Used by the thread that uses the communicator, but for advance(); nothing here blocks on another rank, but
+// reaching memory of another process asks that process, which answers at once or not at all.
+// 1. open() says where this rank's memory is; connect() looks whether all others have said so too, finds out who reaches whose memory
+//    (survey.h), and opens what every two ranks share.
 // 2. Pipes and windows are opened when a plan first needs them: offer() says where this rank's part is, settle() looks for the others'. All
 //    ranks of a call offer before any waits for it to settle, so no order of ranks can hang.
 // 3. All memory is zero, and all counters begin at zero, before a peer can see it.
-// 4. When it goes, no kernel of this rank runs any more. Its memory stays until no peer can touch it: Parking.
+// 4. Memory that a peer touches lies on the GPU of its owner if the two reach each other, else on the host, which all GPUs address: slots
+// and
+//    counters of a pipe by the pair, windows, board and arrivals if all peers reach the owner.
+// 5. When it goes, no kernel of this rank runs any more. Its memory stays until no peer can touch it: Parking.
 #pragma once
 
 #include <array>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "exec/cuda/work.h"
-#include "memory/device_host.h"
-#include "memory/device_scratch.h"
-#include "transport/device/page.h"
-#include "transport/device/parking.h"
-#include "transport/device/segments.h"
+#include "transport/device/surroundings.h"
+#include "transport/device/survey.h"
 #include "transport/local/hub.h"
 
 namespace tutti::transport::device {
@@ -31,17 +33,6 @@ using exec::cuda::PipeNeed;
 struct Needs {
   std::span<const PipeNeed> pipes;
   int32_t window = -1;  ///< which; -1: none
-};
-
-/// What an endpoint is made of; all of it outlives the endpoint.
-struct Surroundings {
-  const memory::Gpu* gpu = nullptr;
-  memory::ScratchPool* pool = nullptr;
-  Segments* segments = nullptr;
-  HostPages* pages = nullptr;
-  Parking* parking = nullptr;
-  driver::cuda::Stream stream = nullptr;  ///< for copies at set-up; of the gpu
-  bool sharesGpus = false;                ///< several ranks may be on one GPU
 };
 
 class Endpoint {
@@ -56,12 +47,20 @@ class Endpoint {
 
   /// Failed: status() says why.
   Poll connect();
+  /// One step of that, for whoever waits for this rank; any thread. Pending: not all ranks have come as far.
+  Poll advance();
   Status offer(const Needs& needs);
   Poll settle(const Needs& needs);
   bool isOpen(const Needs& needs) const;
   const Status& status() const { return status_; }
   /// The first rank whose news connect() or settle() lack; -1: nobody's.
-  Rank missing() const { return missing_; }
+  Rank missing() const {
+    const std::lock_guard lock(mutex_);
+    return missing_;
+  }
+
+  /// Whether any two ranks exchange data through the host's memory; once connect() is Ready.
+  bool usesHostMemory() const { return anyHost_; }
 
   /// What kernels of a protocol see; window and pipes are those that are open. All but launch, signature and deadline of `wait`.
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
@@ -77,22 +76,26 @@ class Endpoint {
   };
   struct Peer {
     std::vector<Reached> reached;
-    driver::cuda::DevicePtr controlAddress = 0;
+    bool isDirect = true;
+    driver::cuda::DevicePtr shared = 0;  ///< its board and arrivals
   };
-  struct Layout;
   Endpoint() = default;
   Status prepare();
   void announce(BankPlace& place, const memory::Bank& bank, uint64_t offset, uint64_t bytes) const;
   Poll fail(Status status);
   Result<driver::cuda::DevicePtr> reach(int32_t peer, const BankPlace& place);
-  Status connectTo(int32_t peer);
+  Poll step();
+  Status check(int32_t peer) const;
+  Status announceShared();
+  Poll connectTo(int32_t peer);
   uint64_t bytesOf(const PipeNeed& need) const;
-  Status offerPipes(std::span<const PipeNeed> needs);
+  Status offerPipes(memory::Place place, std::span<const PipeNeed> needs);
   Status offerWindow(int32_t which);
   Poll settlePipes(const PipeNeed& need, Pipes& pipes);
   Poll settleWindow(int32_t which);
   Status writeEnds(const PipeNeed& need, driver::cuda::DevicePtr own, driver::cuda::DevicePtr theirs);
-  Result<memory::Bank> takeZeroed(memory::Purpose purpose, uint64_t bytes);
+  Result<memory::Bank> takeZeroed(memory::Place place, memory::Purpose purpose, uint64_t bytes);
+  memory::Place placeOf(bool isDirect) const { return isDirect ? memory::Place::Device : memory::Place::Host; }
   Status synchronize();
 
   std::shared_ptr<local::Hub> hub_;
@@ -105,8 +108,15 @@ class Endpoint {
   std::shared_ptr<HostPages::Registered> registered_;
   driver::cuda::DevicePtr kernelPage_ = 0;  // for this rank's GPU
   memory::Bank control_;
+  memory::Bank shared_;              // on the host; empty where control_ holds it
+  std::unique_ptr<Survey> survey_;   // until connected
+  bool isDirect_ = true;             // to all peers
+  bool anyHost_ = false;
   std::vector<Peer> peers_;
-  int32_t connected_ = 0;  // peers that have been looked at
+  int32_t checked_ = 0;    // cards that have been looked at
+  int32_t reached_ = 0;    // peers whose shared part is there
+  Poll connected_ = Poll::Pending;
+  mutable std::mutex mutex_;  // protects all that connecting needs, and missing_, until it is connected
   std::map<PipeNeed, Pipes> pipes_;
   std::vector<memory::Bank> pipeBanks_;  // one for all pipes that are offered together: banks are rounded up
   std::array<memory::Bank, kNumWindows> windows_;

@@ -1,5 +1,5 @@
 // What the ranks of a communicator on one host tell each other about their GPU memory: a block of host memory that all of them see, and of
-// which the first page is registered with CUDA, so that kernels see it too.
+// which the first pages are registered with CUDA, so that kernels see them too.
 //
 // Lies in the hub's arena, zeroed when it is made. Each card is written by one rank before its `state` (release), and read by others after
 // it (acquire); it does not change afterwards.
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "exec/cuda/probe.h"
 #include "exec/cuda/verdict.h"
 #include "exec/cuda/window.h"
 #include "transport/device/segment_server.h"
@@ -51,10 +52,28 @@ struct alignas(64) Card {
 struct alignas(64) RankCard {
   std::atomic<CardState> state;
   std::atomic<uint32_t> left;  ///< 1: its kernels have ended and it maps nothing of others any more (release; pairs with Parking's acquire)
-  BankPlace control;           ///< board, counters and ends: Layout of endpoint.cc
-  uint8_t gpu[16];             ///< of the device
+  std::atomic<CardState> surveyed;  ///< it knows what all others think of their paths to it, and may be probed (release; pairs with Survey)
+  BankPlace control;                ///< on its GPU: slots of probes, counters and ends; Layout of layout.h
+  uint8_t gpu[16];                  ///< of the device
+  char busId[16];                   ///< "0000:1b:00.0"
   EndpointConfig config;
+  Card shared;               ///< what peers touch of board and arrivals: on its GPU where all of them reach it, else on the host
+  uint32_t usesHost;         ///< 1: some pair of it does; before shared.state
   Card window[kNumWindows];
+};
+
+/// What a rank thinks of the path between its GPU and a peer's before both have tried it.
+enum class Opinion : uint32_t {
+  None,
+  Host,    ///< there is none, or none that it may use
+  Direct,  ///< nothing speaks against it, and it need not be tried (again)
+  Probe,   ///< it has to be tried
+};
+
+/// What a rank says of a peer: each word once (release; pairs with the peer's Survey).
+struct alignas(64) PairCard {
+  std::atomic<Opinion> opinion;
+  std::atomic<exec::cuda::ProbeEnd> outcome;  ///< where either side wants a probe
 };
 
 /// The part that kernels see.
@@ -73,19 +92,37 @@ class Page {
   Page() = default;
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
   static uint64_t bytesFor(int32_t ranks) {
-    const auto n = static_cast<uint64_t>(ranks);
-    return sizeof(KernelPage) + n * sizeof(RankCard) + n * n * kNumProtocols * kPorts * sizeof(PipeCards);
+    return pipesAt(ranks) + squared(ranks) * kNumProtocols * kPorts * sizeof(PipeCards);
+  }
+  /// What kernels see of it, from its beginning: whole pages.
+  static uint64_t kernelBytes(int32_t ranks) {
+    constexpr uint64_t kUnit = alignof(KernelPage);
+    return (sizeof(KernelPage) + squared(ranks) * sizeof(exec::cuda::ProbeDesk) + kUnit - 1) / kUnit * kUnit;
   }
   KernelPage& kernel() const { return *reinterpret_cast<KernelPage*>(memory_); }
-  RankCard& rank(int32_t rank) const { return reinterpret_cast<RankCard*>(memory_ + sizeof(KernelPage))[rank]; }
+  /// Where `rank` probes its path to `peer`.
+  exec::cuda::ProbeDesk& desk(int32_t rank, int32_t peer) const {
+    return reinterpret_cast<exec::cuda::ProbeDesk*>(memory_ + sizeof(KernelPage))[rank * ranks_ + peer];
+  }
+  RankCard& rank(int32_t rank) const { return reinterpret_cast<RankCard*>(memory_ + kernelBytes(ranks_))[rank]; }
+  /// What `rank` says of `peer`.
+  PairCard& pair(int32_t rank, int32_t peer) const {
+    return reinterpret_cast<PairCard*>(memory_ + pairsAt(ranks_))[rank * ranks_ + peer];
+  }
   /// The pipes of a port from one rank to another.
   PipeCards& pipes(exec::cuda::Protocol protocol, int32_t port, int32_t from, int32_t to) const {
     const int32_t at = ((static_cast<int32_t>(protocol) * kPorts + port) * ranks_ + from) * ranks_ + to;
-    return reinterpret_cast<PipeCards*>(memory_ + sizeof(KernelPage) + static_cast<size_t>(ranks_) * sizeof(RankCard))[at];
+    return reinterpret_cast<PipeCards*>(memory_ + pipesAt(ranks_))[at];
   }
   int32_t ranks() const { return ranks_; }
+  /// Of something that kernels see: bytes from the page's beginning.
+  uint64_t offsetOf(const void* seen) const { return static_cast<uint64_t>(static_cast<const std::byte*>(seen) - memory_); }
 
  private:
+  static uint64_t squared(int32_t ranks) { return static_cast<uint64_t>(ranks) * static_cast<uint64_t>(ranks); }
+  static uint64_t pairsAt(int32_t ranks) { return kernelBytes(ranks) + static_cast<uint64_t>(ranks) * sizeof(RankCard); }
+  static uint64_t pipesAt(int32_t ranks) { return pairsAt(ranks) + squared(ranks) * sizeof(PairCard); }
+
   std::byte* memory_ = nullptr;
   int32_t ranks_ = 0;
 };

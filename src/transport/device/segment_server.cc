@@ -176,7 +176,7 @@ bool Desk::serve(int fd) {
   const Heard heard = receiveRequest(fd, &request);
   if (heard != Heard::Request) return heard == Heard::Nonsense;
   try {
-    sendReply(fd, ask_(request.device, request.number));
+    sendReply(fd, ask_(request.device, request.place, request.number));
   } catch (const std::exception& problem) {  // no memory: the client asks again until its limit
     observe::warn("segment {} of device {} is not given: {}", request.number, request.device, problem.what());
   }

@@ -1,4 +1,5 @@
-// How a process gives others of its host what they need to map segments of its devices' scratch: a thread that answers at a Unix socket.
+// How a process gives others of its host what they need to map segments of its devices' scratch, on devices or on the host: a thread that
+// answers at a Unix socket.
 //
 // Owner: Segments (segments.h), one a process. Any thread may call what is here; `Ask` is called on the server's thread, never twice at
 // once.
@@ -19,7 +20,7 @@
 #include <type_traits>
 
 #include "core/status.h"
-#include "memory/device_allocation.h"
+#include "memory/device_scratch.h"
 
 namespace tutti::transport::device {
 
@@ -32,16 +33,16 @@ struct ProcessKey {
 /// A segment of a ScratchPool among all processes of a host. Plain bytes, for memory that processes share.
 struct SegmentName {
   ProcessKey process;
-  int32_t device = 0;    ///< as `process` counts its devices
-  int32_t reserved = 0;  ///< 0
-  uint64_t number = 0;   ///< memory::Bank::segmentNumber()
+  int32_t device = 0;  ///< as `process` counts its devices
+  memory::Place place = memory::Place::Device;
+  uint64_t number = 0;  ///< memory::Bank::segmentNumber()
   friend auto operator<=>(const SegmentName&, const SegmentName&) = default;
 };
 static_assert(std::is_trivially_copyable_v<SegmentName> && sizeof(SegmentName) == 32);
 
 class SegmentServer {
  public:
-  using Ask = std::function<Result<memory::Shared>(int32_t device, uint64_t number)>;
+  using Ask = std::function<Result<memory::Shared>(int32_t device, memory::Place place, uint64_t number)>;
   static constexpr size_t kMostClients = 64;
   static constexpr std::chrono::milliseconds kPatience{500};
 

@@ -14,7 +14,6 @@
 namespace tutti::transport::device {
 
 using memory::Shared;
-using memory::ShareKind;
 
 namespace {
 
@@ -59,7 +58,7 @@ Result<Shared> takeReply(const SegmentReply& reply, std::string_view text, Uniqu
     const bool isError = reply.code > static_cast<int32_t>(Code::Ok) && reply.code < static_cast<int32_t>(Code::InProgress);
     return fail(isError ? static_cast<Code>(reply.code) : Code::RemoteError, "{}", text);
   }
-  const bool needsDescriptor = reply.ticket.kind == ShareKind::PosixFd;
+  const bool needsDescriptor = memory::hasDescriptor(reply.ticket.kind);
   if (needsDescriptor && (!fd || isCut))
     return fail(isCut ? Code::SystemError : Code::RemoteError, "the other process did not hand over {}{}", kWhat,
                 isCut ? ": no descriptor is left here, or it sent several" : "");
@@ -82,6 +81,7 @@ SegmentAddress::SegmentAddress(const ProcessKey& key) {
 int sendRequest(int socket, const SegmentName& name) {
   SegmentRequest request;
   request.device = name.device;
+  request.place = name.place;
   request.number = name.number;
   return send(socket, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }

@@ -17,15 +17,15 @@
 namespace tutti::transport::device {
 
 struct SegmentRequest {
-  static constexpr uint64_t kMark = 0x3171657267657374;  // "tsegreq1"
+  static constexpr uint64_t kMark = 0x3271657267657374;  // "tsegreq2"
   uint64_t mark = kMark;
   int32_t device = 0;
-  int32_t reserved = 0;
+  memory::Place place = memory::Place::Device;
   uint64_t number = 0;
 };
 static_assert(std::is_trivially_copyable_v<SegmentRequest> && sizeof(SegmentRequest) == 24);
 
-/// Begins the answer: the text of the error follows, and with a ticket of kind PosixFd a descriptor comes along.
+/// Begins the answer: the text of the error follows, and a descriptor comes along where the ticket's kind has one.
 struct SegmentReply {
   static constexpr uint64_t kMark = 0x3170657267657374;  // "tsegrep1"
   static constexpr size_t kMostText = 2048;              ///< longer ones are cut

@@ -35,11 +35,13 @@ class Segments::Turn {
 };
 
 Segments::Segments(Pools pools, std::chrono::milliseconds limit)
-    : pools_(std::move(pools)), limit_(limit), server_([this](int32_t device, uint64_t number) { return give(device, number); }) {}
+    : pools_(std::move(pools)),
+      limit_(limit),
+      server_([this](int32_t device, memory::Place place, uint64_t number) { return give(device, place, number); }) {}
 
 /// On the server's thread.
-Result<Shared> Segments::give(int32_t device, uint64_t number) const {
-  const ScratchPool* const pool = pools_(device);
+Result<Shared> Segments::give(int32_t device, memory::Place place, uint64_t number) const {
+  const ScratchPool* const pool = pools_(device, place);
   if (pool == nullptr) return fail(Code::InvalidArgument, "the process has no scratch on a device {}", device);
   // Else a capture of another thread might forbid the driver what follows.
   const auto mode = pool->gpu().driver().exchangeCaptureMode(driver::cuda::CaptureMode::Relaxed);
@@ -48,7 +50,7 @@ Result<Shared> Segments::give(int32_t device, uint64_t number) const {
 }
 
 Result<Reached> Segments::reachOwn(const Gpu& reader, const SegmentName& name) const {
-  ScratchPool* const pool = pools_(name.device);
+  ScratchPool* const pool = pools_(name.device, name.place);
   if (pool == nullptr) return fail(Code::InvalidArgument, "this process has no scratch on a device {}", name.device);
   const auto address = pool->allow(name.number, reader);
   if (!address) return tl::unexpected(address.error());

@@ -40,8 +40,8 @@ class Reached {
 
 class Segments {
  public:
-  /// The pool of a device of this process; null where there is none, whatever the number. Called by any thread.
-  using Pools = std::function<memory::ScratchPool*(int32_t device)>;
+  /// A pool of a device of this process; null where there is none, whatever the numbers. Called by any thread.
+  using Pools = std::function<memory::ScratchPool*(int32_t device, memory::Place place)>;
   static constexpr std::chrono::milliseconds kLimit{10'000};
 
   /// `limit`: for another process to answer.
@@ -72,7 +72,7 @@ class Segments {
   using Key = std::pair<SegmentName, driver::cuda::Device>;
   class Turn;
 
-  Result<memory::Shared> give(int32_t device, uint64_t number) const;
+  Result<memory::Shared> give(int32_t device, memory::Place place, uint64_t number) const;
   Result<Reached> reachOwn(const memory::Gpu& reader, const SegmentName& name) const;
   Result<Mapping> fetch(const memory::Gpu& reader, const SegmentName& name) const;
 

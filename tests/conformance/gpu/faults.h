@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "config/params.h"
 #include "conformance/gpu/fake_gpus.h"
@@ -51,6 +54,17 @@ class GpuInts {
 
 inline ncclResult_t sum(const GpuInts& data, size_t count, ncclComm_t comm, cudaStream_t stream = nullptr) {
   return ncclAllReduce(data.data(), data.data(), count, ncclInt, ncclSum, comm, stream);
+}
+
+/// "host" of tuttiCommGetMemory, and what is on the GPU beside it.
+inline std::pair<uint64_t, uint64_t> usage(ncclComm_t comm) {
+  char text[512] = {};
+  EXPECT_EQ(tuttiCommGetMemory(comm, text, sizeof text, nullptr), ncclSuccess);
+  const auto number = [&](const char* key) {
+    const char* const at = std::strstr(text, key);
+    return at == nullptr ? uint64_t{0} : std::strtoull(at + std::strlen(key), nullptr, 10);
+  };
+  return {number("\"host\":"), number("\"pipes\":") + number("\"windows\":")};
 }
 
 /// Asks until there is an error, or so long.

@@ -2,10 +2,11 @@
 // virtual memory, by the older handles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
-#include "conformance/gpu/fake_gpus.h"
+#include "conformance/gpu/faults.h"
 #include "conformance/run_case.h"
 #include "faults/process_ranks.h"
 
@@ -63,6 +64,37 @@ TEST_P(GpuProcesses, AlsoWithoutVirtualMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuProcesses, testing::Values(2, 3));
+
+/// Rank by rank in processes of their own, on machines that all of them see alike.
+void sumInProcesses(ProcessRanks::Self& self, const driver::cuda::FakeOptions& options) {
+  FakeGpus gpus(options);
+  const UseGpu use(gpus, self.index());
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRank(&comm, self.count(), self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+  for (const size_t count : {size_t{3}, size_t{60'001}, size_t{400'000}}) {
+    const GpuInts data(count);
+    ASSERT_EQ(sum(data, count, comm), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], self.count());
+  }
+  self.note(0, static_cast<int64_t>(usage(comm).first));
+  ASSERT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  self.meet(1);  // what peers may still touch is kept
+}
+
+TEST(GpuPathsProcesses, ReachEachOtherThroughTheHost) {
+  const ScopedEnv enabled("NCCL_P2P_DISABLE", "0");  // whatever variant of this program runs
+  for (const driver::cuda::FakeOptions& options :
+       {driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}}}, driver::cuda::FakeOptions{.devices = 3, .cut = {{0, 1}, {0, 2}, {1, 2}}},
+        driver::cuda::FakeOptions{.devices = 3, .virtualMemory = false, .cut = {{1, 2}}},
+        driver::cuda::FakeOptions{.devices = 3, .lossy = {{0, 1}}}}) {
+    ProcessRanks children(3, [&](ProcessRanks::Self& self) { sumInProcesses(self, options); });
+    children.expectAllWell({}, 60);
+    EXPECT_GT(children.number(1, 0), 0);
+    const bool isThird = std::ranges::any_of(options.cut, [](const auto& pair) { return pair.second == 2; });
+    EXPECT_EQ(children.number(2, 0) > 0, isThird);
+  }
+}
 
 }  // namespace
 }  // namespace tutti::conformance

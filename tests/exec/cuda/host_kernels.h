@@ -7,7 +7,7 @@
 #pragma once
 
 #include "driver/cuda/fake.h"
-#include "exec/cuda/launch.h"
+#include "exec/cuda/host_probe.h"
 
 namespace tutti::exec::cuda {
 
@@ -16,6 +16,7 @@ class HostKernels final : public Executor {
   explicit HostKernels(driver::cuda::FakeApi& fake) : fake_(fake) {}
   Status load(KernelUses& uses) override;
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override;
+  Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
 
  private:
   driver::cuda::FakeApi& fake_;

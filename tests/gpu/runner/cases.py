@@ -12,6 +12,7 @@ PROGRAMS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce",
 WITH_OPS = ("all_reduce", "reduce_scatter", "reduce")
 WITH_ROOTS = ("broadcast", "reduce", "scatter", "gather")
 UNCHECKED_IN_PLACE = ("alltoall", "alltoallv", "sendrecv")  # nccl-tests prints N/A there
+HOST_MEMORY = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "alltoall", "sendrecv")
 TIMED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv")
 
 # What TUTTI_ALGO may name for which program; tests/gpu/run_test.py compares it with `tutti prove --list`.
@@ -68,6 +69,7 @@ class Check:
     limit_s: float = 60
     estimate_s: float = 4
     unit: str = ""               # checks of one unit stay in one part, in order
+    logged: str = ""             # what the log must tell
 
     def is_nccl_test(self):
         return self.sizes is not None
@@ -122,7 +124,7 @@ def probe(program, *arguments, limit_s=60, estimate_s=5):
 
 
 def gate(gpus):
-    """Two minutes: whether anything is broken."""
+    """Two and a half minutes: whether anything is broken."""
     quick = Sizes(8, 64 * MB, 8)
     checks = [probe("driver_probe", limit_s=30), probe("ll128_torture", "--seconds", "3", limit_s=30, estimate_s=6),
               probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "6", limit_s=40, estimate_s=9)]
@@ -133,7 +135,17 @@ def gate(gpus):
     checks.append(Check("all_reduce", "g", gpus, Sizes(3, 3_000_000, 7), ("int8",), unalign=1, limit_s=20))
     for protocol in PROTOCOLS:
         checks.append(Check("all_reduce", "g", gpus, quick, environment={"TUTTI_ALGO": "ring", "NCCL_PROTO": protocol}, limit_s=20))
+    if gpus > 1:
+        checks += host_memory(gpus, Sizes(8, 4 * MB, 32), ("g", "mpi"), HOST_MEMORY)
     return checks
+
+
+def host_memory(gpus, sizes, modes, programs):
+    """GPUs that do not use each other's memory; and a pair whose path is made to fail its probe."""
+    checks = [Check(program, mode, gpus, sizes, environment={"NCCL_P2P_DISABLE": "1"}, limit_s=25, estimate_s=2.5,
+                    logged="exchange data through host memory: NCCL_P2P_DISABLE=1") for mode in modes for program in programs]
+    return checks + [Check(program, mode, gpus, sizes, environment={"TUTTI_P2P_PROBE": "spoil=0-1"}, limit_s=25, estimate_s=2.5,
+                           logged="rank 1 saw .* where rank 0 wrote") for mode in modes for program in ("all_reduce",)]
 
 
 def whole_range(gpus):
@@ -189,6 +201,8 @@ def full(gpus, with_reference):
     checks = [probe("driver_probe", limit_s=60), probe("ll128_torture", "--seconds", "30", limit_s=90, estimate_s=35),
               probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95)]
     checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus)
+    if gpus > 1:
+        checks += host_memory(gpus, Sizes(8, 256 * MB, 2), ("g", "t", "mpi"), PROGRAMS)
     return checks + (timings(gpus) if with_reference else [])
 
 

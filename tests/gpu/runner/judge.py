@@ -1,6 +1,7 @@
 """What the run of a check means. Strict: what was not seen to be right is a failure."""
 import collections
 import dataclasses
+import re
 
 from . import cases, output, process
 
@@ -44,6 +45,8 @@ def judge(check, outcome, expected, hopper):
     if check.is_nccl_test():
         read_rows(check, outcome, hopper, result)
         compare_choices(check, outcome, result)
+        if check.logged and not re.search(check.logged, outcome.log):
+            result.errors.append(f"the log does not tell: {check.logged}")
     elif check.program == "driver_probe" and outcome.exit_code == NO_DRIVER and not outcome.timed_out:
         result.verdict, result.errors = NOT_RUN, ["no CUDA driver"]
         return result

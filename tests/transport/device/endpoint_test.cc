@@ -4,104 +4,50 @@
 #include <cstring>
 #include <vector>
 
-#include "../../memory/device_play.h"
+#include "endpoint_play.h"
 
 namespace tutti::transport::device {
 namespace {
 
-using namespace memory::play;
+using namespace play;
 using exec::cuda::PipeEnd;
 using exec::cuda::Protocol;
-using memory::Budget;
-using memory::Gpu;
 using memory::Purpose;
-using memory::ScratchPool;
+using memory::play::failEveryCall;
 
-EndpointConfig smallConfig() {
-  EndpointConfig config;
-  config.channels = 3;
-  for (auto& ports : config.pipeChannels)
-    for (int32_t& channels : ports) channels = 2;
-  config.pipeChannels[0][0] = 3;
-  for (int32_t& slots : config.slots) slots = 4;
-  for (uint64_t& bytes : config.slotBytes) bytes = 1024;
-  for (int32_t& channels : config.windowChannels) channels = 2;
-  for (uint64_t& bytes : config.shareBytes) bytes = 512;
-  return config;
-}
-
-/// A process with a GPU for each rank.
-struct Process {
-  explicit Process(World& on, int32_t devices) : world(on), segments([this](int32_t d) { return pools[static_cast<size_t>(d)].get(); }) {
-    for (int32_t d = 0; d < devices; ++d) {
-      auto gpu = Gpu::open(*world.driver, d);
-      if (!gpu) {
-        status = gpu.error();
-        return;
-      }
-      gpus.push_back(std::move(*gpu));
-      budgets.push_back(std::make_unique<Budget>(d, Bytes(0)));
-      pools.push_back(std::make_unique<ScratchPool>(*gpus.back(), *budgets.back()));
-      const auto scope = driver::cuda::ContextScope::enter(gpus.back()->context());
-      auto stream = scope ? driver::cuda::OwnedStream::of(*world.driver, world.driver->createStream())
-                          : Result<driver::cuda::OwnedStream>(tl::unexpected(scope.error()));
-      if (!stream) {
-        status = stream.error();
-        return;
-      }
-      streams.push_back(std::move(*stream));
-    }
-  }
-  Surroundings around(int32_t device) {
-    const auto d = static_cast<size_t>(device);
-    return {gpus[d].get(), pools[d].get(), &segments, &pages, &parking, streams[d].get(), false};
-  }
-  Result<std::unique_ptr<Endpoint>> open(const std::shared_ptr<local::Hub>& hub, int32_t rank, const EndpointConfig& config,
-                                         int32_t device) {
-    return Endpoint::open(hub, Rank(rank), config, around(device));
-  }
-
-  World& world;
-  Status status;
-  std::vector<std::unique_ptr<Gpu>> gpus;
-  std::vector<std::unique_ptr<Budget>> budgets;
-  std::vector<std::unique_ptr<ScratchPool>> pools;
-  std::vector<driver::cuda::OwnedStream> streams;
-  HostPages pages;
-  Parking parking;
-  Segments segments;
-};
-
-struct Pair {
-  explicit Pair(EndpointConfig config = smallConfig()) : process(world, 2), hub(*local::Hub::make(2)) {
-    for (int32_t r = 0; r < 2; ++r) {
-      auto opened = process.open(hub, r, config, r);
-      EXPECT_TRUE(opened) << opened.error().text();
-      rank.push_back(std::move(*opened));
-    }
-  }
-  void connect() {
-    for (const auto& endpoint : rank) ASSERT_EQ(endpoint->connect(), Poll::Ready) << endpoint->status().text();
-  }
-  World world;
-  Process process;
-  std::shared_ptr<local::Hub> hub;
-  std::vector<std::unique_ptr<Endpoint>> rank;
+struct Pair : Ranks {
+  Pair() : Ranks(2) {}
 };
 
 TEST(Endpoint, WaitsForTheOthers) {
   World world;
   Process process(world, 2);
   const std::shared_ptr<local::Hub> hub = *local::Hub::make(2);
-  const auto first = process.open(hub, 0, smallConfig(), 0);
+  auto first = process.open(hub, 0, smallConfig(), 0);
   ASSERT_TRUE(first) << first.error().text();
   EXPECT_EQ((*first)->connect(), Poll::Pending);
   EXPECT_EQ((*first)->missing(), Rank(1));
-  const auto second = process.open(hub, 1, smallConfig(), 1);
+  auto second = process.open(hub, 1, smallConfig(), 1);
   ASSERT_TRUE(second) << second.error().text();
-  EXPECT_EQ((*second)->connect(), Poll::Ready) << (*second)->status().text();
-  EXPECT_EQ((*first)->connect(), Poll::Ready) << (*first)->status().text();
-  EXPECT_EQ((*first)->missing(), Rank(-1));
+  EXPECT_EQ((*second)->connect(), Poll::Pending) << (*second)->status().text();
+  EXPECT_EQ((*second)->missing(), Rank(0)) << "it has not said yet what it thinks of the path";
+  std::vector<std::unique_ptr<Endpoint>> both;
+  both.push_back(std::move(*first));
+  both.push_back(std::move(*second));
+  const Status status = connectAll(both);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(both[0]->missing(), Rank(-1));
+}
+
+/// As a thread does that has several ranks and asks for the state of one until it is settled.
+TEST(Endpoint, AskingOneAloneDrivesTheOthers) {
+  Ranks ranks(3, {.cut = {{0, 1}}});
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  Poll poll = Poll::Pending;
+  while (poll == Poll::Pending && std::chrono::steady_clock::now() < until) poll = ranks.rank[2]->connect();
+  EXPECT_EQ(poll, Poll::Ready) << ranks.rank[2]->status().text();
+  ranks.rank[0].reset();  // while another may be driven
+  EXPECT_EQ(ranks.rank[1]->connect(), Poll::Ready) << ranks.rank[1]->status().text();
 }
 
 TEST(Endpoint, BoardsAndArrivalsAreThoseOfThePeers) {
@@ -278,8 +224,7 @@ TEST(Endpoint, EveryFailureOfTheDriverIsNamedAndLeavesNothing) {
         const PipeNeed sends[] = {{Protocol::Lines, 3, true, Rank(1)}};
         const PipeNeed receives[] = {{Protocol::Lines, 3, false, Rank(0)}};
         const Needs needs[] = {{sends, 0}, {receives, 0}};
-        for (const auto& rank : ranks)
-          if (rank->connect() != Poll::Ready) return rank->status();
+        TUTTI_TRY(connectAll(ranks));
         for (size_t r = 0; r < 2; ++r) TUTTI_TRY(ranks[r]->offer(needs[r]));
         for (size_t r = 0; r < 2; ++r)
           if (ranks[r]->settle(needs[r]) != Poll::Ready) return ranks[r]->status();

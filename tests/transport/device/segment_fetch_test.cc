@@ -57,7 +57,7 @@ class FalseServer {
 TEST(FetchSegment, AsksAgainWhenItWasDropped) {
   const NothingIsLeft check;
   FalseServer server({nullptr, nullptr, nullptr, [](int client) { sendReply(client, plainShare(77)); }});
-  const auto shared = fetchSegment({server.key(), 1, 0, 77}, milliseconds(5000));
+  const auto shared = fetchSegment({server.key(), 1, memory::Place::Device, 77}, milliseconds(5000));
   ASSERT_TRUE(shared) << shared.error().text();
   EXPECT_EQ(shared->ticket.bytes, 77u);
 }
@@ -103,7 +103,7 @@ TEST(FetchSegment, TrustsNoAnswerThatIsNone) {
       [&](int client) { sendWith(client, odd, sizeof good, {0}); },
   });
   for (int i = 0; i < 5; ++i) {
-    const auto shared = fetchSegment({server.key(), 0, 0, 1}, milliseconds(5000));
+    const auto shared = fetchSegment({server.key(), 0, memory::Place::Device, 1}, milliseconds(5000));
     ASSERT_FALSE(shared) << i;
     EXPECT_EQ(shared.error().code(), Code::RemoteError) << shared.error().text();
   }
@@ -121,10 +121,10 @@ TEST(FetchSegment, DescriptorsThatNobodyAskedForAreClosed) {
         sendWith(client, virtualMemory, sizeof virtualMemory, {0, 1, 2});
       },
   });
-  const auto first = fetchSegment({server.key(), 0, 0, 1}, milliseconds(5000));
+  const auto first = fetchSegment({server.key(), 0, memory::Place::Device, 1}, milliseconds(5000));
   ASSERT_TRUE(first) << first.error().text();
   EXPECT_FALSE(first->fd);
-  const auto second = fetchSegment({server.key(), 0, 0, 1}, milliseconds(5000));
+  const auto second = fetchSegment({server.key(), 0, memory::Place::Device, 1}, milliseconds(5000));
   ASSERT_FALSE(second) << "which of them is meant?";
   EXPECT_EQ(second.error().code(), Code::SystemError);
 }
@@ -134,7 +134,7 @@ TEST(FetchSegment, AServerThatNeverAnswersCostsTheLimit) {
   std::promise<void> over;
   FalseServer server({[&](int) { over.get_future().wait(); }});
   const auto began = SteadyClock::now();
-  const auto shared = fetchSegment({server.key(), 0, 0, 1}, milliseconds(150));
+  const auto shared = fetchSegment({server.key(), 0, memory::Place::Device, 1}, milliseconds(150));
   EXPECT_GE(since(began), milliseconds(150));
   EXPECT_LT(since(began), milliseconds(2000));
   over.set_value();

@@ -33,7 +33,7 @@ Result<Shared> fileWith(uint64_t number) {
 }
 
 /// Devices 0: descriptors, 1: IPC tickets, 2: a long error, 3: no memory, others: an error.
-Result<Shared> answer(int32_t device, uint64_t number) {
+Result<Shared> answer(int32_t device, memory::Place, uint64_t number) {
   if (device == 0) return fileWith(number);
   if (device == 2) return fail(Code::UnhandledCudaError, "{}", std::string(10'000, 'x'));
   if (device == 3) throw std::bad_alloc();
@@ -48,7 +48,7 @@ Result<Shared> answer(int32_t device, uint64_t number) {
 
 void expectServes(const ProcessKey& key, uint64_t number, milliseconds within = milliseconds(5000)) {
   const auto began = SteadyClock::now();
-  const auto shared = fetchSegment({key, 0, 0, number}, milliseconds(5000));
+  const auto shared = fetchSegment({key, 0, memory::Place::Device, number}, milliseconds(5000));
   EXPECT_LT(since(began), within);
   ASSERT_TRUE(shared) << shared.error().text();
   EXPECT_EQ(shared->ticket.kind, ShareKind::PosixFd);
@@ -66,20 +66,20 @@ TEST(SegmentServer, GivesTicketsDescriptorsAndErrors) {
   ASSERT_TRUE(key) << key.error().text();
   EXPECT_TRUE(server.serves());
   expectServes(*key, 0x123456789abcdef0);
-  const auto plain = fetchSegment({*key, 1, 0, 4096}, milliseconds(5000));
+  const auto plain = fetchSegment({*key, 1, memory::Place::Device, 4096}, milliseconds(5000));
   ASSERT_TRUE(plain) << plain.error().text();
   EXPECT_EQ(plain->ticket.kind, ShareKind::LegacyIpc);
   EXPECT_EQ(plain->ticket.bytes, 4096u);
   EXPECT_EQ(plain->ticket.offset, 512u);
   EXPECT_EQ(plain->ticket.handle[63], 7);
   EXPECT_FALSE(plain->fd);
-  const auto none = fetchSegment({*key, -5, 0, UINT64_MAX}, milliseconds(5000));
+  const auto none = fetchSegment({*key, -5, memory::Place::Device, UINT64_MAX}, milliseconds(5000));
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code(), Code::InvalidArgument);
   EXPECT_NE(none.error().text().find("device -5 has no segment 18446744073709551615 [process " + std::to_string(getpid())),
             std::string::npos)
       << none.error().text();
-  const auto wordy = fetchSegment({*key, 2, 0, 1}, milliseconds(5000));
+  const auto wordy = fetchSegment({*key, 2, memory::Place::Device, 1}, milliseconds(5000));
   ASSERT_FALSE(wordy);
   EXPECT_EQ(wordy.error().code(), Code::UnhandledCudaError);
   EXPECT_NE(wordy.error().text().find(std::string(SegmentReply::kMostText, 'x')), std::string::npos);
@@ -101,7 +101,7 @@ TEST(SegmentServer, StartsOnceAndEndsWithItsOwner) {
   const SegmentServer idle(answer);
   EXPECT_FALSE(idle.isOwn(ProcessKey{}));
   const auto began = SteadyClock::now();
-  const auto refused = fetchSegment({gone, 0, 0, 1}, milliseconds(20'000));
+  const auto refused = fetchSegment({gone, 0, memory::Place::Device, 1}, milliseconds(20'000));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::RemoteError);
   EXPECT_NE(refused.error().text().find("its process has ended"), std::string::npos) << refused.error().text();
@@ -217,7 +217,7 @@ TEST(SegmentServer, WithoutADescriptorLeftItSleepsAndGoesOn) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   for (int fd = dup(client.get()); fd >= 0; fd = dup(client.get())) fillers.emplace_back(fd);
   EXPECT_EQ(connect(client.get(), address.raw(), address.size()), 0);
-  EXPECT_EQ(sendRequest(client.get(), {key, 1, 0, 5}), 0);
+  EXPECT_EQ(sendRequest(client.get(), {key, 1, memory::Place::Device, 5}), 0);
   const milliseconds before = processorTime();
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_LT(processorTime() - before, milliseconds(60));
@@ -234,7 +234,7 @@ TEST(SegmentServer, AnAskThatFailsForWantOfMemoryEndsNothing) {
   const NothingIsLeft check;
   SegmentServer server(answer);
   const ProcessKey key = server.start().value();
-  const auto failed = fetchSegment({key, 3, 0, 1}, milliseconds(100));
+  const auto failed = fetchSegment({key, 3, memory::Place::Device, 1}, milliseconds(100));
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code(), Code::RemoteError);
   expectServes(key, 2);
@@ -267,14 +267,14 @@ TEST(SegmentServer, AnswersOtherProcesses) {
   const auto key = child.receive<ProcessKey>();
   for (uint64_t number = 0; number < 100; ++number) expectServes(key, number);
   EXPECT_EQ(child.exitCode(), 0);
-  EXPECT_EQ(fetchSegment({key, 0, 0, 1}, milliseconds(5000)).error().code(), Code::RemoteError);
+  EXPECT_EQ(fetchSegment({key, 0, memory::Place::Device, 1}, milliseconds(5000)).error().code(), Code::RemoteError);
 }
 
 TEST(SegmentServer, AProcessThatIsKilledIsGone) {
   const NothingIsLeft check;
   for (const bool whileAsked : {false, true}) {
     Child child([](int socket) {
-      return serveAt(socket, [](int32_t, uint64_t) -> Result<Shared> {
+      return serveAt(socket, [](int32_t, memory::Place, uint64_t) -> Result<Shared> {
         std::this_thread::sleep_for(std::chrono::seconds(60));
         return fail(Code::InternalError, "too late");
       });
@@ -287,7 +287,7 @@ TEST(SegmentServer, AProcessThatIsKilledIsGone) {
       if (whileAsked) child.signal(SIGKILL);
     });
     const auto began = SteadyClock::now();
-    const auto refused = fetchSegment({key, 0, 0, 1}, milliseconds(20'000));
+    const auto refused = fetchSegment({key, 0, memory::Place::Device, 1}, milliseconds(20'000));
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code(), Code::RemoteError) << refused.error().text();
     EXPECT_NE(refused.error().text().find("has ended"), std::string::npos) << refused.error().text();
@@ -302,7 +302,7 @@ TEST(SegmentServer, AProcessThatStandsStillIsWaitedForUntilTheLimit) {
   const auto key = child.receive<ProcessKey>();
   child.stop();
   const auto began = SteadyClock::now();
-  const auto refused = fetchSegment({key, 0, 0, 1}, milliseconds(200));
+  const auto refused = fetchSegment({key, 0, memory::Place::Device, 1}, milliseconds(200));
   EXPECT_GE(since(began), milliseconds(200));
   EXPECT_LT(since(began), milliseconds(2000));
   ASSERT_FALSE(refused);
@@ -320,11 +320,11 @@ TEST(SegmentServer, OtherUsersGetNothing) {
   const auto key = child.receive<ProcessKey>();
   Child stranger([&](int) {
     if (setuid(65534) != 0) return 1;
-    const auto refused = fetchSegment({key, 0, 0, 1}, milliseconds(5000));
+    const auto refused = fetchSegment({key, 0, memory::Place::Device, 1}, milliseconds(5000));
     if (refused || refused.error().code() != Code::InvalidUsage) return 2;
     const UniqueFd rude = knock(key);  // does not look whom it asks
     if (!rude) return 3;
-    (void)sendRequest(rude.get(), {key, 0, 0, 1});
+    (void)sendRequest(rude.get(), {key, 0, memory::Place::Device, 1});
     pollfd ready{rude.get(), POLLIN, 0};
     if (poll(&ready, 1, 5000) != 1) return 4;
     return receiveReply(rude.get()) ? 5 : 0;

@@ -37,26 +37,32 @@ struct Host {
       gpus.push_back(std::move(*gpu));
       budgets.push_back(std::make_unique<Budget>(device, Bytes(0)));
       pools.push_back(std::make_unique<ScratchPool>(*gpus.back(), *budgets.back()));
+      hostPools.push_back(std::make_unique<ScratchPool>(*gpus.back(), *budgets.back(), memory::Place::Host));
     }
     segments.emplace(
-        [this](int32_t device) { return device >= 0 && static_cast<size_t>(device) < pools.size() ? pools[device].get() : nullptr; },
+        [this](int32_t device, memory::Place place) {
+          const auto& of = place == memory::Place::Host ? hostPools : pools;
+          if (place != memory::Place::Host && place != memory::Place::Device) return static_cast<ScratchPool*>(nullptr);
+          return device >= 0 && static_cast<size_t>(device) < of.size() ? of[static_cast<size_t>(device)].get() : nullptr;
+        },
         limit);
   }
-  Bank take(int32_t device, uint64_t bytes) const {
-    auto bank = pools[device]->take(Purpose::Pipes, Bytes(bytes));
+  Bank take(int32_t device, uint64_t bytes, memory::Place place = memory::Place::Device) const {
+    auto bank = (place == memory::Place::Host ? hostPools : pools)[static_cast<size_t>(device)]->take(Purpose::Pipes, Bytes(bytes));
     EXPECT_TRUE(bank) << bank.error().text();
     return bank ? std::move(*bank) : Bank();
   }
   SegmentName nameOf(int32_t device, const Bank& bank) {
     const auto key = segments->key();
     EXPECT_TRUE(key) << key.error().text();
-    return {key.value_or(ProcessKey{}), device, 0, bank.segmentNumber()};
+    return {key.value_or(ProcessKey{}), device, bank.place(), bank.segmentNumber()};
   }
 
   Status status;
   std::vector<std::unique_ptr<Gpu>> gpus;
   std::vector<std::unique_ptr<Budget>> budgets;
   std::vector<std::unique_ptr<ScratchPool>> pools;
+  std::vector<std::unique_ptr<ScratchPool>> hostPools;
   std::optional<Segments> segments;
 };
 
@@ -105,7 +111,7 @@ TEST(Segments, WhatIsNotThereIsAnError) {
   const Gpu& own = *host.gpus[1];
   const Gpu& alien = *other.gpus[1];
   for (const int32_t device : {-1, 2, INT32_MAX, INT32_MIN}) {
-    const SegmentName nowhere{name.process, device, 0, name.number};
+    const SegmentName nowhere{name.process, device, memory::Place::Device, name.number};
     EXPECT_EQ(host.segments->reach(own, nowhere).error().code(), Code::InvalidArgument);
     EXPECT_EQ(other.segments->reach(alien, nowhere).error().code(), Code::InvalidArgument);
   }
@@ -128,12 +134,12 @@ struct Told {
 enum class Do : char { Check = 'c', Free = 'f' };
 constexpr uint64_t kBankBytes = 3 * kMega;
 
-int own(int socket, const FakeOptions& options) {
+int own(int socket, const FakeOptions& options, memory::Place place) {
   World world(options);
   {
     Host host(world);
-    const Bank small = host.take(1, 512);  // so that the other does not begin at 0
-    Bank banks[2] = {host.take(0, kBankBytes), host.take(1, kBankBytes)};
+    const Bank small = host.take(1, 512, place);  // so that the other does not begin at 0
+    Bank banks[2] = {host.take(0, kBankBytes, place), host.take(1, kBankBytes, place)};
     Told told;
     for (int32_t device = 0; device < 2; ++device) {
       told.names[device] = host.nameOf(device, banks[device]);
@@ -154,7 +160,8 @@ int own(int socket, const FakeOptions& options) {
 }
 
 struct Owner {
-  explicit Owner(const FakeOptions& options = {}) : child([&](int socket) { return own(socket, options); }), told(child.receive<Told>()) {}
+  explicit Owner(const FakeOptions& options = {}, memory::Place place = memory::Place::Device)
+      : child([&](int socket) { return own(socket, options, place); }), told(child.receive<Told>()) {}
   void tell(Do command) const {
     ASSERT_EQ(write(child.socket(), &command, 1), 1);
     (void)child.receive<char>();
@@ -163,9 +170,9 @@ struct Owner {
   const Told told;
 };
 
-void reachInAnotherProcess(const FakeOptions& options) {
+void reachInAnotherProcess(const FakeOptions& options, memory::Place place = memory::Place::Device) {
   const NothingIsLeft check;
-  Owner owner(options);
+  Owner owner(options, place);
   World world(options);
   {
     Host host(world);
@@ -198,6 +205,29 @@ void reachInAnotherProcess(const FakeOptions& options) {
 
 TEST(Segments, OtherProcessesByDescriptor) { reachInAnotherProcess({}); }
 TEST(Segments, OtherProcessesByLegacyIpc) { reachInAnotherProcess({.virtualMemory = false}); }
+TEST(Segments, OtherProcessesThroughTheHost) { reachInAnotherProcess({.cut = {{0, 1}}}, memory::Place::Host); }
+
+TEST(Segments, MemoryOfTheHostIsForDevicesThatCannotReachEachOther) {
+  const NothingIsLeft check;
+  World world({.cut = {{0, 1}}});
+  {
+    Host host(world);
+    const Bank bank = host.take(0, 4096, memory::Place::Host);
+    EXPECT_EQ(bank.place(), memory::Place::Host);
+    const auto reached = host.segments->reach(*host.gpus[1], host.nameOf(0, bank));
+    ASSERT_TRUE(reached) << reached.error().text();
+    EXPECT_TRUE(world.fake->accessible(1, reached->address() + bank.offset(), bank.size()));
+    std::memset(bank.hostData(), 7, bank.size().value);
+    EXPECT_EQ(at(reached->address() + bank.offset() + 4095), 7);
+    const Bank onDevice = host.take(0, 4096);
+    EXPECT_EQ(onDevice.segmentNumber(), bank.segmentNumber()) << "each place counts for itself";
+    EXPECT_FALSE(host.segments->reach(*host.gpus[1], host.nameOf(0, onDevice)));
+    SegmentName name = host.nameOf(0, bank);
+    name.place = memory::Place{7};
+    EXPECT_FALSE(host.segments->reach(*host.gpus[1], name)) << "the request of a process that nobody understands";
+  }
+  EXPECT_TRUE(world.fake->idle());
+}
 
 TEST(Segments, AreMappedOnceForEachReader) {
   const NothingIsLeft check;
