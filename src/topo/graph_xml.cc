@@ -9,7 +9,6 @@ namespace tutti::topo {
 
 namespace {
 
-constexpr int kMostChannels = 64;
 constexpr float kMostGBps = 1e6F;
 
 Pattern usualPattern(GraphKind kind) {
@@ -24,8 +23,7 @@ Pattern usualPattern(GraphKind kind) {
 }
 
 bool mayHave(GraphKind kind, Pattern pattern) {
-  const bool tree = pattern == Pattern::BalancedTree || pattern == Pattern::SplitTree || pattern == Pattern::Tree;
-  return kind == GraphKind::Tree ? tree : pattern == usualPattern(kind);
+  return kind == GraphKind::Tree ? isTree(pattern) : pattern == usualPattern(kind);
 }
 
 uint64_t devId(const System& system, NodeId node) {

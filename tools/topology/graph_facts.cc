@@ -20,8 +20,6 @@ using topo::View;
 
 constexpr int kRingChannels = 32;
 
-double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
-
 bool canNvls(const topo::System& system) {
   return system.count(topo::NodeKind::NvSwitch) > 0 && topo::oldestSm(system) >= 90 && system.count(topo::NodeKind::Gpu) > 1;
 }
@@ -228,8 +226,8 @@ Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>
   for (const auto& [name, value] : variables) {
     if (name == "NCCL_GRAPH_FILE") graphs.graphFile = value;
     for (const Number& number :
-         {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, connect::kMostChannels},
-          Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, connect::kMostChannels}}) {
+         {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, topo::kMostChannels},
+          Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, topo::kMostChannels}}) {
       if (name != number.name || value.empty()) continue;
       char* end = nullptr;
       const long given = std::strtol(value.c_str(), &end, 10);

@@ -20,7 +20,7 @@ namespace tutti::tool {
 struct GraphFactsOptions {
   int crossNic = 2;      ///< NCCL_CROSS_NIC.
   int minChannels = 0;   ///< NCCL_MIN_NCHANNELS.
-  int maxChannels = 64;  ///< NCCL_MAX_NCHANNELS.
+  int maxChannels = topo::kMostChannels;  ///< NCCL_MAX_NCHANNELS.
   std::string graphFile;  ///< NCCL_GRAPH_FILE; its sets replace those that would be searched. Empty: none.
 };
 

@@ -66,7 +66,7 @@ std::string topologyName(const std::string& file) {
 Status draw(const topo::View& view, const TopoOptions& options) {
   const auto graphs = graphsOf(view, options.facts, options.graphs);
   if (!graphs && graphs.error().code() != Code::SystemError) return graphs.error();
-  return writeSvg(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
+  return topo::writeText(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
 }
 
 bool wantsAllCpus() {

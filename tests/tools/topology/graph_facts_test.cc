@@ -12,6 +12,7 @@
 
 #include "topo/data.h"
 #include "topo/feasible.h"
+#include "topo/settings.h"
 
 namespace tutti::tool {
 namespace {
@@ -37,7 +38,7 @@ RunOptions runOf(const Json& run) {
   if (run.contains("environment")) {
     for (const auto& [name, value] : run["environment"].items()) {
       if (name == "NCCL_GRAPH_FILE") continue;  // the data set says where it comes from, not where it is
-      EXPECT_TRUE(applyEnvironment({{name, value.get<std::string>()}}, made.options.settings).ok());
+      EXPECT_TRUE(topo::applyPathVariable(name, value.get<std::string>(), made.options.settings).ok());
       EXPECT_TRUE(applyGraphVariables({{name, value.get<std::string>()}}, made.graphs).ok());
     }
   }
