@@ -30,6 +30,7 @@ class Connector {
     if (half_ == 0) return fail(Code::InvalidArgument, "a node has no channels");
     if (Status status = connectRings(); !status.ok()) return tl::unexpected(std::move(status));
     connectTrees();
+    made_.distinct = made_.count();
     made_.collnet = limits_.collnet && static_cast<int32_t>(nodes_.size()) >= limits_.collnetNodes && everyNodeHas(&NodeGraphs::chains);
     if (made_.collnet) connectCollnet();
     addCopies();

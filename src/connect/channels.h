@@ -73,6 +73,7 @@ struct Channels {
   std::vector<std::vector<int32_t>> directHeads;  ///< CollNet direct: by node, its heads.
   topo::Pattern treePattern = topo::Pattern::BalancedTree;  ///< The simplest that a node has.
   bool collnet = false;
+  int32_t distinct = 0;  ///< Channels before any were copied or left out: the two halves of invariant 3.
 
   int32_t count() const { return static_cast<int32_t>(rings.size()); }
 };
