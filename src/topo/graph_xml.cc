@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "topo/feasible.h"
 
 namespace tutti::topo {
 
@@ -198,6 +199,44 @@ Element graphElement(GraphKind kind, const ChannelSet& set, bool computed, const
 
 Result<Graphs> readGraphs(const Document& file, const System& system, const SearchSettings& settings) {
   return GraphReader(file, system, settings).run();
+}
+
+namespace {
+
+/// What the file says of speeds and paths is true of this machine.
+Status checkFits(const Document& file, const Graphs& given, const System& system, const Paths& paths) {
+  for (int kind = 0; kind < kGraphKinds; ++kind) {
+    if (!given.computed[kind]) continue;
+    const ChannelSet& set = given.sets[kind];
+    const SearchRequest request{.pattern = set.pattern, .maxChannels = kMostChannels};
+    const Feasibility found = checkChannels(system, paths, request, set);
+    if (found.ok()) continue;
+    return error(Code::InvalidUsage, "{}: graph {} ({} channels of {:g} GB/s inside, {:g} to nets) does not fit this machine: {}{}", file.file,
+                 kind, set.count(), set.intraGBps, set.interGBps, found.violations.front(),
+                 found.violations.size() > 1 ? format("; {} more", found.violations.size() - 1) : "");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Graphs> findGraphs(const Document* file, const System& system, const Paths& paths, const GraphsRequest& request) {
+  if (file == nullptr) return searchGraphs(system, paths, request);
+  auto given = readGraphs(*file, system, request.settings);
+  if (!given) return given;
+  if (Status status = checkFits(*file, *given, system, paths); !status.ok()) return tl::unexpected(std::move(status));
+  const auto has = [&](GraphKind kind) { return given->computed[static_cast<size_t>(kind)]; };
+  if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) &&
+      (has(GraphKind::CollnetChain) || !request.collnet))
+    return given;
+  auto searched = searchGraphs(system, paths, request);
+  if (!searched) return searched;
+  for (int kind = 0; kind < kGraphKinds; ++kind) {
+    if (!given->computed[kind]) continue;
+    searched->sets[kind] = std::move(given->sets[kind]);
+    searched->computed[kind] = true;
+  }
+  return searched;
 }
 
 Element writeGraphs(const Graphs& graphs, const System& system) {

@@ -28,11 +28,13 @@ struct GraphFactsOptions {
 Result<topo::Graphs> graphsOf(const topo::View& view, const FactsOptions& options, const GraphFactsOptions& graphs);
 
 /// What every node of the run brings, in order of their ranks: the host's GPUs fall into several nodes where only the network joins them.
+/// `firstNode`: the sets of rank 0's, which the caller has.
 Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options,
-                                                 const GraphFactsOptions& graphs);
+                                                 const GraphFactsOptions& graphs, const topo::Graphs& firstNode);
 
-Status addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view, const FactsOptions& options,
-                     const GraphFactsOptions& graphs);
+/// The sets of the view's node, as they were stated.
+Result<topo::Graphs> addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view,
+                                   const FactsOptions& options, const GraphFactsOptions& graphs);
 
 /// The variables that applyGraphVariables() knows.
 std::span<const std::string_view> graphVariables();

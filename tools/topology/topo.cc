@@ -119,20 +119,16 @@ int runTopoFacts(TopoOptions options) {
   const auto source = openSource(options.source);
   if (!source) return tell(source.error());
   for (const std::string& note : source->notes) std::fprintf(stderr, "tutti topo: %s\n", note.c_str());
-  if (!options.graphs.graphFile.empty()) {
-    if (const auto graphFile = topo::readXml(options.graphs.graphFile); !graphFile) return tell(graphFile.error());
-  }
   const auto view = viewOf(source->machine, options.facts);
   if (!view) return tell(view.error());
   nlohmann::ordered_json run = factsOf(*view, options.facts);
-  if (const Status status = addGraphFacts(run, source->machine, *view, options.facts, options.graphs); !status.ok()) {
+  const auto graphs = addGraphFacts(run, source->machine, *view, options.facts, options.graphs);
+  if (!graphs) {
     // The machine's facts hold all the same; a graph file or variable that makes no sense does not.
-    if (status.code() != Code::SystemError) return tell(status);
-    std::fprintf(stderr, "tutti topo: no channels: %s\n", status.text().c_str());
-    run["graphs"] = {{"error", status.text()}};
+    if (graphs.error().code() != Code::SystemError || !options.graphs.graphFile.empty()) return tell(graphs.error());
+    std::fprintf(stderr, "tutti topo: no channels: %s\n", graphs.error().text().c_str());
+    run["graphs"] = {{"error", graphs.error().text()}};
   } else if (!options.dumpGraphs.empty()) {
-    const auto graphs = graphsOf(*view, options.facts, options.graphs);
-    if (!graphs) return tell(graphs.error());
     const Status written = topo::writeXmlFile(options.dumpGraphs, topo::writeGraphs(*graphs, view->system));
     if (!written.ok()) return tell(written);
   }
