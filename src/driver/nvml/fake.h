@@ -18,6 +18,8 @@ struct FakeDevice {
   std::string busId;               ///< "0000:1b:00.0"
   std::vector<std::string> links;  ///< bus id of the other end: of a device in the list, or of a switch
   std::optional<FabricInfo> fabric;
+  int32_t sm = 90;  ///< compute capability × 10
+  bool isHidden = false;  ///< this process may not see it
 };
 
 class FakeApi final : public Api {

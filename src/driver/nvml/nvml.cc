@@ -57,6 +57,34 @@ Status Nvml::failure(Error error, const char* call, const std::string& asked) {
                       static_cast<int32_t>(error));
 }
 
+Result<std::vector<Device>> Nvml::all() {
+  uint32_t count = 0;
+  Error error = api_->deviceGetCount(&count);
+  if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetCount_v2", ""));
+  std::vector<Device> devices;
+  for (uint32_t index = 0; index < count; ++index) {
+    Device device;
+    error = api_->deviceGetHandleByIndex(index, &device.handle);
+    if (error == Error::NoPermission) continue;
+    if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetHandleByIndex_v2", format("{}", index)));
+    PciInfo info;
+    error = api_->deviceGetPciInfo(device.handle, &info);
+    if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetPciInfo_v3", format("device {}", index)));
+    info.busId.back() = '\0';
+    device.busId = canonicalBusId(info.busId.data());
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Result<int32_t> Nvml::capability(const Device& device) {
+  int32_t major = 0;
+  int32_t minor = 0;
+  const Error error = api_->deviceGetComputeCapability(device.handle, &major, &minor);
+  if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetCudaComputeCapability", device.busId));
+  return major * 10 + minor;
+}
+
 Result<Device> Nvml::find(const std::string& busId) {
   Device device{nullptr, busId};
   const Error error = api_->deviceGetHandleByPciBusId(busId.c_str(), &device.handle);

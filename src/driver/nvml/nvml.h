@@ -35,6 +35,10 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
+  /// All devices of the machine that this process may see, whatever CUDA_VISIBLE_DEVICES says; those that it may not are left out.
+  Result<std::vector<Device>> all();
+  /// Compute capability × 10.
+  Result<int32_t> capability(const Device& device);
   /// By the driver's name of the bus, "0000:1b:00.0".
   Result<Device> find(const std::string& busId);
   /// NVML's own number of the device, which CUDA_VISIBLE_DEVICES does not change.
