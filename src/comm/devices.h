@@ -59,6 +59,8 @@ class Devices {
 
   /// Closes all GPUs and begins anew with others. Only while nothing of a GPU is in use: no communicator, no memory, no call.
   void replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor);
+  /// How often replaceForTest() has been called.
+  uint64_t generation() const { return generation_; }
   transport::device::Surroundings around(Device& device);
 
   /// ncclMemAlloc: memory of the current GPU.
@@ -74,6 +76,7 @@ class Devices {
   OpenExecutor openExecutor_;
   mutable std::mutex mutex_;  ///< protects what follows; driver_ and executor_ stay once they are there
   std::optional<Status> started_;
+  uint64_t generation_ = 0;
   bool isThere_ = false;  // a driver with devices, whether or not it works
   std::unique_ptr<driver::cuda::Driver> driver_;
   std::unique_ptr<exec::cuda::Executor> executor_;

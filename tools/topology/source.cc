@@ -1,27 +1,21 @@
 #include "topology/source.h"
 
-#include <algorithm>
-#include <limits>
 #include <memory>
 #include <utility>
 
-#include "comm/networks.h"
+#include "comm/net_facts.h"
 #include "driver/cuda/real.h"
 #include "driver/nvml/real.h"
-#include "topo/detect/driver.h"
+#include "machine/survey.h"
 #include "topo/detect/machine.h"
 
 namespace tutti::tool {
 namespace {
 
 using driver::cuda::Driver;
-using driver::nvml::Nvml;
 using topo::detect::GpuFacts;
 using topo::detect::MachineFacts;
-using topo::detect::NetFacts;
 using topo::detect::Sysfs;
-using transport::net::MemoryKind;
-using transport::net::Properties;
 
 Result<std::vector<GpuFacts>> findGpus(std::vector<std::string>& notes) {
   auto api = driver::cuda::openDriver();
@@ -36,44 +30,14 @@ Result<std::vector<GpuFacts>> findGpus(std::vector<std::string>& notes) {
   }
   Driver cuda(*std::move(api));
   if (Status status = cuda.init(); !status.ok()) return tl::unexpected(std::move(status));
-  auto library = driver::nvml::openNvml();
-  auto nvml = library ? Nvml::start(*std::move(library)) : Result<std::unique_ptr<Nvml>>(tl::unexpected(library.error()));
-  if (!nvml) notes.push_back(format("no NVLinks, and CUDA's numbers of GPUs: {}", nvml.error().text()));
-  return topo::detect::askDrivers(cuda, nvml ? nvml->get() : nullptr);
-}
-
-bool reachesGpus(const Properties& net) {
-  return (net.memoryKinds & (static_cast<int32_t>(MemoryKind::Cuda) | static_cast<int32_t>(MemoryKind::DmaBuf))) != 0;
-}
-
-Result<std::vector<NetFacts>> findNets(std::vector<std::string>& notes) {
-  std::vector<NetFacts> nets;
-  const auto network = comm::openNetwork("");
-  if (!network) {
-    notes.push_back(format("no nets: {}", network.error().text()));
-    return nets;
-  }
-  for (int32_t device = 0; device < (*network)->devices(); ++device) {
-    const auto net = (*network)->properties(device);
-    if (!net) return tl::unexpected(net.error());
-    nets.push_back({.name = net->name,
-                    .pciPath = net->pciPath,
-                    .dev = device,
-                    .speedMbps = static_cast<int>(std::min<int64_t>(net->speedMbps, std::numeric_limits<int>::max())),
-                    .port = net->port,
-                    .latencyUs = net->latencyUs,
-                    .guid = net->guid,
-                    .maxConnections = net->maxComms,
-                    .gdr = reachesGpus(*net)});
-  }
-  return nets;
+  return machine::findGpus(cuda, [] { return driver::nvml::openNvml(); }, false, notes);
 }
 
 Result<Source> detectHere(const std::string& recordPath) {
   Source source{.machine = topo::detect::emptyMachine(), .allowed = std::nullopt, .notes = {}};
   auto gpus = findGpus(source.notes);
   if (!gpus) return tl::unexpected(std::move(gpus).error());
-  auto nets = findNets(source.notes);
+  auto nets = comm::findNets(source.notes);
   if (!nets) return tl::unexpected(std::move(nets).error());
   auto allowed = topo::detect::thisProcessMayUse();
   if (!allowed) return tl::unexpected(std::move(allowed).error());
