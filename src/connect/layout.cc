@@ -132,8 +132,9 @@ Layout Layout::ofChannels(const Channels& channels, std::span<const NodeGraphs> 
   for (const NodeGraphs& node : nodes) sizes.push_back(static_cast<int32_t>(node.ranks.size()));
   Layout layout(std::move(order), evenSize(sizes));
   for (size_t t = 0; t < layout.trees_.size(); ++t) {
-    const size_t second = std::min(channels.trees.size() - 1, static_cast<size_t>(channels.distinct / 2));
-    for (const TreeLinks& links : channels.trees[t == 0 ? 0 : second]) {
+    // The second of a double tree; of a single node, where both are one chain, another channel's.
+    const size_t second = nodes.size() > 1 ? static_cast<size_t>(channels.distinct / 2) : 1;
+    for (const TreeLinks& links : channels.trees[t == 0 ? 0 : std::min(second, channels.trees.size() - 1)]) {
       algo::Tree& tree = layout.trees_[t].emplace_back();
       tree.parent = Rank(links.up);
       for (const int32_t child : links.down)

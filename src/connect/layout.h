@@ -39,7 +39,8 @@ class Layout {
   static Layout byHost(const std::vector<int32_t>& hostOf);
   /// The same, and of a host's ranks those with the same NUMA node, of these those with the same cache.
   static Layout byPlace(const std::vector<RankPlace>& places);
-  /// The first ring of `channels` and the two trees of its first channel; `nodes`: what they were connected from.
+  /// The first ring of `channels` and the two trees of its first channel (on a single node, of its first two); `nodes`: what they were
+  /// connected from.
   static Layout ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes);
 
   int32_t ranks() const { return static_cast<int32_t>(order_.size()); }
