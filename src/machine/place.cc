@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/format.h"
@@ -24,10 +26,15 @@ int32_t numaOf(const Machine& machine, const topo::CpuSet& allowed) {
   return -1;
 }
 
-int32_t cacheOf(const topo::detect::Files& files, const topo::CpuSet& allowed) {
+std::optional<topo::CpuSet> sharedCache(const topo::detect::Files& files, int cpu) {
   constexpr int kLastLevel = 3;
-  const auto list = files.text(format("/sys/devices/system/cpu/cpu{}/cache/index{}/shared_cpu_list", allowed.cpus().front(), kLastLevel));
-  const auto shared = list ? topo::CpuSet::fromList(*list) : std::nullopt;
+  const auto list = files.text(format("/sys/devices/system/cpu/cpu{}/cache/index{}/shared_cpu_list", cpu, kLastLevel));
+  auto shared = list ? topo::CpuSet::fromList(*list) : std::nullopt;
+  return shared && shared->has(cpu) ? shared : std::nullopt;
+}
+
+int32_t cacheOf(const topo::detect::Files& files, const topo::CpuSet& allowed) {
+  const auto shared = sharedCache(files, allowed.cpus().front());
   return shared && isWithin(allowed, *shared) ? shared->cpus().front() : -1;
 }
 
@@ -36,6 +43,16 @@ int32_t cacheOf(const topo::detect::Files& files, const topo::CpuSet& allowed) {
 Place placeOf(const Machine& machine, const topo::CpuSet& allowed) {
   if (allowed.empty()) return {};
   return {numaOf(machine, allowed), cacheOf(*machine.files, allowed)};
+}
+
+std::vector<topo::CpuSet> cachesOf(const topo::detect::Files& files, const topo::CpuSet& cpus) {
+  std::vector<topo::CpuSet> caches;
+  for (const int cpu : cpus.cpus()) {
+    if (std::any_of(caches.begin(), caches.end(), [cpu](const topo::CpuSet& known) { return known.has(cpu); })) continue;
+    auto shared = sharedCache(files, cpu);
+    if (shared) caches.push_back(*std::move(shared));
+  }
+  return caches;
 }
 
 bool bindThread(const topo::CpuSet& cpus) {

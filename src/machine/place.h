@@ -3,6 +3,8 @@
 // Plain values and functions; any thread. ThreadNear belongs to the thread that makes it.
 #pragma once
 
+#include <vector>
+
 #include "core/status.h"
 #include "machine/survey.h"
 #include "topo/affinity.h"
@@ -17,6 +19,9 @@ struct Place {
 };
 
 Place placeOf(const Machine& machine, const topo::CpuSet& allowed);
+
+/// The CPUs below each last-level cache that any of `cpus` is below, rising; empty where nobody knows.
+std::vector<topo::CpuSet> cachesOf(const topo::detect::Files& files, const topo::CpuSet& cpus);
 
 /// The calling thread runs on `cpus` for a scope, and afterwards where it ran before; nowhere else where the system refuses. An empty set
 /// leaves it alone.

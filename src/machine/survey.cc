@@ -16,12 +16,6 @@ using topo::Document;
 using topo::Element;
 using topo::detect::GpuFacts;
 
-Result<Document> startOf(const Sources& sources) {
-  if (!sources.topoFile.empty()) return topo::readXml(sources.topoFile);
-  const auto text = sources.files->text(kVirtualTopology);
-  return text ? topo::parseXml(kVirtualTopology, *text) : topo::detect::emptyMachine();
-}
-
 const Element* findGpu(const Element& element, const std::string& busId) {
   if (const std::string* own = element.find("busid"); element.name == "pci" && own != nullptr && *own == busId) {
     if (const Element* gpu = element.child("gpu")) return gpu;
@@ -46,6 +40,12 @@ Result<std::vector<GpuFacts>> findGpus(driver::cuda::Driver& cuda, const decltyp
   return topo::detect::askDrivers(cuda, nvml ? nvml->get() : nullptr, hiddenToo);
 }
 
+Result<Document> startOf(const Sources& sources) {
+  if (!sources.topoFile.empty()) return topo::readXml(sources.topoFile);
+  const auto text = sources.files->text(kVirtualTopology);
+  return text ? topo::parseXml(kVirtualTopology, *text) : topo::detect::emptyMachine();
+}
+
 Result<Machine> survey(const Sources& sources) {
   auto document = startOf(sources);
   if (!document) return tl::unexpected(std::move(document).error());
@@ -53,7 +53,7 @@ Result<Machine> survey(const Sources& sources) {
   if (machine.document.root.name != "system")
     return fail(Code::InvalidUsage, "{}: the root is <{}>; expected <system version=\"1\">",
                 topo::placeOf(machine.document, machine.document.root), machine.document.root.name);
-  if (const auto version = topo::needInteger(machine.document, machine.document.root, "version", 1, 1); !version)
+  if (const auto version = topo::needInteger(machine.document, machine.document.root, "version", 1, 2); !version)
     return tl::unexpected(version.error());
   if (sources.cuda != nullptr) {
     auto gpus = findGpus(*sources.cuda, sources.openNvml, true, machine.notes);

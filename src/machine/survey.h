@@ -41,6 +41,9 @@ struct Machine {
   std::vector<std::string> notes;  ///< What could not be asked, and why.
 };
 
+/// What detection begins with: the file of invariant 1, or an empty machine. Error: a file that cannot be read.
+Result<topo::Document> startOf(const Sources& sources);
+
 /// Error: a file that cannot be read or makes no sense, a driver that fails.
 Result<Machine> survey(const Sources& sources);
 

@@ -35,6 +35,15 @@ TEST(Place, IsWhatAllCpusOfTheThreadShare) {
   EXPECT_EQ(placeOf(machine, CpuSet()), Place{});
 }
 
+TEST(Place, CachesAreListedOnce) {
+  const Machine machine = twoNodes();
+  const std::vector<CpuSet> caches = cachesOf(*machine.files, cpus("0-3,7"));
+  ASSERT_EQ(caches.size(), 3u);
+  EXPECT_EQ(caches[0], cpus("0-1"));
+  EXPECT_EQ(caches[2], cpus("6-7"));
+  EXPECT_TRUE(cachesOf(*test::noFiles(), cpus("0-3")).empty());
+}
+
 TEST(Place, AThreadIsNearForAScope) {
   const auto before = topo::detect::thisProcessMayUse();
   ASSERT_TRUE(before);

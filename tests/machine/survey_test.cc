@@ -71,7 +71,7 @@ TEST(Survey, AFileComesFirstAndDetectionCompletesIt) {
 }
 
 TEST(Survey, RefusesFilesThatMakeNoSense) {
-  for (const char* text : {"<machine version=\"1\"/>", "<system version=\"2\"/>", "<system"}) {
+  for (const char* text : {"<machine version=\"1\"/>", "<system version=\"3\"/>", "<system"}) {
     Sources sources = sourcesOf(nullptr, {});
     sources.files = std::make_shared<topo::detect::RecordedFiles>(Answers{{kVirtualTopology, text}}, Answers{});
     const auto machine = survey(sources);

@@ -8,6 +8,7 @@
 
 #include "connect/nodes.h"
 #include "connect/p2p_channels.h"
+#include "topo/feasible.h"
 #include "topo/graph_xml.h"
 
 namespace tutti::tool {
@@ -78,6 +79,16 @@ Json graphFacts(const View& view, const topo::Graphs& graphs, GraphKind kind) {
   facts["minChannels"] = chain ? ring : (kind == GraphKind::Nvls && !view.system.inter ? heads : 1);
   facts["maxChannels"] = chain ? ring : (kind == GraphKind::Ring ? kRingChannels : heads);
   facts["bound"] = rounded(set.boundGBps);
+  // What the links carry when every hop carries data both ways, which their bandwidth does not limit here, nor in the reference.
+  const topo::SearchRequest request{.pattern = set.pattern, .maxChannels = topo::kMostChannels};
+  const topo::Feasibility load = checkChannels(view.system, view.paths, request, set);
+  if (load.twoWayLink != topo::kNoLink) {
+    const topo::Link& busiest = view.system.at(load.twoWayLink);
+    facts["busiest"] = {{"link", {topo::nodeName(view.system, busiest.from), topo::linkTypeName(busiest.type), topo::nodeName(view.system, busiest.to)}},
+                        {"bw", rounded(busiest.GBps)},
+                        {"charged", rounded(load.loadGBps[static_cast<size_t>(load.twoWayLink.value)])},
+                        {"bothWays", rounded(load.twoWayLoad * busiest.GBps)}};
+  }
   facts["channels"] = channelsOf(view, set);
   return facts;
 }

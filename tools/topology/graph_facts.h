@@ -1,7 +1,8 @@
 // The channels of a run as JSON with the field names of the reference's facts: `graphs`, and `final` over all nodes.
 //
 // Pure functions but for the clock, which says how long the search took; any thread.
-// 1. `graphs` are those of rank 0's node; beside the reference's fields stands `bound`, the proven limit of channels × speed.
+// 1. `graphs` are those of rank 0's node; beside the reference's fields stand `bound`, the proven limit of channels × speed, and `busiest`:
+//    the link with the most load for its bandwidth where hops carry data both ways, and what the channels charge it.
 // 2. Of `final`, what tuning adds is not made here.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include "comm/net_facts.h"
 #include "driver/cuda/real.h"
 #include "driver/nvml/real.h"
+#include "machine/place.h"
 #include "machine/survey.h"
 #include "topo/detect/machine.h"
 
@@ -34,7 +35,10 @@ Result<std::vector<GpuFacts>> findGpus(std::vector<std::string>& notes) {
 }
 
 Result<Source> detectHere(const std::string& recordPath) {
-  Source source{.machine = topo::detect::emptyMachine(), .allowed = std::nullopt, .notes = {}};
+  const auto files = std::make_shared<topo::detect::RecordingFiles>(std::make_shared<topo::detect::RootFiles>());
+  auto start = machine::startOf({.cuda = nullptr, .openNvml = {}, .files = files, .topoFile = ""});
+  if (!start) return tl::unexpected(std::move(start).error());
+  Source source{.machine = *std::move(start), .allowed = std::nullopt, .caches = {}, .notes = {}};
   auto gpus = findGpus(source.notes);
   if (!gpus) return tl::unexpected(std::move(gpus).error());
   auto nets = comm::findNets(source.notes);
@@ -42,10 +46,10 @@ Result<Source> detectHere(const std::string& recordPath) {
   auto allowed = topo::detect::thisProcessMayUse();
   if (!allowed) return tl::unexpected(std::move(allowed).error());
   source.allowed = *allowed;
+  source.caches = machine::cachesOf(*files, *allowed);
 
   MachineFacts facts{.gpus = *std::move(gpus), .nets = *std::move(nets), .allowed = *std::move(allowed)};
   if (!recordPath.empty()) topo::detect::hideGuids(facts);
-  const auto files = std::make_shared<topo::detect::RecordingFiles>(std::make_shared<topo::detect::RootFiles>());
   if (Status status = complete(source.machine, Sysfs(files), facts); !status.ok()) return tl::unexpected(std::move(status));
   if (recordPath.empty()) return source;
   if (Status status = topo::writeXmlFile(recordPath, topo::detect::writeRecording(facts, *files)); !status.ok())
@@ -58,8 +62,11 @@ Result<Source> replay(const std::string& path) {
   if (!document) return tl::unexpected(document.error());
   auto recording = topo::detect::readRecording(*document);
   if (!recording) return tl::unexpected(std::move(recording).error());
-  Source source{.machine = topo::detect::emptyMachine(), .allowed = recording->facts.allowed, .notes = {}};
+  auto start = machine::startOf({.cuda = nullptr, .openNvml = {}, .files = recording->files, .topoFile = ""});
+  if (!start) return tl::unexpected(std::move(start).error());
+  Source source{.machine = *std::move(start), .allowed = recording->facts.allowed, .caches = {}, .notes = {}};
   source.machine.file = path;
+  source.caches = machine::cachesOf(*recording->files, recording->facts.allowed);
   if (Status status = complete(source.machine, Sysfs(recording->files), recording->facts); !status.ok())
     return tl::unexpected(std::move(status));
   return source;
@@ -72,7 +79,7 @@ Result<Source> openSource(const SourceOptions& options) {
   if (options.file.empty()) return detectHere(options.recordPath);
   auto machine = topo::readXml(options.file);
   if (!machine) return tl::unexpected(std::move(machine).error());
-  return Source{.machine = *std::move(machine), .allowed = std::nullopt, .notes = {}};
+  return Source{.machine = *std::move(machine), .allowed = std::nullopt, .caches = {}, .notes = {}};
 }
 
 }  // namespace tutti::tool

@@ -190,6 +190,26 @@ Error FakeApi::deviceGetP2PStatus(Handle from, Handle to, PeerCapability, PeerSt
   return Error::Success;
 }
 
+Error FakeApi::deviceGetFieldValues(Handle device, int32_t count, FieldValue* values) {
+  Error error = Error::Success;
+  if (!enter("nvmlDeviceGetFieldValues", &error)) return error;
+  const FakeDevice* const found = deviceOf(device);
+  if (found == nullptr || count < 1) return Error::InvalidArgument;
+  for (int32_t i = 0; i < count; ++i) {
+    FieldValue& value = values[i];
+    const bool isLink = value.field != Field::C2cLinks;
+    const bool isThere = !found->c2cMBps.empty() && (!isLink || value.scope < found->c2cMBps.size());
+    value.error = isThere ? Error::Success : Error::NotSupported;
+    if (!isThere) continue;
+    const int32_t MBps = isLink ? found->c2cMBps[value.scope] : 0;
+    value.value = value.field == Field::C2cLinks        ? found->c2cMBps.size()
+                  : value.field == Field::C2cLinkStatus ? (MBps > 0 ? 1 : 0)
+                                                        : static_cast<uint64_t>(MBps);
+    value.value |= uint64_t{0xabcd} << 32;  // what the rest of the union holds is nobody's business
+  }
+  return Error::Success;
+}
+
 Error FakeApi::deviceGetGpuFabricInfo(Handle device, FabricInfo* info) {
   Error error = Error::Success;
   if (!enter("nvmlDeviceGetGpuFabricInfoV", &error)) return error;

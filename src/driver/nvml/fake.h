@@ -20,6 +20,7 @@ struct FakeDevice {
   std::optional<FabricInfo> fabric;
   int32_t sm = 90;  ///< compute capability × 10
   bool isHidden = false;  ///< this process may not see it
+  std::vector<int32_t> c2cMBps{};  // NOLINT(readability-redundant-member-init): of each C2C link; 0 is one that is down
 };
 
 class FakeApi final : public Api {

@@ -1,5 +1,6 @@
 #include "driver/nvml/nvml.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstring>
@@ -137,6 +138,27 @@ Result<std::optional<Link>> Nvml::link(const Device& device, uint32_t number) {
   remote.busId.back() = '\0';
   if (error == Error::Success) link.remoteBusId = canonicalBusId(remote.busId.data());
   return link;
+}
+
+Result<C2cLinks> Nvml::c2cLinks(const Device& device) {
+  constexpr uint32_t kMost = 64;  // nothing has as many
+  constexpr uint32_t kActive = 1;
+  const auto number = [](const FieldValue& value) { return static_cast<uint32_t>(value.value); };
+  C2cLinks found;
+  FieldValue links{.field = Field::C2cLinks};
+  Error error = api_->deviceGetFieldValues(device.handle, 1, &links);
+  if (isNothing(error) || (error == Error::Success && links.error != Error::Success)) return found;
+  if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetFieldValues", format("C2C links of {}", device.busId)));
+  for (uint32_t link = 0; link < std::min(number(links), kMost); ++link) {
+    FieldValue asked[] = {{.field = Field::C2cLinkStatus, .scope = link}, {.field = Field::C2cLinkMBps, .scope = link}};
+    error = api_->deviceGetFieldValues(device.handle, 2, asked);
+    if (error != Error::Success)
+      return tl::unexpected(failure(error, "nvmlDeviceGetFieldValues", format("C2C link {} of {}", link, device.busId)));
+    if (asked[0].error != Error::Success || number(asked[0]) != kActive || asked[1].error != Error::Success) continue;
+    ++found.count;
+    found.MBps = static_cast<int32_t>(std::min<uint32_t>(number(asked[1]), INT32_MAX));
+  }
+  return found;
 }
 
 Result<PeerStatus> Nvml::peerStatus(const Device& from, const Device& to, PeerCapability capability) {

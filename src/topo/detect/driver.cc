@@ -51,6 +51,10 @@ Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int
                  .nvlinks = {},
                  .c2cLinks = 0,
                  .c2cMBps = 0};
+  const auto toCpu = nvml.c2cLinks(*device);
+  if (!toCpu) return tl::unexpected(toCpu.error());
+  facts.c2cLinks = toCpu->count;
+  facts.c2cMBps = toCpu->MBps;
   for (const driver::nvml::Link& link : *links) {
     const std::string target = link.remoteBusId.empty() ? kHiddenSwitch : link.remoteBusId;
     const auto known =

@@ -14,7 +14,7 @@
 
 namespace tutti::topo::detect {
 
-/// `sm` (compute capability × 10) and `gdr` are CUDA's to say. C2C links are not asked for. Error: NVML's.
+/// `sm` (compute capability × 10) and `gdr` are CUDA's to say. Error: NVML's.
 Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int sm, bool gdr);
 
 /// All GPUs that CUDA shows this process; `hiddenToo`: and those that only NVML knows, by rising dev, of which `gdr` is what the others
