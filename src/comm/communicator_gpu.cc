@@ -19,7 +19,9 @@ namespace tutti::comm {
 
 Status Communicator::describe(Arrival& arrival) const {
   if (!onGpu_) return process().layouts.describe(-1, arrival);
+  process().layouts.begin();  // while the first GPU is opened
   const auto device = process().devices.at(device_);
+  process().layouts.await();
   if (!device) return device.error();
   arrival.multiprocessors = (*device)->gpu->info().multiprocessors;
   arrival.keepsLines = (*device)->keepsLines ? 1 : 0;

@@ -7,6 +7,7 @@
 #include "comm/meeting.h"
 #include "comm/net_facts.h"
 #include "config/params.h"
+#include "core/thread.h"
 #include "driver/nvml/real.h"
 #include "machine/place.h"
 #include "machine/show.h"
@@ -96,6 +97,20 @@ std::shared_ptr<const Result<Machine>> Layouts::machineOf(bool withGpus) {
   }
   known = {topoFile, generation, found};
   return found;
+}
+
+void Layouts::begin() {
+  const std::lock_guard lock(aheadMutex_);
+  if (begunFor_ == devices_.generation()) return;
+  begunFor_ = devices_.generation();
+  if (ahead_.joinable()) ahead_.join();
+  auto started = startThread("tutti-topology", "that looks at the machine", [this] { (void)machineOf(true); });
+  if (started) ahead_ = std::move(*started);  // else describe() does it
+}
+
+void Layouts::await() {
+  const std::lock_guard lock(aheadMutex_);
+  if (ahead_.joinable()) ahead_.join();
 }
 
 Status Layouts::describe(int32_t gpu, Arrival& arrival) {

@@ -43,7 +43,7 @@ uint64_t digest(const NodeGraphs& node);
 
 struct ChannelLimits {
   int32_t fewest = 0;     ///< NCCL_MIN_NCHANNELS or minCTAs: channels are copied up to it. 0: as found.
-  int32_t most = topo::kMostChannels;      ///< NCCL_MAX_NCHANNELS or maxCTAs: only the first ones are kept. Applied before `fewest`.
+  int32_t most = topo::kMostChannels;  ///< NCCL_MAX_NCHANNELS or maxCTAs: only the first ones are kept. Applied before `fewest`.
   bool collnet = false;
   int32_t collnetNodes = 2;  ///< NCCL_COLLNET_NODE_THRESHOLD: with fewer nodes CollNet is off.
 };

@@ -92,7 +92,9 @@ int32_t evenSize(const std::vector<int32_t>& sizes) {
 Layout Layout::byPlace(const std::vector<RankPlace>& places) {
   // A place comes where its first rank does: of the host, then of the NUMA node in it, then of the cache.
   std::map<RankPlace, int32_t> firstOf;
-  const auto first = [&](const RankPlace& place, size_t rank) { return firstOf.try_emplace(place, static_cast<int32_t>(rank)).first->second; };
+  const auto first = [&](const RankPlace& place, size_t rank) {
+    return firstOf.try_emplace(place, static_cast<int32_t>(rank)).first->second;
+  };
   std::vector<std::array<int32_t, 4>> keys;
   std::map<int32_t, int32_t> sizeOf;
   for (size_t r = 0; r < places.size(); ++r) {

@@ -20,8 +20,7 @@ using topo::NodeKind;
 void straighten(const topo::View& view, topo::ChannelSet& rings) {
   if (view.system.inter) return;
   std::vector<NodeId> order = view.system.all(NodeKind::Gpu);
-  std::sort(order.begin(), order.end(),
-            [&](NodeId a, NodeId b) { return view.system.at(a).gpu.rank < view.system.at(b).gpu.rank; });
+  std::sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return view.system.at(a).gpu.rank < view.system.at(b).gpu.rank; });
   topo::ChannelSet straight = rings;
   for (topo::Channel& channel : straight.channels) channel.gpus = order;
   const topo::SearchRequest request{.pattern = topo::Pattern::Ring, .maxChannels = topo::kMostChannels};
@@ -45,8 +44,8 @@ bool isUniform(const topo::View& view) {
 
 Result<GpuLayout> findGpuLayout(const Machine& machine, std::span<const int> devs, const Settings& settings) {
   const int ranks = static_cast<int>(devs.size());
-  topo::ViewRequest request{.hosts = {{.hostHash = machine.hash, .gpus = {}}}, .ranks = ranks, .rank = 0, .collNets = {},
-                            .settings = settings.paths};
+  topo::ViewRequest request{
+      .hosts = {{.hostHash = machine.hash, .gpus = {}}}, .ranks = ranks, .rank = 0, .collNets = {}, .settings = settings.paths};
   request.settings.netIntraDisabled = true;
   for (int rank = 0; rank < ranks; ++rank) {
     const int dev = devs[static_cast<size_t>(rank)];

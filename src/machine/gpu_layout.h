@@ -27,8 +27,8 @@ namespace tutti::machine {
 struct GpuLayout {
   connect::Layout layout = connect::Layout::natural(0);
   connect::Channels channels;
-  topo::View view;      ///< Of rank 0's node: all GPUs of the ranks, where memory joins them.
-  topo::Graphs graphs;  ///< Of the same.
+  topo::View view;                     ///< Of rank 0's node: all GPUs of the ranks, where memory joins them.
+  topo::Graphs graphs;                 ///< Of the same.
   bool isUniform = false;              ///< All paths between GPUs are alike.
   std::vector<topo::CpuSet> nearCpus;  ///< By rank: the CPUs of its GPU; empty where nobody knows.
 };

@@ -9,15 +9,15 @@ namespace tutti::machine {
 std::vector<std::string> describe(const GpuLayout& found) {
   const topo::System& system = found.view.system;
   std::vector<std::string> lines;
-  lines.push_back(format("topology: {} GPUs, {} NVSwitches, {} PCI switches, {} CPUs; best path {:g} GB/s{}", system.count(topo::NodeKind::Gpu),
-                         system.count(topo::NodeKind::NvSwitch), system.count(topo::NodeKind::Pci), system.count(topo::NodeKind::Cpu),
-                         system.maxGBps, found.isUniform ? ", all GPUs equally near" : ""));
+  lines.push_back(format("topology: {} GPUs, {} NVSwitches, {} PCI switches, {} CPUs; best path {:g} GB/s{}",
+                         system.count(topo::NodeKind::Gpu), system.count(topo::NodeKind::NvSwitch), system.count(topo::NodeKind::Pci),
+                         system.count(topo::NodeKind::Cpu), system.maxGBps, found.isUniform ? ", all GPUs equally near" : ""));
   lines.emplace_back("graph  pattern        channels  GB/s each  GB/s in all  bound  paths");
   for (const auto& [name, kind] : {std::pair{"ring", topo::GraphKind::Ring}, std::pair{"tree", topo::GraphKind::Tree}}) {
     const topo::ChannelSet& set = found.graphs[kind];
     lines.push_back(format("{:<6} {:<14} {:>8} {:>10.1f} {:>12.1f} {:>6} {:>6}", name, topo::patternName(set.pattern), set.count(),
-                           std::min(set.intraGBps, set.interGBps), set.sumGBps(),
-                           set.boundGBps > 0 ? format("{:.1f}", set.boundGBps) : "-", topo::pathTypeName(set.typeIntra)));
+                           std::min(set.intraGBps, set.interGBps), set.sumGBps(), set.boundGBps > 0 ? format("{:.1f}", set.boundGBps) : "-",
+                           topo::pathTypeName(set.typeIntra)));
   }
   return lines;
 }

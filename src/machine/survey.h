@@ -2,8 +2,8 @@
 //
 // Owner: the process keeps one (comm/process.h). Functions of what they are given; any thread.
 // 1. A file comes first: NCCL_TOPO_FILE, or else the one at kVirtualTopology. What it says stays; detection adds the rest.
-// 2. Processes of a host come to the same document, and so to the same hash, whichever GPUs each of them may use: NVML tells of all. Without
-//    NVML a process knows only its own.
+// 2. Processes of a host come to the same document, and so to the same hash, whichever GPUs each of them may use: NVML tells of all.
+//    Without NVML a process knows only its own.
 // 3. Nets are not part of it, unless a file names them: GPUs of one host meet in memory.
 #pragma once
 

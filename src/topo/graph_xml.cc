@@ -23,9 +23,7 @@ Pattern usualPattern(GraphKind kind) {
   return Pattern::Ring;
 }
 
-bool mayHave(GraphKind kind, Pattern pattern) {
-  return kind == GraphKind::Tree ? isTree(pattern) : pattern == usualPattern(kind);
-}
+bool mayHave(GraphKind kind, Pattern pattern) { return kind == GraphKind::Tree ? isTree(pattern) : pattern == usualPattern(kind); }
 
 uint64_t devId(const System& system, NodeId node) {
   const Node& it = system.at(node);
@@ -211,8 +209,8 @@ Status checkFits(const Document& file, const Graphs& given, const System& system
     const SearchRequest request{.pattern = set.pattern, .maxChannels = kMostChannels};
     const Feasibility found = checkChannels(system, paths, request, set);
     if (found.ok()) continue;
-    return error(Code::InvalidUsage, "{}: graph {} ({} channels of {:g} GB/s inside, {:g} to nets) does not fit this machine: {}{}", file.file,
-                 kind, set.count(), set.intraGBps, set.interGBps, found.violations.front(),
+    return error(Code::InvalidUsage, "{}: graph {} ({} channels of {:g} GB/s inside, {:g} to nets) does not fit this machine: {}{}",
+                 file.file, kind, set.count(), set.intraGBps, set.interGBps, found.violations.front(),
                  found.violations.size() > 1 ? format("; {} more", found.violations.size() - 1) : "");
   }
   return {};

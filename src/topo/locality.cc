@@ -7,7 +7,6 @@
 namespace tutti::topo {
 namespace {
 
-
 int mirrorBits(int value, int powerOfTwo) {
   int mirrored = 0;
   for (int bit = 1, image = powerOfTwo >> 1; bit < powerOfTwo; bit <<= 1, image >>= 1) {

@@ -47,8 +47,10 @@ void Exact::listPairs(const std::vector<Kind>& singles) {
       pair.total += singles[j].total;
       for (const Load& load : singles[j].loads) {
         const auto known = std::find_if(pair.loads.begin(), pair.loads.end(), [&](const Load& own) { return own.place == load.place; });
-        if (known == pair.loads.end()) pair.loads.push_back(load);
-        else known->weight += load.weight;
+        if (known == pair.loads.end())
+          pair.loads.push_back(load);
+        else
+          known->weight += load.weight;
       }
     }
   }

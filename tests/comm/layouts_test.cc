@@ -58,12 +58,15 @@ Outcome outcomeOf(std::vector<Arrival> arrivals, int32_t rank = 0) {
 class OnGpus : public testing::Test {
  protected:
   static std::string machine() {
-    std::string text = "<system version=\"1\"><cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\">";
+    std::string text =
+        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\">";
     for (const int first : {0, 1}) {
       text += format("<pci busid=\"0000:0{}:00.0\" class=\"0x060400\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\">", first + 1);
       for (const int gpu : {first, first + 2})
-        text += format("<pci busid=\"0000:{:02x}:00.0\" class=\"0x030200\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\"><gpu dev=\"{}\" sm=\"80\"/></pci>",
-                       0x1a + gpu, gpu);
+        text += format(
+            "<pci busid=\"0000:{:02x}:00.0\" class=\"0x030200\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\"><gpu dev=\"{}\" "
+            "sm=\"80\"/></pci>",
+            0x1a + gpu, gpu);
       text += "</pci>";
     }
     return text + "</cpu></system>";
@@ -119,7 +122,8 @@ TEST_F(OnGpus, RanksThatDisagreeKeepTheirOrderAndSaySo) {
   std::vector<Arrival> arrivals = arrive({0, 1, 2, 3});
   arrivals[2].machine ^= 1;
   EXPECT_EQ(ringOfRanks(arrivals), (std::vector<int32_t>{0, 1, 2, 3}));
-  EXPECT_NE(std::string(observe::lastErrorText()).find("ranks 0 and 2 see different machines"), std::string::npos) << observe::lastErrorText();
+  EXPECT_NE(std::string(observe::lastErrorText()).find("ranks 0 and 2 see different machines"), std::string::npos)
+      << observe::lastErrorText();
   arrivals = arrive({0, 1, 2, 3});
   arrivals[1].gpu = -1;
   EXPECT_EQ(ringOfRanks(arrivals), (std::vector<int32_t>{0, 1, 2, 3}));

@@ -177,7 +177,8 @@ NodeGraphs nodeOf(std::vector<int32_t> ring, std::vector<int32_t> chain, topo::P
 }
 
 TEST(Layout, OfChannelsKeepsNodesTogetherAndTakesTheirTrees) {
-  const std::vector<NodeGraphs> nodes = {nodeOf({2, 0, 4}, {0, 4, 2}, topo::Pattern::Tree), nodeOf({5, 1, 3}, {3, 1, 5}, topo::Pattern::Tree)};
+  const std::vector<NodeGraphs> nodes = {nodeOf({2, 0, 4}, {0, 4, 2}, topo::Pattern::Tree),
+                                         nodeOf({5, 1, 3}, {3, 1, 5}, topo::Pattern::Tree)};
   const auto channels = connectNodes(nodes, {});
   ASSERT_TRUE(channels) << channels.error().text();
   const Layout layout = Layout::ofChannels(*channels, nodes);

@@ -101,6 +101,24 @@ TEST(GpuLayout, PartsOfEveryMachineAreValid) {
   }
 }
 
+/// Without peer access GPUs meet in host memory; where that is forbidden, too, nothing joins them, and the text says so.
+TEST(GpuLayout, FollowsWhatSettingsAllow) {
+  const Machine machine = machineOf("nvidia-dgx1v-v100x8");
+  Settings settings;
+  settings.paths.p2pDisabled = true;
+  const auto found = findGpuLayout(machine, firstDevs(8), settings);
+  ASSERT_TRUE(found) << found.error().text();
+  expectValid(found->layout);
+  EXPECT_GT(found->graphs[topo::GraphKind::Ring].typeIntra, topo::PathType::Pxb) << "over the CPUs";
+  settings.paths.shmDisabled = true;
+  const auto apart = findGpuLayout(machine, firstDevs(8), settings);
+  if (!apart) {
+    EXPECT_FALSE(apart.error().text().empty());
+  } else {
+    expectValid(apart->layout);
+  }
+}
+
 TEST(GpuLayout, AGraphFileIsHonouredAndMustFit) {
   const Machine machine = machineOf("pcie-t4x8-1switch");
   Settings settings;

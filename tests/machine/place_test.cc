@@ -19,7 +19,8 @@ Machine twoNodes() {
         std::to_string(cpu / 2 * 2) + "-" + std::to_string(cpu / 2 * 2 + 1);
   Machine machine;
   machine.files = std::make_shared<topo::detect::RecordedFiles>(std::move(texts), Answers{});
-  const auto document = topo::parseXml("two", "<system version=\"1\"><cpu numaid=\"0\" affinity=\"f\"/><cpu numaid=\"1\" affinity=\"f0\"/></system>");
+  const auto document =
+      topo::parseXml("two", "<system version=\"1\"><cpu numaid=\"0\" affinity=\"f\"/><cpu numaid=\"1\" affinity=\"f0\"/></system>");
   machine.document = *document;
   return machine;
 }

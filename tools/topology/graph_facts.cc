@@ -84,10 +84,11 @@ Json graphFacts(const View& view, const topo::Graphs& graphs, GraphKind kind) {
   const topo::Feasibility load = checkChannels(view.system, view.paths, request, set);
   if (load.twoWayLink != topo::kNoLink) {
     const topo::Link& busiest = view.system.at(load.twoWayLink);
-    facts["busiest"] = {{"link", {topo::nodeName(view.system, busiest.from), topo::linkTypeName(busiest.type), topo::nodeName(view.system, busiest.to)}},
-                        {"bw", rounded(busiest.GBps)},
-                        {"charged", rounded(load.loadGBps[static_cast<size_t>(load.twoWayLink.value)])},
-                        {"bothWays", rounded(load.twoWayLoad * busiest.GBps)}};
+    facts["busiest"] = {
+        {"link", {topo::nodeName(view.system, busiest.from), topo::linkTypeName(busiest.type), topo::nodeName(view.system, busiest.to)}},
+        {"bw", rounded(busiest.GBps)},
+        {"charged", rounded(load.loadGBps[static_cast<size_t>(load.twoWayLink.value)])},
+        {"bothWays", rounded(load.twoWayLoad * busiest.GBps)}};
   }
   facts["channels"] = channelsOf(view, set);
   return facts;

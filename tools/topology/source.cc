@@ -31,7 +31,8 @@ Result<std::vector<GpuFacts>> findGpus(std::vector<std::string>& notes) {
   }
   Driver cuda(*std::move(api));
   if (Status status = cuda.init(); !status.ok()) return tl::unexpected(std::move(status));
-  return machine::findGpus(cuda, [] { return driver::nvml::openNvml(); }, false, notes);
+  return machine::findGpus(
+      cuda, [] { return driver::nvml::openNvml(); }, false, notes);
 }
 
 Result<Source> detectHere(const std::string& recordPath) {

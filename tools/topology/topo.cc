@@ -87,7 +87,8 @@ int showWithoutGpus(const Source& source, const TopoOptions& options) {
   if (!built) return tell(built.error());
   built->notes.insert(built->notes.begin(), source.notes.begin(), source.notes.end());
   std::fputs(showHost(source.machine.file, *built).c_str(), stdout);
-  if (source.allowed) std::fputs(showAffinity(built->system, topo::Paths(built->system), *source.allowed, false, source.caches).c_str(), stdout);
+  if (source.allowed)
+    std::fputs(showAffinity(built->system, topo::Paths(built->system), *source.allowed, false, source.caches).c_str(), stdout);
   return 0;
 }
 
@@ -110,7 +111,8 @@ int runTopo(TopoOptions options) {
     if (const Status status = draw(*view, options); !status.ok()) return tell(status);
   }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
-  if (source->allowed) std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus(), source->caches).c_str(), stdout);
+  if (source->allowed)
+    std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus(), source->caches).c_str(), stdout);
   return 0;
 }
 

@@ -147,7 +147,8 @@ Result<C2cLinks> Nvml::c2cLinks(const Device& device) {
   C2cLinks found;
   FieldValue links{.field = Field::C2cLinks};
   Error error = api_->deviceGetFieldValues(device.handle, 1, &links);
-  if (isNothing(error) || (error == Error::Success && links.error != Error::Success)) return found;
+  const bool isUnknown = isNothing(error) || error == Error::InvalidArgument;  // to an older library the field is no field
+  if (isUnknown || (error == Error::Success && links.error != Error::Success)) return found;
   if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetFieldValues", format("C2C links of {}", device.busId)));
   for (uint32_t link = 0; link < std::min(number(links), kMost); ++link) {
     FieldValue asked[] = {{.field = Field::C2cLinkStatus, .scope = link}, {.field = Field::C2cLinkMBps, .scope = link}};

@@ -62,7 +62,8 @@ class PlayedMachine {
     EXPECT_TRUE(topo::writeText(file_, text).ok());
     use_ = std::make_unique<ScopedEnv>("NCCL_TOPO_FILE", file_);
     layoutOf() = [file = file_](int ranks) {
-      const auto machine = machine::survey({.cuda = nullptr, .openNvml = {}, .files = std::make_shared<topo::detect::RootFiles>(), .topoFile = file});
+      const auto machine =
+          machine::survey({.cuda = nullptr, .openNvml = {}, .files = std::make_shared<topo::detect::RootFiles>(), .topoFile = file});
       std::vector<int> devs(static_cast<size_t>(ranks));
       std::iota(devs.begin(), devs.end(), 0);
       const auto found = machine::findGpuLayout(*machine, devs, {});
