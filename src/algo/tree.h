@@ -14,12 +14,14 @@ namespace tutti::algo {
 
 /// A rank's own contribution first, then its children's sums as listed.
 template <class Sum>
-auto treeOrder(Sum& sum, int32_t tree, Rank rank, const LayoutView* ranks) {
+auto treeOrder(Sum& sum, int32_t tree, Rank rank, const LayoutView* ranks) -> decltype(sum.leaf(rank)) {
   const Peers& children = ranks[rank.value].tree[tree].children;
   const auto own = sum.leaf(rank);
+  const auto from = [&](int32_t child) { return treeOrder(sum, tree, children.at(child), ranks); };
   if (children.count == 0) return own;
-  if (children.count == 1) return sum.add(own, treeOrder(sum, tree, children.at(0), ranks));
-  return sum.add(own, treeOrder(sum, tree, children.at(0), ranks), treeOrder(sum, tree, children.at(1), ranks));
+  if (children.count == 1) return sum.add(own, from(0));
+  if (children.count == 2) return sum.add(own, from(0), from(1));
+  return sum.add(own, from(0), from(1), from(2));
 }
 
 struct TreeAllReduce {

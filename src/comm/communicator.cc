@@ -21,13 +21,6 @@ namespace {
 /// A sender may be so far ahead of who reads from it; boards keep 64 calls, of which some are owed.
 constexpr uint32_t kMostSlotsOfLate = 32;
 
-connect::Layout makeLayout(const transport::local::Hub& hub, int32_t nodeRanks) {
-  if (!hub.spansHosts() || nodeRanks > 0) return connect::Layout::natural(hub.ranks(), nodeRanks);
-  std::vector<int32_t> hosts;
-  for (int32_t r = 0; r < hub.ranks(); ++r) hosts.push_back(hub.remote()->hostOf(Rank(r)));
-  return connect::Layout::byHost(hosts);
-}
-
 }  // namespace
 
 Communicator::Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared,
@@ -45,7 +38,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
                                                            int32_t device, uint64_t hash, const Config& config,
                                                            std::shared_ptr<Shared> shared) {
   auto comm = std::make_unique<Communicator>(rank, ranks, device, hash, config, std::move(shared));
-  const Outcome outcome{std::move(hub), {0, rank, ranks, config.minCtas, config.maxCtas, availableCores()}};
+  const Outcome outcome{std::move(hub), {0, rank, ranks, config.minCtas, config.maxCtas, availableCores()}, nullptr};
   if (Status status = comm->open(outcome); !status.ok()) return tl::unexpected(std::move(status));
   return comm;
 }
@@ -69,7 +62,10 @@ Status Communicator::openParts(const Outcome& outcome) {
   settings_.spansProcesses = outcome.hub->spansProcesses();
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins();
-  layout_ = makeLayout(*outcome.hub, settings_.nodeRanks);
+  auto found = process().layouts.find(outcome, onGpu_, settings_.nodeRanks);
+  if (!found) return std::move(found).error();
+  layout_ = std::move(found->layout);
+  nearGpu_ = std::move(found->nearGpu);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);

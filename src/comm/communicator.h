@@ -30,6 +30,7 @@
 #include "observe/flight_recorder.h"
 #include "plan/cache.h"
 #include "plan/planner.h"
+#include "topo/affinity.h"
 #include "transport/local/hub.h"
 
 namespace tutti::comm {
@@ -94,8 +95,8 @@ class Communicator {
   const Config& config() const { return config_; }
   bool isBlocking() const { return config_.blocking; }
   bool isOnGpu() const { return onGpu_; }
-  /// What of its GPU all ranks have to know; it is opened when this is first asked.
-  Status describeGpu(Arrival& arrival) const;
+  /// What of its place and its GPU all ranks have to know; the GPU is opened when this is first asked.
+  Status describe(Arrival& arrival) const;
   const std::shared_ptr<Shared>& shared() const { return shared_; }
   transport::local::Hub& hub() const { return *turn_->hub; }
   RedOps& redOps() { return redOps_; }
@@ -248,6 +249,7 @@ class Communicator {
   std::shared_ptr<Lasting> lasting_;
   std::shared_ptr<exec::host::Turn> turn_;  // lasting_->turn
   connect::Layout layout_ = connect::Layout::natural(0);
+  topo::CpuSet nearGpu_;  // where threads that serve it belong; empty: anywhere
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};

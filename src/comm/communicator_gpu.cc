@@ -11,18 +11,21 @@
 #include "core/format.h"
 #include "exec/host/signature.h"
 #include "exec/host/wait.h"
+#include "machine/place.h"
 #include "observe/log.h"
 #include "plan/device_fit.h"
 
 namespace tutti::comm {
 
-Status Communicator::describeGpu(Arrival& arrival) const {
-  if (!onGpu_) return {};
+Status Communicator::describe(Arrival& arrival) const {
+  if (!onGpu_) return process().layouts.describe(-1, arrival);
+  process().layouts.begin();  // while the first GPU is opened
   const auto device = process().devices.at(device_);
+  process().layouts.await();
   if (!device) return device.error();
   arrival.multiprocessors = (*device)->gpu->info().multiprocessors;
   arrival.keepsLines = (*device)->keepsLines ? 1 : 0;
-  return {};
+  return process().layouts.describe(device_, arrival);
 }
 
 Status Communicator::openGpu(const Outcome& outcome) {
@@ -35,6 +38,7 @@ Status Communicator::openGpu(const Outcome& outcome) {
   if (!device) return std::move(device).error();
   const auto settings = readDeviceSettings(settings_, config_, outcome.place, **device);
   if (!settings) return settings.error();
+  const machine::ThreadNear near(nearGpu_);  // host memory that the GPU and its peers poll is placed by who touches it first
   auto gpu = DeviceRank::open(outcome.hub, rank_, layout_, *settings, turn_->checks, process().devices, **device);
   if (!gpu) return std::move(gpu).error();
   gpu_ = std::move(*gpu);

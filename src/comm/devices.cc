@@ -32,6 +32,7 @@ void Devices::replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor) {
   isThere_ = false;
   openDriver_ = std::move(openDriver);
   openExecutor_ = std::move(openExecutor);
+  ++generation_;
 }
 
 /// Once; under the lock.

@@ -69,6 +69,8 @@ class Devices {
   void replaceForTest(OpenDriver openDriver, OpenExecutor openExecutor);
   /// InvalidUsage: a variable that says how GPUs reach each other makes no sense.
   Result<transport::device::Surroundings> around(Device& device);
+  /// How often replaceForTest() has been called.
+  uint64_t generation() const { return generation_; }
 
   /// ncclMemAlloc: memory of the current GPU.
   Result<void*> allocate(Bytes bytes);
@@ -83,6 +85,7 @@ class Devices {
   OpenExecutor openExecutor_;
   mutable std::mutex mutex_;  ///< protects what follows; driver_ and executor_ stay once they are there
   std::optional<Status> started_;
+  uint64_t generation_ = 0;
   bool isThere_ = false;  // a driver with devices, whether or not it works
   std::unique_ptr<driver::cuda::Driver> driver_;
   std::unique_ptr<exec::cuda::Executor> executor_;

@@ -45,4 +45,10 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
   return grouping;
 }
 
+std::shared_ptr<const std::vector<Arrival>> membersOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members) {
+  auto made = std::make_shared<std::vector<Arrival>>();
+  for (const int32_t member : members) made->push_back(arrivals[static_cast<size_t>(member)]);
+  return made;
+}
+
 }  // namespace tutti::comm

@@ -26,6 +26,10 @@ struct Arrival {
   int32_t cores = 1;  ///< that the rank's thread may use: part of what an algorithm is chosen by
   int32_t multiprocessors = 0;  ///< of the rank's GPU; 0: it computes with a host device
   int32_t keepsLines = 0;       ///< 1: stores of 128 bytes between its GPU and those that it reaches arrive whole and in order
+  int32_t gpu = -1;             ///< the dev of its GPU in the machine's topology; -1: a host device, or a GPU that is not there
+  int32_t numa = -1;            ///< where its thread may run (machine/place.h)
+  int32_t cache = -1;
+  uint64_t machine = 0;  ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
 };
 
 /// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not
@@ -48,11 +52,16 @@ struct Grouping {
   std::vector<std::vector<int32_t>> members;
 };
 Grouping formGroups(std::span<const Arrival> arrivals);
+/// The arrivals of a group's members, by their new ranks.
+std::shared_ptr<const std::vector<Arrival>> membersOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members);
 
 /// Without a hub for a rank of no colour.
 struct Outcome {
   std::shared_ptr<transport::local::Hub> hub;
   Place place;
+  std::shared_ptr<const std::vector<Arrival>> members;  ///< of its communicator, by their new ranks; null: nobody has said
+
+  std::span<const Arrival> membersOrNone() const { return members == nullptr ? std::span<const Arrival>() : std::span(*members); }
 };
 
 class Encounter {

@@ -56,6 +56,7 @@ struct Foundations::Foundation {
   mutable std::mutex mutex;
   mutable std::shared_ptr<Hub> kept;  // until all ranks of this process have it: what one sends and leaves goes through it
   Grouping grouping;
+  std::shared_ptr<const std::vector<Arrival>> members;
 
   /// Nothing while other processes of the host are still on their way. One that died on it will never come.
   std::optional<Result<Outcome>> outcome(Rank rank) const {
@@ -64,7 +65,7 @@ struct Foundations::Foundation {
       if (losses.empty()) return std::nullopt;
       return tl::unexpected(losses.begin()->second);
     }
-    Outcome outcome{hub, grouping.places[static_cast<size_t>(rank.value)]};
+    Outcome outcome{hub, grouping.places[static_cast<size_t>(rank.value)], members};
     if (arena == nullptr) return outcome;
     const uint64_t place = arena->isShared() ? arena->root().load(std::memory_order_acquire) : ownHub;  // pairs with makeShared
     auto attached = Hub::attach(arena, place, roster->ranks);
@@ -122,6 +123,7 @@ Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shar
   std::vector<Arrival> arrivals;
   for (const Note& note : roster->notes) arrivals.push_back(arrivalOf(note));
   made->grouping = formGroups(arrivals);
+  made->members = membersOf(arrivals, made->grouping.members.front());
   if (roster->processes.size() > 1) {
     if (Status status = share(*made, network); !status.ok()) return tl::unexpected(std::move(status));
   } else {

@@ -176,6 +176,18 @@ int32_t Meeting::countHere(int32_t group) const {
   return count;
 }
 
+/// By their new ranks. Under the lock, once the meeting is complete.
+std::shared_ptr<const std::vector<Arrival>> Meeting::membersOfGroup(int32_t group) const {
+  auto members = std::make_shared<std::vector<Arrival>>();
+  for (int32_t p = 0; p < table_->ranks; ++p) {
+    const Seat& seat = seatOf(p);
+    if (seat.place.group != group) continue;
+    members->resize(static_cast<size_t>(seat.place.ranks));
+    (*members)[static_cast<size_t>(seat.place.rank.value)] = seat.arrival;
+  }
+  return members;
+}
+
 int32_t Meeting::countMissing() const {
   int32_t missing = 0;
   for (int32_t p = 0; p < table_->ranks; ++p) missing += seatOf(p).isTaken ? 0 : 1;
@@ -243,6 +255,7 @@ std::optional<Result<Outcome>> Meeting::poll() {
   const Seat seat = seatOf(place_.value);
   const bool hasChild = table_->isComplete && seat.place.group >= 0 && !std::exchange(hasCome_, true);
   const int32_t ranksHere = hasChild ? countHere(seat.place.group) : 0;
+  const auto members = hasChild ? membersOfGroup(seat.place.group) : nullptr;
   if (table_->error.tripped()) {
     Status cause = table_->error.status();
     lock.unlock();
@@ -251,7 +264,7 @@ std::optional<Result<Outcome>> Meeting::poll() {
   }
   if (!table_->isComplete) return std::nullopt;
   lock.unlock();
-  Outcome outcome{nullptr, seat.place};
+  Outcome outcome{nullptr, seat.place, members};
   Status trouble;
   if (seat.place.group >= 0) {
     auto hub = Hub::attach(parent_->arena(), seat.hub, seat.place.ranks);

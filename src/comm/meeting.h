@@ -63,6 +63,7 @@ class Meeting final : public Encounter {
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
   int32_t countHere(int32_t group) const;
+  std::shared_ptr<const std::vector<Arrival>> membersOfGroup(int32_t group) const;
   void completeIfAllThere();
   uint64_t hubId(uint64_t group) const;
   bool isTakenByAllHere() const;

@@ -13,6 +13,7 @@
 #include "comm/founding.h"
 #include "comm/group.h"
 #include "comm/handle.h"
+#include "comm/layouts.h"
 #include "comm/networks.h"
 #include "comm/shared.h"
 #include "exec/host/stream.h"
@@ -44,6 +45,7 @@ struct Process {
   std::mutex launchOrder;  ///< held while a launch is queued on its streams
   RetiredWorkers retiredWorkers;
   Devices devices;
+  Layouts layouts{devices};
   memory::HostAllocator memory;
 };
 

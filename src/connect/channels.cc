@@ -25,11 +25,12 @@ class Connector {
 
   Result<Channels> run() {
     if (Status status = checkNodes(); !status.ok()) return tl::unexpected(std::move(status));
-    half_ = kMostChannels / 2;
+    half_ = topo::kMostChannels / 2;
     for (const NodeGraphs& node : nodes_) half_ = std::min<size_t>({half_, node.rings.size(), node.trees.size()});
     if (half_ == 0) return fail(Code::InvalidArgument, "a node has no channels");
     if (Status status = connectRings(); !status.ok()) return tl::unexpected(std::move(status));
     connectTrees();
+    made_.distinct = made_.count();
     made_.collnet = limits_.collnet && static_cast<int32_t>(nodes_.size()) >= limits_.collnetNodes && everyNodeHas(&NodeGraphs::chains);
     if (made_.collnet) connectCollnet();
     addCopies();
@@ -152,7 +153,7 @@ class Connector {
 
   // Channel i + (number so far) is channel i again, up to `wanted` of them.
   void copyUpTo(int32_t wanted) {
-    const size_t end = static_cast<size_t>(std::min(wanted, kMostChannels));
+    const size_t end = static_cast<size_t>(std::min(wanted, topo::kMostChannels));
     const size_t start = made_.rings.size();
     for (size_t c = start; c < end; ++c) {
       made_.rings.push_back(made_.rings[c - start]);
@@ -172,7 +173,7 @@ class Connector {
       outside = std::min(outside, node.chainGBpsInter);
       oldest = std::min(oldest, node.sm);
     }
-    keepFirst(kMostChannels);
+    keepFirst(topo::kMostChannels);
     // CollNet leaves bandwidth inside the nodes that more channels can use; fast GPUs need more blocks than a few channels have.
     if (made_.collnet && inside > outside && made_.ranks > made_.nodes) copyUpTo(made_.count() + made_.count() / 2);
     if (oldest >= 90 && made_.nodes > 1 && ringSpeed > 45.0F && made_.count() < 16) copyUpTo(2 * made_.count());

@@ -43,11 +43,10 @@ uint64_t digest(const NodeGraphs& node);
 
 struct ChannelLimits {
   int32_t fewest = 0;     ///< NCCL_MIN_NCHANNELS or minCTAs: channels are copied up to it. 0: as found.
-  int32_t most = 64;      ///< NCCL_MAX_NCHANNELS or maxCTAs: only the first ones are kept. Applied before `fewest`.
+  int32_t most = topo::kMostChannels;  ///< NCCL_MAX_NCHANNELS or maxCTAs: only the first ones are kept. Applied before `fewest`.
   bool collnet = false;
   int32_t collnetNodes = 2;  ///< NCCL_COLLNET_NODE_THRESHOLD: with fewer nodes CollNet is off.
 };
-inline constexpr int32_t kMostChannels = 64;
 inline constexpr int32_t kTreeArity = 3;
 
 struct TreeLinks {
@@ -74,6 +73,7 @@ struct Channels {
   std::vector<std::vector<int32_t>> directHeads;  ///< CollNet direct: by node, its heads.
   topo::Pattern treePattern = topo::Pattern::BalancedTree;  ///< The simplest that a node has.
   bool collnet = false;
+  int32_t distinct = 0;  ///< Channels before any were copied or left out: the two halves of invariant 3.
 
   int32_t count() const { return static_cast<int32_t>(rings.size()); }
 };

@@ -1,9 +1,12 @@
 #include "connect/layout.h"
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "connect/channels.h"
 
 namespace tutti::connect {
 namespace {
@@ -76,23 +79,71 @@ Layout Layout::natural(int32_t ranks, int32_t localRanks) {
   return Layout(std::move(order), localRanks);
 }
 
-Layout Layout::byHost(const std::vector<int32_t>& hostOf) {
-  std::map<int32_t, std::vector<int32_t>> ranksOf;
-  std::vector<int32_t> hosts;  // in the order of their first ranks
-  for (size_t r = 0; r < hostOf.size(); ++r) {
-    auto& ranks = ranksOf[hostOf[r]];
-    if (ranks.empty()) hosts.push_back(hostOf[r]);
-    ranks.push_back(static_cast<int32_t>(r));
+namespace {
+
+/// How many ranks every node has; 0 where they differ.
+int32_t evenSize(const std::vector<int32_t>& sizes) {
+  const bool isEven = !sizes.empty() && std::all_of(sizes.begin(), sizes.end(), [&](int32_t size) { return size == sizes.front(); });
+  return isEven ? sizes.front() : 0;
+}
+
+}  // namespace
+
+Layout Layout::byPlace(const std::vector<RankPlace>& places) {
+  // A place comes where its first rank does: of the host, then of the NUMA node in it, then of the cache.
+  std::map<RankPlace, int32_t> firstOf;
+  const auto first = [&](const RankPlace& place, size_t rank) {
+    return firstOf.try_emplace(place, static_cast<int32_t>(rank)).first->second;
+  };
+  std::vector<std::array<int32_t, 4>> keys;
+  std::map<int32_t, int32_t> sizeOf;
+  for (size_t r = 0; r < places.size(); ++r) {
+    const RankPlace& at = places[r];
+    constexpr int32_t kAny = -2;  // no place of anybody
+    keys.push_back({first({at.host, kAny, kAny}, r), first({at.host, at.numa, kAny}, r), first(at, r), static_cast<int32_t>(r)});
+    ++sizeOf[at.host];
   }
-  const size_t locals = hosts.empty() ? 0 : ranksOf[hosts.front()].size();
-  bool isEven = true;
+  std::sort(keys.begin(), keys.end());
   std::vector<int32_t> order;
-  for (const int32_t host : hosts) {
-    const auto& ranks = ranksOf[host];
-    isEven = isEven && ranks.size() == locals;
-    order.insert(order.end(), ranks.begin(), ranks.end());
+  for (const auto& key : keys) order.push_back(key[3]);
+  std::vector<int32_t> sizes;
+  for (const auto& [host, size] : sizeOf) sizes.push_back(size);
+  return Layout(std::move(order), evenSize(sizes));
+}
+
+Layout Layout::byHost(const std::vector<int32_t>& hostOf) {
+  std::vector<RankPlace> places;
+  for (const int32_t host : hostOf) places.push_back({.host = host});
+  return byPlace(places);
+}
+
+Layout Layout::ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes) {
+  // Channels begin their rings at rank 0; here they begin where the first node does.
+  std::vector<int32_t> order = channels.rings[0];
+  std::vector<bool> isOfFirst(order.size(), false);
+  for (const int32_t rank : nodes.front().ranks) isOfFirst[static_cast<size_t>(rank)] = true;
+  const auto isStart = [&](size_t at) {
+    return isOfFirst[static_cast<size_t>(order[at])] && !isOfFirst[static_cast<size_t>(order[(at + order.size() - 1) % order.size()])];
+  };
+  for (size_t at = 0; at < order.size(); ++at) {
+    if (!isStart(at)) continue;
+    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(at), order.end());
+    break;
   }
-  return Layout(std::move(order), isEven ? static_cast<int32_t>(locals) : 0);
+  std::vector<int32_t> sizes;
+  for (const NodeGraphs& node : nodes) sizes.push_back(static_cast<int32_t>(node.ranks.size()));
+  Layout layout(std::move(order), evenSize(sizes));
+  for (size_t t = 0; t < layout.trees_.size(); ++t) {
+    // The second of a double tree; of a single node, where both are one chain, another channel's.
+    const size_t second = nodes.size() > 1 ? static_cast<size_t>(channels.distinct / 2) : 1;
+    for (const TreeLinks& links : channels.trees[t == 0 ? 0 : std::min(second, channels.trees.size() - 1)]) {
+      algo::Tree& tree = layout.trees_[t].emplace_back();
+      tree.parent = Rank(links.up);
+      for (const int32_t child : links.down)
+        if (child >= 0) tree.children.add(Rank(child));
+    }
+  }
+  return layout;
 }
 
 algo::LayoutView Layout::view(Rank rank, Rank root) const {
@@ -107,6 +158,10 @@ algo::LayoutView Layout::view(Rank rank, Rank root) const {
   view.ring = {order_.data(), size, position};
   view.grid = {order_.data(), nodes(), localRanks_, position / localRanks_, position % localRanks_};
   for (int32_t t = 0; t < algo::kTrees; ++t) {
+    if (const auto& given = trees_[static_cast<size_t>(t)]; !given.empty()) {
+      view.tree[t] = given[static_cast<size_t>(rank.value)];
+      continue;
+    }
     algo::Tree tree = doubleBinaryTree(t, position, size);
     tree.parent = rankAt(tree.parent);
     for (int32_t i = 0; i < tree.children.count; ++i) tree.children.rank[i] = rankAt(tree.children.at(i));

@@ -1,15 +1,31 @@
-// The neighbours of every rank on every channel: rings and double binary trees.
+// The neighbours of every rank, the same on every channel: a ring and two trees.
 //
 // Owner: the communicator (one Layout each); immutable after it is built, so any thread may read it.
 // 1. Views point into the Layout and live no longer than it.
+// 2. Ranks of a node stand beside each other in the ring's order.
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "algo/layout.h"
 
 namespace tutti::connect {
+
+struct Channels;
+struct NodeGraphs;
+
+/// Where a rank runs; numbers of any kind, that tell places apart. Those of a NUMA node count within its host, of a cache within the NUMA
+/// node.
+struct RankPlace {
+  int32_t host = 0;
+  int32_t numa = -1;
+  int32_t cache = -1;
+  auto operator<=>(const RankPlace&) const = default;
+};
 
 class Layout {
  public:
@@ -21,6 +37,11 @@ class Layout {
   /// Those of a host beside each other, hosts in the order of their first ranks; `hostOf[r]` is the host of rank r. Hosts with the same
   /// number of ranks are nodes.
   static Layout byHost(const std::vector<int32_t>& hostOf);
+  /// The same, and of a host's ranks those with the same NUMA node, of these those with the same cache.
+  static Layout byPlace(const std::vector<RankPlace>& places);
+  /// The first ring of `channels` and the two trees of its first channel (on a single node, of its first two); `nodes`: what they were
+  /// connected from.
+  static Layout ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes);
 
   int32_t ranks() const { return static_cast<int32_t>(order_.size()); }
   int32_t nodes() const { return ranks() / localRanks_; }
@@ -29,9 +50,12 @@ class Layout {
   algo::LayoutView view(Rank rank, Rank root = Rank(0)) const;
 
  private:
+  using Trees = std::array<std::vector<algo::Tree>, algo::kTrees>;
+
   std::vector<int32_t> order_;     // position -> rank
   std::vector<int32_t> position_;  // rank -> position
   int32_t localRanks_;             // of every node
+  Trees trees_;                    // by rank; empty: double binary trees over positions
 };
 
 /// A node's neighbours in one tree of a double binary tree; −1 where there is none. Before the second tree is mirrored or shifted, nodes of

@@ -10,7 +10,6 @@ namespace tutti::connect {
 
 namespace {
 
-constexpr int32_t kMostChannels = 64;
 constexpr int32_t kPerPath = 2;
 
 int32_t powerAbove(int32_t number) { return static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(std::max(number, 1)))); }
@@ -52,7 +51,7 @@ P2pChannels p2pChannels(const topo::System& system, const topo::Paths& paths, in
     if (leaves) least = std::min(least, overNetwork(system, paths, gpu, channels));
   }
   P2pChannels found;
-  found.all = std::min(powerAbove(channels), kMostChannels);
+  found.all = std::min(powerAbove(channels), topo::kMostChannels);
   found.perPeer = std::min(powerAbove(least), found.all);
   return found;
 }

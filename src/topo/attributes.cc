@@ -8,8 +8,6 @@
 namespace tutti::topo {
 namespace {
 
-bool isHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-
 /// What tells one element from its siblings, for messages.
 constexpr std::string_view kNaming[] = {"busid", "numaid", "name", "target", "id", "dev"};
 

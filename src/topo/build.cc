@@ -182,6 +182,7 @@ Status Builder::addPci(const Element& pci, NodeId parent) {
     NodeId node = system_.find(NodeKind::Nic, idOf(*busId));
     const bool isNew = node == kNoNode;  // ports of one NIC may be listed apart
     if (isNew) node = system_.addNode(NodeKind::Nic, idOf(*busId));
+    if (!isNew) note(pci, "the same NIC stands elsewhere, too: its nets are one NIC's, and hang where it stands first");
     TUTTI_TRY(addNic(*nic, node, *busId));
     if (isNew) TUTTI_TRY(linkToParent(pci, node, above));
   }

@@ -11,8 +11,6 @@ namespace {
 
 constexpr float kToleranceGBps = 0.001F;  // speeds are whole MB/s; the reference rounds loads to these
 
-bool isTree(Pattern pattern) { return pattern == Pattern::BalancedTree || pattern == Pattern::SplitTree || pattern == Pattern::Tree; }
-
 class Checker {
  public:
   Checker(const System& system, const Paths& paths, const SearchRequest& request, const ChannelSet& set)

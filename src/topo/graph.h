@@ -37,6 +37,8 @@ using LinkId = Id<struct LinkTag, int32_t>;  ///< An index into System::links.
 inline constexpr NodeId kNoNode{-1};
 inline constexpr LinkId kNoLink{-1};
 
+inline constexpr int kMostChannels = 64;  ///< Of a communicator.
+
 inline constexpr float kLocalGBps = 5000.0F;  ///< Bandwidth of a path from a node to itself.
 
 struct Link {

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "core/format.h"
+#include "topo/feasible.h"
 
 namespace tutti::topo {
 
 namespace {
 
-constexpr int kMostChannels = 64;
 constexpr float kMostGBps = 1e6F;
 
 Pattern usualPattern(GraphKind kind) {
@@ -23,10 +23,7 @@ Pattern usualPattern(GraphKind kind) {
   return Pattern::Ring;
 }
 
-bool mayHave(GraphKind kind, Pattern pattern) {
-  const bool tree = pattern == Pattern::BalancedTree || pattern == Pattern::SplitTree || pattern == Pattern::Tree;
-  return kind == GraphKind::Tree ? tree : pattern == usualPattern(kind);
-}
+bool mayHave(GraphKind kind, Pattern pattern) { return kind == GraphKind::Tree ? isTree(pattern) : pattern == usualPattern(kind); }
 
 uint64_t devId(const System& system, NodeId node) {
   const Node& it = system.at(node);
@@ -200,6 +197,44 @@ Element graphElement(GraphKind kind, const ChannelSet& set, bool computed, const
 
 Result<Graphs> readGraphs(const Document& file, const System& system, const SearchSettings& settings) {
   return GraphReader(file, system, settings).run();
+}
+
+namespace {
+
+/// What the file says of speeds and paths is true of this machine.
+Status checkFits(const Document& file, const Graphs& given, const System& system, const Paths& paths) {
+  for (int kind = 0; kind < kGraphKinds; ++kind) {
+    if (!given.computed[kind]) continue;
+    const ChannelSet& set = given.sets[kind];
+    const SearchRequest request{.pattern = set.pattern, .maxChannels = kMostChannels};
+    const Feasibility found = checkChannels(system, paths, request, set);
+    if (found.ok()) continue;
+    return error(Code::InvalidUsage, "{}: graph {} ({} channels of {:g} GB/s inside, {:g} to nets) does not fit this machine: {}{}",
+                 file.file, kind, set.count(), set.intraGBps, set.interGBps, found.violations.front(),
+                 found.violations.size() > 1 ? format("; {} more", found.violations.size() - 1) : "");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Graphs> findGraphs(const Document* file, const System& system, const Paths& paths, const GraphsRequest& request) {
+  if (file == nullptr) return searchGraphs(system, paths, request);
+  auto given = readGraphs(*file, system, request.settings);
+  if (!given) return given;
+  if (Status status = checkFits(*file, *given, system, paths); !status.ok()) return tl::unexpected(std::move(status));
+  const auto has = [&](GraphKind kind) { return given->computed[static_cast<size_t>(kind)]; };
+  if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) &&
+      (has(GraphKind::CollnetChain) || !request.collnet))
+    return given;
+  auto searched = searchGraphs(system, paths, request);
+  if (!searched) return searched;
+  for (int kind = 0; kind < kGraphKinds; ++kind) {
+    if (!given->computed[kind]) continue;
+    searched->sets[kind] = std::move(given->sets[kind]);
+    searched->computed[kind] = true;
+  }
+  return searched;
 }
 
 Element writeGraphs(const Graphs& graphs, const System& system) {

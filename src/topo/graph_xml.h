@@ -15,6 +15,10 @@ namespace tutti::topo {
 /// out where `settings` forbid that. Bounds are 0.
 Result<Graphs> readGraphs(const Document& file, const System& system, const SearchSettings& settings);
 
+/// The sets that `request` wants: those of the file where it has them (null: no file), the others searched. Error also: a set of the file
+/// that the machine cannot carry, with the first link or channel that shows it.
+Result<Graphs> findGraphs(const Document* file, const System& system, const Paths& paths, const GraphsRequest& request);
+
 Element writeGraphs(const Graphs& graphs, const System& system);
 
 }  // namespace tutti::topo

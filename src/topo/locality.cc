@@ -7,8 +7,6 @@
 namespace tutti::topo {
 namespace {
 
-constexpr int kChannels = 64;  // as many as a communicator can have
-
 int mirrorBits(int value, int powerOfTwo) {
   int mirrored = 0;
   for (int bit = 1, image = powerOfTwo >> 1; bit < powerOfTwo; bit <<= 1, image >>= 1) {
@@ -59,7 +57,7 @@ NodeId Locality::findGpuOf(NodeId net) {
     turns.push_back(turnsOf(gpu));
     most = std::max(most, turns.back().turns);
   }
-  for (int channel = 0; channel < std::min(most, kChannels); ++channel) {
+  for (int channel = 0; channel < std::min(most, kMostChannels); ++channel) {
     for (size_t i = 0; i < gpus.size(); ++i) {
       if (!turns[i].nets.empty() && system_.at(turns[i].at(channel)).id == system_.at(net).id) return gpus[i];
     }

@@ -124,27 +124,19 @@ NodeId localCpu(const System& system, const Paths& paths, NodeId gpu) {
   return nearest;
 }
 
-PathType nearestFromGpus(const System& system, const Paths& paths, NodeKind kind) {
-  PathType nearest = PathType::Sys;
+PathRange rangeFromGpus(const System& system, const Paths& paths, NodeKind kind) {
+  PathRange range;
   for (const NodeId gpu : system.all(NodeKind::Gpu)) {
     for (const NodeId to : system.all(kind)) {
-      if (to != gpu) nearest = std::min(nearest, paths.get(gpu, to).type);
+      if (to == gpu) continue;
+      range.nearest = std::min(range.nearest, paths.get(gpu, to).type);
+      range.farthest = std::max(range.farthest, paths.get(gpu, to).type);
     }
   }
-  return nearest;
+  return range;
 }
 
-PathType farthestFromGpus(const System& system, const Paths& paths, NodeKind kind) {
-  PathType farthest = PathType::Loc;
-  for (const NodeId gpu : system.all(NodeKind::Gpu)) {
-    for (const NodeId to : system.all(kind)) {
-      if (to != gpu) farthest = std::max(farthest, paths.get(gpu, to).type);
-    }
-  }
-  return farthest;
-}
-
-bool isAllNvLink(const System& system, const Paths& paths) { return farthestFromGpus(system, paths, NodeKind::Gpu) < PathType::Pix; }
+bool isAllNvLink(const System& system, const Paths& paths) { return rangeFromGpus(system, paths, NodeKind::Gpu).farthest < PathType::Pix; }
 
 bool isSplitNvLink(const System& system, const Paths& paths) {
   const auto& gpus = system.all(NodeKind::Gpu);

@@ -46,9 +46,12 @@ NodeId localGpu(const System& system, const Paths& paths, const PathSettings& se
 
 NodeId localCpu(const System& system, const Paths& paths, NodeId gpu);  ///< By hops; kNoNode when no CPU is reached.
 
-/// The nearest and the farthest type of any path from a GPU to another node of that kind.
-PathType nearestFromGpus(const System& system, const Paths& paths, NodeKind kind);
-PathType farthestFromGpus(const System& system, const Paths& paths, NodeKind kind);
+/// The nearest (at most Sys) and the farthest type of any path from a GPU to another node of that kind.
+struct PathRange {
+  PathType nearest = PathType::Sys;
+  PathType farthest = PathType::Loc;
+};
+PathRange rangeFromGpus(const System& system, const Paths& paths, NodeKind kind);
 
 bool isAllNvLink(const System& system, const Paths& paths);
 bool isSplitNvLink(const System& system, const Paths& paths);  ///< Exactly two NVLink domains of several GPUs.

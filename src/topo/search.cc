@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/format.h"
 #include "topo/search_exact.h"
 #include "topo/search_heads.h"
 #include "topo/search_pack.h"
@@ -104,6 +105,8 @@ class Search {
       for (size_t i = 0; i < modes_.size(); ++i) {
         if (!isFarthest(i)) continue;
         for (int channels = limits_.minChannels; channels <= limits_.maxChannels && steps_ > 0; ++channels) {
+          // The packer drops a channel that has no partner.
+          if (modes_[i].crossNic == CrossNic::InPairs && modes_[i].pattern == Pattern::Ring && channels > 1 && channels % 2 == 1) continue;
           while (couldBeat(i, channels) && attempt(i, {nextSpeed(channels), channels}, share)) {}
         }
       }
@@ -264,6 +267,24 @@ class Search {
   int64_t bound_ = 0;
 };
 
+/// GPUs and nets that cannot reach each other, or hardly.
+std::string whyNone(const System& system, const Paths& paths) {
+  constexpr float kLeastGBps = 0.001F;  // speeds are whole MB/s
+  std::vector<NodeId> ends = system.all(NodeKind::Gpu);
+  if (system.inter) ends.insert(ends.end(), system.all(NodeKind::Net).begin(), system.all(NodeKind::Net).end());
+  for (const NodeId from : ends) {
+    for (const NodeId to : ends) {
+      const bool areNets = system.at(from).kind == NodeKind::Net && system.at(to).kind == NodeKind::Net;
+      const Path& path = paths.get(from, to);
+      if (from == to || areNets || (path.type < PathType::Net && path.GBps >= kLeastGBps)) continue;
+      if (path.type >= PathType::Net) return format("there is no path from {} to {}", nodeName(system, from), nodeName(system, to));
+      return format("the path from {} to {} has {:g} GB/s, and a channel needs {:g} at least", nodeName(system, from), nodeName(system, to),
+                    path.GBps, kLeastGBps);
+    }
+  }
+  return format("not one channel fits onto their links at {:g} GB/s", kLeastGBps);
+}
+
 }  // namespace
 
 Result<ChannelSet> searchChannels(const System& system, const Paths& paths, const SearchRequest& request) {
@@ -288,8 +309,8 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
   }
   ChannelSet set = Search(system, paths, request).run();
   if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {
-    return fail(Code::SystemError, "no {} joins the {} GPUs: some have no path to the others{}", patternName(request.pattern),
-                system.count(NodeKind::Gpu), system.inter ? " or to a network" : "");
+    return fail(Code::SystemError, "no {} joins the {} GPUs: {}", patternName(request.pattern), system.count(NodeKind::Gpu),
+                whyNone(system, paths));
   }
   return set;
 }

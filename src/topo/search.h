@@ -26,6 +26,9 @@ enum class Pattern : uint8_t {
   CollnetDirect = 6,  ///< A head that talks to the net and to every other GPU.
 };
 std::string_view patternName(Pattern pattern);  ///< "BALANCED_TREE", "RING", …
+constexpr bool isTree(Pattern pattern) {
+  return pattern == Pattern::BalancedTree || pattern == Pattern::SplitTree || pattern == Pattern::Tree;
+}
 
 /// Which collective the channels are for. Values are the ids of graph XML.
 enum class GraphKind : uint8_t { Ring = 0, Tree = 1, CollnetChain = 2, Nvls = 3, CollnetDirect = 4 };

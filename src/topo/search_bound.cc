@@ -7,6 +7,8 @@
 
 namespace tutti::topo {
 
+constexpr int64_t kMostLooks = 16'000'000;  // at hops, for all groups of one mode together
+
 // Links with the least weight that any hop of the search puts on them; 0: not in the set.
 struct Cuts::Set {
   explicit Set(size_t places) : weight(places, 0) {}
@@ -253,7 +255,18 @@ void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) con
 void Cuts::addGroups() {
   if (grouped_) return;
   grouped_ = true;
-  for (const std::vector<bool>& group : groups()) {
+  // Each costs a look at all hops and a flow. Without some the bound is a bound all the same, and what crosses a single GPU's border, or
+  // all but one's, is little news.
+  std::vector<std::vector<bool>> all = groups();
+  const auto most = static_cast<size_t>(std::max<int64_t>(kMostLooks / (int64_t{problem_.gpus()} * problem_.gpus()), 1));
+  if (all.size() > most) {
+    std::erase_if(all, [&](const std::vector<bool>& group) {
+      const auto size = std::count(group.begin(), group.end(), true);
+      return size == 1 || size == problem_.gpus() - 1;
+    });
+    all.resize(std::min(all.size(), most));
+  }
+  for (const std::vector<bool>& group : all) {
     Set into(problem_.capacity().size());
     addFlow(group, true, into);
     if (ring_ || problem_.inter()) {

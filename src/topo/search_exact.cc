@@ -9,22 +9,7 @@ namespace {
 
 constexpr int kSmallGpus = 5;
 constexpr size_t kMostKinds = 400;
-
-// Each channel followed by one that uses its nets the other way round; what finds no partner is left out, but for a single one.
-std::vector<Order> paired(std::vector<Order> orders) {
-  std::vector<Order> sorted;
-  std::vector<bool> used(orders.size(), false);
-  for (size_t i = 0; i < orders.size(); ++i) {
-    for (size_t j = i + 1; j < orders.size() && !used[i]; ++j) {
-      if (used[j] || orders[j].netIn != orders[i].netOut || orders[j].netOut != orders[i].netIn) continue;
-      used[i] = used[j] = true;
-      sorted.push_back(orders[i]);
-      sorted.push_back(orders[j]);
-    }
-  }
-  if (sorted.empty() && !orders.empty()) sorted.push_back(orders[0]);
-  return sorted;
-}
+constexpr size_t kMostPairs = 4000;
 
 }  // namespace
 
@@ -44,17 +29,43 @@ void Exact::listAll() {
     listEnds(gpus);
   } while (byLoads_.size() <= kMostKinds && std::next_permutation(gpus.begin(), gpus.end()));
   for (auto& [key, found] : byLoads_) kinds_.push_back(std::move(found));
-  std::stable_sort(kinds_.begin(), kinds_.end(), [](const Kind& a, const Kind& b) { return a.total < b.total; });
+  const auto isLighter = [](const Kind& a, const Kind& b) { return a.total < b.total; };
+  std::stable_sort(kinds_.begin(), kinds_.end(), isLighter);
+  if (!inPairs() || kinds_.size() > kMostKinds) return;
+  listPairs(kinds_);
+  std::stable_sort(pairs_.begin(), pairs_.end(), isLighter);
+}
+
+void Exact::listPairs(const std::vector<Kind>& singles) {
+  for (size_t i = 0; i < singles.size(); ++i) {
+    for (size_t j = i; j < singles.size() && pairs_.size() <= kMostPairs; ++j) {
+      const Order& one = singles[i].orders[0];
+      const Order& other = singles[j].orders[0];
+      if (one.netIn != other.netOut || one.netOut != other.netIn) continue;
+      Kind& pair = pairs_.emplace_back(singles[i]);
+      pair.orders.push_back(other);
+      pair.total += singles[j].total;
+      for (const Load& load : singles[j].loads) {
+        const auto known = std::find_if(pair.loads.begin(), pair.loads.end(), [&](const Load& own) { return own.place == load.place; });
+        if (known == pair.loads.end())
+          pair.loads.push_back(load);
+        else
+          known->weight += load.weight;
+      }
+    }
+  }
 }
 
 std::vector<Order> Exact::pack(const Goal& goal, int64_t& steps, bool& complete) {
   complete = false;
   listAll();
-  if (kinds_.size() > kMostKinds) return {};
+  perKind_ = inPairs() && goal.channels > 1 ? 2 : 1;
+  const std::vector<Kind>& kinds = perKind_ == 2 ? pairs_ : kinds_;
+  if (kinds_.size() > kMostKinds || pairs_.size() > kMostPairs || goal.channels % perKind_ != 0) return {};
   room_ = problem_.capacity();
   for (int64_t& room : room_) room /= goal.speedMBps;
   fitting_.clear();
-  for (const Kind& kind : kinds_) {
+  for (const Kind& kind : kinds) {
     if (std::all_of(kind.loads.begin(), kind.loads.end(),
                     [&](const Load& load) { return load.weight <= room_[static_cast<size_t>(load.place)]; })) {
       fitting_.push_back(&kind);
@@ -112,14 +123,14 @@ void Exact::list(const Order& order) {
   }
   std::vector<int32_t> key;
   Kind made;
-  made.order = order;
+  made.orders = {order};
   for (const auto& [place, weight] : sums) {
     key.push_back(place);
     key.push_back(weight);
     made.loads.push_back({place, weight});
     made.total += weight;
   }
-  if (pairs()) key.insert(key.end(), {-1, order.netIn, order.netOut});
+  if (inPairs()) key.insert(key.end(), {-1, order.netIn, order.netOut});
   byLoads_.emplace(std::move(key), std::move(made));
 }
 
@@ -130,12 +141,12 @@ void Exact::descend(size_t index, int chosen) {
   if (chosen > bestCount_) note();
   if (index == fitting_.size() || chosen + cuts_.most(room_, target_ - chosen) <= bestCount_) return;
   const Kind& order = *fitting_[index];
-  int64_t most = target_ - chosen;
+  int64_t most = (target_ - chosen) / perKind_;
   for (const Load& load : order.loads) most = std::min(most, room_[static_cast<size_t>(load.place)] / load.weight);
   for (const Load& load : order.loads) room_[static_cast<size_t>(load.place)] -= most * load.weight;
   for (int64_t used = most; used >= 0; --used) {
     count_[index] = static_cast<int>(used);
-    descend(index + 1, chosen + static_cast<int>(used));
+    descend(index + 1, chosen + perKind_ * static_cast<int>(used));
     if (used == 0) break;
     for (const Load& load : order.loads) room_[static_cast<size_t>(load.place)] += load.weight;
   }
@@ -143,9 +154,8 @@ void Exact::descend(size_t index, int chosen) {
 
 void Exact::note() {
   std::vector<Order> orders;
-  for (size_t i = 0; i < fitting_.size(); ++i) orders.insert(orders.end(), static_cast<size_t>(count_[i]), fitting_[i]->order);
-  if (pairs()) orders = paired(std::move(orders));
-  if (static_cast<int>(orders.size()) <= bestCount_) return;
+  for (size_t i = 0; i < fitting_.size(); ++i)
+    for (int used = 0; used < count_[i]; ++used) orders.insert(orders.end(), fitting_[i]->orders.begin(), fitting_[i]->orders.end());
   bestCount_ = static_cast<int>(orders.size());
   best_ = std::move(orders);
 }

@@ -24,18 +24,19 @@ class Exact {
   std::vector<Order> pack(const Goal& goal, int64_t& steps, bool& complete);
 
  private:
-  struct Kind {  // channels that load everything alike
-    Order order;
+  struct Kind {  // channels that load everything alike; in pairs two, of which one uses the other's nets the other way round
+    std::vector<Order> orders;
     std::vector<Load> loads;  // by place, each once
     int64_t total = 0;
   };
 
   void listAll();
+  void listPairs(const std::vector<Kind>& singles);
   void listEnds(const std::vector<int16_t>& gpus);
   void list(const Order& order);
   void descend(size_t index, int chosen);
   void note();
-  bool pairs() const { return mode_.pattern == Pattern::Ring && mode_.crossNic == CrossNic::InPairs; }
+  bool inPairs() const { return mode_.pattern == Pattern::Ring && mode_.crossNic == CrossNic::InPairs; }
 
   const Problem& problem_;
   Mode mode_;
@@ -43,8 +44,10 @@ class Exact {
   bool listed_ = false;
   std::map<std::vector<int32_t>, Kind> byLoads_;
   std::vector<Kind> kinds_;
+  std::vector<Kind> pairs_;
   // Of the goal under way:
   int target_ = 0;
+  int perKind_ = 1;  // channels
   int bestCount_ = 0;
   int64_t steps_ = 0;
   std::vector<int64_t> room_;

@@ -68,8 +68,6 @@ class GraphSearch {
   }
 
  private:
-  static constexpr int kMostChannels = 64;
-
   Result<ChannelSet> search(SearchRequest one) const {
     one.settings = request_.settings;
     return searchChannels(system_, paths_, one);

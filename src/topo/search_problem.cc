@@ -9,8 +9,6 @@ namespace tutti::topo {
 
 namespace {
 
-bool isTree(Pattern pattern) { return pattern == Pattern::BalancedTree || pattern == Pattern::SplitTree || pattern == Pattern::Tree; }
-
 int64_t capacityOf(float GBps) { return std::llround(static_cast<double>(GBps) * 1000) * kUnit; }
 
 std::vector<PathType> typesOf(const std::vector<Hop>& hops) {

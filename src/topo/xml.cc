@@ -190,8 +190,7 @@ std::string writeXml(const Element& root) {
   return text;
 }
 
-Status writeXmlFile(const std::string& path, const Element& root) {
-  const std::string text = writeXml(root);
+Status writeText(const std::string& path, std::string_view text) {
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file) return error(Code::SystemError, "{}: {}", path, std::strerror(errno));
   for (size_t done = 0; done < text.size();) {
@@ -202,5 +201,7 @@ Status writeXmlFile(const std::string& path, const Element& root) {
   }
   return {};
 }
+
+Status writeXmlFile(const std::string& path, const Element& root) { return writeText(path, writeXml(root)); }
 
 }  // namespace tutti::topo

@@ -45,7 +45,12 @@ inline constexpr size_t kMaxXmlAttributes = 64;  ///< Of one element.
 Result<Document> parseXml(std::string file, std::string_view text);
 Result<Document> readXml(const std::string& path);
 std::string writeXml(const Element& root);
+/// A whole file; one that is there is replaced. SystemError with its path.
+Status writeText(const std::string& path, std::string_view text);
 Status writeXmlFile(const std::string& path, const Element& root);
+
+/// 0-9, a-f, A-F.
+constexpr bool isHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 /// `file:line: <pci busid="0000:1b:00.0">`, to begin a message with.
 std::string placeOf(const Document& document, const Element& element);

@@ -29,6 +29,15 @@ TEST(FormGroups, TheRanksAgree) {
   }
 }
 
+TEST(FormGroups, AGroupHasItsMembersInTheirNewOrder) {
+  Arrival arrivals[] = {{5, 1}, {-9, 0}, {5, -3}};
+  for (int32_t r = 0; r < 3; ++r) arrivals[r].gpu = 10 + r;
+  const auto members = membersOf(arrivals, formGroups(arrivals).members[1]);
+  ASSERT_EQ(members->size(), 2u);
+  EXPECT_EQ((*members)[0].gpu, 12);
+  EXPECT_EQ((*members)[1].gpu, 10);
+}
+
 /// A host device has no multiprocessors.
 TEST(FormGroups, GpusAreAsGoodAsTheLeastOfThem) {
   const auto agreed = [](std::initializer_list<std::pair<int32_t, int32_t>> gpus) {

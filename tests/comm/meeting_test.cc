@@ -39,6 +39,10 @@ TEST(Meeting, EveryColourGetsAHub) {
   EXPECT_NE(outcomes[0].hub, outcomes[1].hub);
   EXPECT_EQ(outcomes[0].hub->ranks(), 2);
   EXPECT_EQ(outcomes[2].place.rank, Rank(0)) << "by key";
+  ASSERT_NE(outcomes[0].members, nullptr);
+  ASSERT_EQ(outcomes[0].members->size(), 2u);
+  EXPECT_EQ((*outcomes[0].members)[0].key, -3) << "what each rank has said, by their new ranks";
+  EXPECT_EQ((*outcomes[0].members)[1].key, 1);
   EXPECT_EQ((*meetings[0]->poll())->hub, outcomes[0].hub) << "asking again changes nothing";
 }
 

@@ -1,8 +1,10 @@
 #include "conformance/harness.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <future>
@@ -49,6 +51,30 @@ ScopedEnv::~ScopedEnv() {
   }
 }
 
+namespace {
+
+/// The first CPU of each kind that the process may use; -1: none.
+std::array<int, 2> cpusByParity() {
+  std::array<int, 2> found = {-1, -1};
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return found;
+  for (int cpu = CPU_SETSIZE - 1; cpu >= 0; --cpu)
+    if (CPU_ISSET(cpu, &allowed)) found[static_cast<size_t>(cpu % 2)] = cpu;
+  return found;
+}
+
+const std::array<int, 2>& placeCpus() {
+  static const std::array<int, 2> cpus = cpusByParity();  // before any thread is bound
+  return cpus;
+}
+
+}  // namespace
+
+bool placesRanks() {
+  const char* wanted = std::getenv("TUTTI_TEST_PLACES");
+  return wanted != nullptr && *wanted == '1' && placeCpus()[0] >= 0 && placeCpus()[1] >= 0;
+}
+
 RankThreads::RankThreads(int ranks, const std::string& algorithms, Enter enter) : ranks_(ranks), enter_(std::move(enter)), barrier_(ranks) {
   const ScopedEnv env("TUTTI_ALGO", algorithms);
   ncclUniqueId id;
@@ -72,6 +98,12 @@ RankThreads::~RankThreads() {
 }
 
 void RankThreads::loop(int rank, ncclUniqueId id) {
+  if (placesRanks()) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(placeCpus()[static_cast<size_t>(rank % 2)], &one);
+    EXPECT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  }
   const std::shared_ptr<void> entered = enter_ != nullptr ? enter_(rank) : nullptr;
   ncclComm_t comm = nullptr;
   const ncclResult_t created = ncclCommInitRank(&comm, ranks_, id, rank);

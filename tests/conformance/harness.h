@@ -57,6 +57,10 @@ class ScopedEnv {
   bool wasSet_ = false;
 };
 
+/// TUTTI_TEST_PLACES=1: even ranks run on a CPU with an even number, odd ones on one with an odd number, which
+/// tests/data/hosts/two_nodes.xml has on different NUMA nodes. False also where there are no two such CPUs.
+bool placesRanks();
+
 class RankThreads {
  public:
   using Body = std::function<void(int rank, ncclComm_t comm)>;

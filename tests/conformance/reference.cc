@@ -133,7 +133,7 @@ Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs) {
   const int32_t chunks = algorithm->chunks(c.ranks);
   const uint64_t total = algorithm->traits.division == algo::Division::Blocks ? c.count * static_cast<uint64_t>(c.ranks) : c.count;
   const uint64_t chunkElems = algo::makeGeometry(algorithm->traits.division, c.count, chunks, type, 1, 4096).chunkElems;
-  const connect::Layout layout = connect::Layout::natural(c.ranks, nodeRanks());
+  const connect::Layout layout = layoutOf()(c.ranks);
   std::vector<algo::LayoutView> views;
   for (int r = 0; r < c.ranks; ++r) views.push_back(layout.view(Rank(r), Rank(c.root)));
   exec::prove::Expressions expressions;
@@ -248,6 +248,16 @@ std::string firstDifference(const Case& c, const std::byte* got, const Bytes& wa
   std::memcpy(&should, wanted.data() + first, size);
   return format("{} of {} elements differ; element {} is {:#x}, should be {:#x}", differing, wanted.size() / size, first / size, is,
                 should);
+}
+
+LayoutOf& layoutOf() {
+  static LayoutOf source = [](int ranks) {
+    if (!placesRanks()) return connect::Layout::natural(ranks, nodeRanks());
+    std::vector<connect::RankPlace> places;
+    for (int32_t r = 0; r < ranks; ++r) places.push_back({.numa = r % 2});
+    return connect::Layout::byPlace(places);
+  };
+  return source;
 }
 
 }  // namespace tutti::conformance

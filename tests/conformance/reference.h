@@ -11,10 +11,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "conformance/matrix.h"
+#include "connect/layout.h"
 
 namespace tutti::conformance {
 
@@ -32,6 +34,11 @@ std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& input
 /// Empty when `output`, the result of a reduction of ordinary data on `rank`, is as near as the tolerance says. Long outputs are
 /// looked at in a few hundred places.
 std::string checkPrecise(const Case& c, const std::vector<Bytes>& inputs, int rank, const Bytes& output);
+
+/// Who neighbours whom among so many ranks: as the library finds it where the test runs. Natural order, in nodes of TUTTI_NODE_RANKS; by
+/// place where the harness has placed the ranks; whatever a test has put here.
+using LayoutOf = std::function<connect::Layout(int ranks)>;
+LayoutOf& layoutOf();
 
 /// The first difference in words; empty when the bytes are equal.
 std::string firstDifference(const Case& c, const std::byte* got, const Bytes& wanted);

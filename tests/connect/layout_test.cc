@@ -7,6 +7,9 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <utility>
+
+#include "connect/channels.h"
 
 namespace tutti::connect {
 namespace {
@@ -142,6 +145,56 @@ TEST(Layout, HostsStandBesideEachOther) {
   EXPECT_EQ(crossings, 2);
   EXPECT_EQ(Layout::byHost({0, 1, 0}).nodes(), 1) << "hosts that differ in size are no nodes";
   EXPECT_EQ(Layout::byHost({0, 1, 0}).view(Rank(0)).ring.next(), Rank(2));
+}
+
+std::vector<int32_t> ringOf(const Layout& layout) {
+  const algo::LayoutView view = layout.view(Rank(0));
+  std::vector<int32_t> order;
+  for (int32_t i = 0; i < layout.ranks(); ++i) order.push_back(view.ring.order[i]);
+  return order;
+}
+
+TEST(Layout, NeighboursShareHostThenNumaNodeThenCache) {
+  const Layout layout = Layout::byPlace({{0, 1, 8}, {1, 0, 0}, {0, 0, 0}, {0, 1, 9}, {0, 1, 8}, {1, 0, 0}, {1, 1, 0}, {0, 0, 0}});
+  EXPECT_EQ(ringOf(layout), (std::vector<int32_t>{0, 4, 3, 2, 7, 1, 5, 6}));
+  EXPECT_EQ(layout.nodes(), 1);  // five ranks on one host, three on the other
+  checkTrees(layout);
+  EXPECT_EQ(ringOf(Layout::byPlace({{0, 0, 0}, {0, 1, 0}, {1, 0, 0}, {1, 0, 0}})), (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(Layout::byPlace({{0, 0, 0}, {0, 1, 0}, {1, 0, 0}, {1, 0, 0}}).nodes(), 2);
+  // One numa node's number is not another host's, and no cache's that of another NUMA node.
+  EXPECT_EQ(ringOf(Layout::byPlace({{0, 0, 4}, {0, 1, 4}, {0, 0, 4}, {0, 1, 5}, {0, 1, 4}})), (std::vector<int32_t>{0, 2, 1, 4, 3}));
+  EXPECT_EQ(ringOf(Layout::byPlace({{0}, {0}, {0}})), (std::vector<int32_t>{0, 1, 2}));  // nothing is known
+}
+
+NodeGraphs nodeOf(std::vector<int32_t> ring, std::vector<int32_t> chain, topo::Pattern pattern) {
+  NodeGraphs node;
+  node.ranks = ring;
+  std::sort(node.ranks.begin(), node.ranks.end());
+  node.rings = {std::move(ring)};
+  node.trees = {std::move(chain)};
+  node.treePattern = pattern;
+  return node;
+}
+
+TEST(Layout, OfChannelsKeepsNodesTogetherAndTakesTheirTrees) {
+  const std::vector<NodeGraphs> nodes = {nodeOf({2, 0, 4}, {0, 4, 2}, topo::Pattern::Tree),
+                                         nodeOf({5, 1, 3}, {3, 1, 5}, topo::Pattern::Tree)};
+  const auto channels = connectNodes(nodes, {});
+  ASSERT_TRUE(channels) << channels.error().text();
+  const Layout layout = Layout::ofChannels(*channels, nodes);
+  EXPECT_EQ(ringOf(layout), (std::vector<int32_t>{2, 0, 4, 5, 1, 3}));
+  EXPECT_EQ(layout.nodes(), 2);
+  for (int32_t t = 0; t < algo::kTrees; ++t) {
+    int32_t links = 0;
+    for (int32_t r = 0; r < 6; ++r) {
+      const algo::Tree tree = layout.view(Rank(r)).tree[t];
+      links += tree.children.count;
+      for (int32_t i = 0; i < tree.children.count; ++i) EXPECT_EQ(layout.view(tree.children.at(i)).tree[t].parent, Rank(r));
+    }
+    EXPECT_EQ(links, 5);
+    EXPECT_EQ(layout.view(Rank(4)).tree[t].parent, Rank(0)) << "the chain of the first node";
+  }
+  EXPECT_NE(layout.view(Rank(0)).tree[0].isRoot(), layout.view(Rank(0)).tree[1].isRoot()) << "the second tree has another root";
 }
 
 }  // namespace

@@ -31,6 +31,42 @@ class BruteForce {
     return best;
   }
 
+  /// The highest of rings over nets of which channels 2i and 2i + 1 use the same two the other way round, and of single ones over any two.
+  double optimumInPairs() {
+    std::map<std::pair<int32_t, int32_t>, std::map<std::vector<double>, bool>> byNets;
+    std::vector<NodeId> gpus = system_.all(NodeKind::Gpu);
+    std::sort(gpus.begin(), gpus.end(), [](NodeId a, NodeId b) { return a.value < b.value; });
+    do {
+      std::vector<double> inside(places(), 0);
+      bool joined = true;
+      for (size_t i = 0; i + 1 < gpus.size(); ++i) joined = joined && addHop(inside, gpus[i], gpus[i + 1], 1, Pattern::Ring);
+      for (const NodeId in : system_.all(NodeKind::Net)) {
+        for (const NodeId out : system_.all(NodeKind::Net)) {
+          std::vector<double> load = inside;
+          if (joined && addNets(load, gpus, in, out, Pattern::Ring)) byNets[{in.value, out.value}][load] = true;
+        }
+      }
+    } while (std::next_permutation(gpus.begin(), gpus.end(), [](NodeId a, NodeId b) { return a.value < b.value; }));
+    double best = 0;
+    std::map<std::vector<double>, bool> pairs;
+    for (const auto& [nets, kinds] : byNets) {
+      for (const auto& [load, yes] : kinds) {
+        if (request_.minChannels == 1) best = std::max(best, speedOf(load));
+        for (const auto& [back, too] : byNets[{nets.second, nets.first}]) {
+          std::vector<double> both = load;
+          for (size_t i = 0; i < both.size(); ++i) both[i] += back[i];
+          pairs[both] = true;
+        }
+      }
+    }
+    keep(pairs);
+    for (int count = 1; 2 * count <= request_.maxChannels; ++count) {
+      std::vector<double> load(places(), 0);
+      best = std::max(best, 2 * choose(0, count, count, load));
+    }
+    return best;
+  }
+
   /// How many sets optimum() would look at.
   double work() {
     double sum = 0;
@@ -109,8 +145,18 @@ class BruteForce {
     return addHop(load, gpus[0], out, 0.5, pattern) && addHop(load, gpus[1], out, 0.5, pattern);
   }
 
-  void list(Pattern pattern) {
+  void keep(const std::map<std::vector<double>, bool>& seen) {
     kinds_.clear();
+    for (const auto& [load, yes] : seen) {
+      Loads sparse;
+      for (size_t i = 0; i < load.size(); ++i) {
+        if (load[i] > 0) sparse.emplace_back(i, load[i]);
+      }
+      kinds_.push_back(std::move(sparse));
+    }
+  }
+
+  void list(Pattern pattern) {
     std::map<std::vector<double>, bool> seen;
     std::vector<NodeId> gpus = system_.all(NodeKind::Gpu);
     std::vector<size_t> index(gpus.size());
@@ -135,13 +181,7 @@ class BruteForce {
         }
       }
     } while (std::next_permutation(index.begin(), index.end()));
-    for (const auto& [load, yes] : seen) {
-      Loads sparse;
-      for (size_t i = 0; i < load.size(); ++i) {
-        if (load[i] > 0) sparse.emplace_back(i, load[i]);
-      }
-      kinds_.push_back(std::move(sparse));
-    }
+    keep(seen);
   }
 
   double choose(size_t first, int left, int count, std::vector<double>& load) const {

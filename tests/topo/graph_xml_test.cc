@@ -50,6 +50,14 @@ void expectLoads(const std::string& path, const std::string& machine, int nodes)
   ASSERT_TRUE(file) << file.error().text();
   const auto graphs = readGraphs(*file, view->system, {});
   ASSERT_TRUE(graphs) << graphs.error().text();
+  const auto fitting = findGraphs(&*file, view->system, view->paths, {.collnet = false, .nvls = false, .settings = {}});
+  // A vendor's graph for pairs of GPUs with NVLink; in this topology every NVLink leads back to its own GPU, and so to none.
+  if (path.find("azure-ncv4-a100pciex4") != std::string::npos) {
+    ASSERT_FALSE(fitting) << path;
+    EXPECT_NE(fitting.error().text().find("does not fit this machine: link GPU0"), std::string::npos) << fitting.error().text();
+  } else {
+    EXPECT_TRUE(fitting) << fitting.error().text();
+  }
   for (const Element& element : file->root.children) {
     const auto kind = static_cast<GraphKind>(std::stoi(*element.find("id")));
     const ChannelSet& set = (*graphs)[kind];
@@ -121,6 +129,25 @@ TEST(GraphXml, WhatIsWrittenReadsBackTheSame) {
       ASSERT_TRUE(again) << machine << ": " << again.error().text();
       EXPECT_TRUE(sameSets(*graphs, *again)) << machine;
     }
+  }
+}
+
+/// What is stated faster than it can be names the link.
+TEST(GraphXml, RefusesSpeedsThatTheMachineDoesNotHave) {
+  const auto view = viewOf(test::ownFile("pcie-l4x2-intel1s"), 1);
+  ASSERT_TRUE(view) << view.error().text();
+  const auto graphs = searchGraphs(view->system, view->paths, {.collnet = false, .nvls = false, .settings = {}});
+  ASSERT_TRUE(graphs) << graphs.error().text();
+  Graphs faster = *graphs;
+  faster[GraphKind::Ring].intraGBps *= 3;
+  for (const bool fits : {true, false}) {
+    const Document file{.file = "my.xml", .root = writeGraphs(fits ? *graphs : faster, view->system)};
+    const auto found = findGraphs(&file, view->system, view->paths, {.collnet = false, .nvls = false, .settings = {}});
+    ASSERT_EQ(found.has_value(), fits);
+    if (fits) continue;
+    EXPECT_EQ(found.error().code(), Code::InvalidUsage);
+    for (const char* part : {"my.xml: graph 0", "does not fit this machine: link GPU", " carries ", "; it has "})
+      EXPECT_NE(found.error().text().find(part), std::string::npos) << found.error().text();
   }
 }
 

@@ -74,8 +74,8 @@ TEST(Paths, TypesByWhatIsPassed) {
   EXPECT_EQ(paths.get(gpu0, gpu4).type, PathType::Sys);
   EXPECT_EQ(paths.get(gpu0, gpu4).GBps, 10.0F);
   EXPECT_EQ(paths.get(gpu0, gpu2).count, 4);
-  EXPECT_EQ(nearestFromGpus(b.system, paths, NodeKind::Gpu), PathType::Pix);
-  EXPECT_EQ(farthestFromGpus(b.system, paths, NodeKind::Gpu), PathType::Sys);
+  EXPECT_EQ(rangeFromGpus(b.system, paths, NodeKind::Gpu).nearest, PathType::Pix);
+  EXPECT_EQ(rangeFromGpus(b.system, paths, NodeKind::Gpu).farthest, PathType::Sys);
 }
 
 TEST(Paths, OneGpuMayStandBetweenButNotTwo) {

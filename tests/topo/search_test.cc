@@ -64,6 +64,36 @@ TEST(Search, ComesToTheOptimumOfSmallMachines) {
   EXPECT_GE(tally.greedyMissed, tally.machines * 30 / 100) << "the machines are too easy";
 }
 
+/// With pairs of rails allowed, too: what they can reach at most is the better of staying on a rail and of changing in pairs.
+TEST(Search, ComesToTheOptimumWithRailsInPairs) {
+  Tally tally;
+  for (uint32_t seed = 1; seed <= 600; ++seed) {
+    MachineMaker maker(seed + 300000);
+    const auto machine = maker.make(3);
+    if (!machine || !machine->system.inter || machine->system.count(NodeKind::Net) > 4) continue;
+    SearchRequest request{.pattern = Pattern::Ring, .maxChannels = maker.pick(2, 4)};
+    request.settings.slowest = 0;
+    request.settings.crossNic = 0;
+    const double straight = BruteForce(machine->system, machine->paths, request).optimum();
+    request.settings.crossNic = 2;
+    const double best = std::max(straight, BruteForce(machine->system, machine->paths, request).optimumInPairs());
+    const auto found = searchChannels(machine->system, machine->paths, request);
+    if (!found || best == 0) {
+      EXPECT_EQ(best == 0, !found) << "seed " << seed << ": " << (found ? "" : found.error().text());
+      continue;
+    }
+    expectFeasible(*machine, request, *found, seed);
+    EXPECT_GE(found->boundGBps, best * 0.998) << "seed " << seed << ": the bound is below what can be had";
+    EXPECT_GE(found->sumGBps(), 0.9 * best) << "seed " << seed;
+    ++tally.machines;
+    tally.equal += found->sumGBps() >= best * 0.998 ? 1 : 0;
+    tally.worst = std::min(tally.worst, found->sumGBps() / best);
+  }
+  std::printf("%d machines with nets: %d at the optimum, the worst at %.3f of it\n", tally.machines, tally.equal, tally.worst);
+  EXPECT_GE(tally.machines, 100);
+  EXPECT_GE(tally.equal, tally.machines * 95 / 100);
+}
+
 TEST(Search, LargerMachinesAreFeasibleBoundedQuickAndRepeatable) {
   double longest = 0;
   double ofBound = 0;
@@ -132,6 +162,35 @@ TEST(Search, HeadsAreFeasibleToo) {
   EXPECT_GT(sets, 50);
 }
 
+/// As many groups of GPUs as links are more than a search looks at.
+TEST(Search, ABusOfManyGpusIsBounded) {
+  System system;
+  const NodeId cpu = system.addNode(NodeKind::Cpu, 0);
+  const NodeId bus = system.addNode(NodeKind::Pci, 1);
+  const auto join = [&](NodeId a, NodeId b, float GBps) {
+    system.connect(a, b, LinkType::Pci, GBps);
+    system.connect(b, a, LinkType::Pci, GBps);
+  };
+  join(bus, cpu, 24);
+  constexpr int kGpus = 500;
+  for (int i = 0; i < kGpus; ++i) {
+    const NodeId gpu = system.addNode(NodeKind::Gpu, static_cast<uint64_t>(i) + 2);
+    system.at(gpu).gpu = {.dev = i, .rank = i, .sm = 80, .gdr = false, .gcn = ""};
+    join(gpu, bus, 24);
+  }
+  system.ranks = kGpus;
+  const auto paths = computePaths(system, {});
+  ASSERT_TRUE(paths) << paths.error().text();
+  setBandwidths(system, *paths);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto found = searchChannels(system, *paths, {});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_FLOAT_EQ(found->sumGBps(), 24);
+  EXPECT_FLOAT_EQ(found->boundGBps, 24);
+  EXPECT_LT(seconds, 5) << "of an instrumented build; others take a quarter of a second";
+}
+
 TEST(Search, SaysWhyThereAreNoChannels) {
   System system;
   const auto none = searchChannels(system, Paths(system), {});
@@ -142,6 +201,22 @@ TEST(Search, SaysWhyThereAreNoChannels) {
   const auto senseless = searchChannels(machine->system, machine->paths, {.minChannels = 4, .maxChannels = 2});
   ASSERT_FALSE(senseless);
   EXPECT_NE(senseless.error().text().find("4 to 2 channels asked for"), std::string::npos);
+
+  System pair;
+  const NodeId cpu = pair.addNode(NodeKind::Cpu, 0);
+  for (int i = 0; i < 2; ++i) {
+    const NodeId gpu = pair.addNode(NodeKind::Gpu, static_cast<uint64_t>(i) + 1);
+    pair.at(gpu).gpu = {.dev = i, .rank = i, .sm = 80, .gdr = false, .gcn = ""};
+    pair.connect(gpu, cpu, LinkType::Pci, i == 0 ? 12.0F : 0.0004F);
+    pair.connect(cpu, gpu, LinkType::Pci, i == 0 ? 12.0F : 0.0004F);
+  }
+  pair.ranks = 2;
+  const auto paths = findPaths(pair, {});
+  ASSERT_TRUE(paths) << paths.error().text();
+  const auto slow = searchChannels(pair, *paths, {});
+  ASSERT_FALSE(slow);
+  EXPECT_NE(slow.error().text().find("the path from GPU0 to GPU1 has 0.0004 GB/s, and a channel needs 0.001 at least"), std::string::npos)
+      << slow.error().text();
 }
 
 }  // namespace

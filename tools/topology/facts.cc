@@ -18,9 +18,6 @@ using topo::View;
 
 constexpr int kShownChannels = 8;
 
-/// As the reference's files have it: six significant digits.
-double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
-
 Json linksOf(const System& system) {
   Json all = Json::object();
   for (const NodeKind kind : topo::kAllNodeKinds) {
@@ -131,6 +128,8 @@ Json localNetsOf(const View& view, const topo::PathSettings& settings) {
 
 }  // namespace
 
+double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
+
 Result<topo::View> viewOf(const topo::Document& machine, const FactsOptions& options) {
   auto request = topo::identicalNodes(machine, options.nodes, options.isClique, options.gpus);
   if (!request) return tl::unexpected(std::move(request).error());
@@ -153,11 +152,6 @@ nlohmann::ordered_json factsOf(const topo::View& view, const FactsOptions& optio
   facts["gdr"] = gdrOf(view, options.settings);
   if (view.system.count(NodeKind::Net) > 0) facts["localNets_channels0to7"] = localNetsOf(view, options.settings);
   return facts;
-}
-
-Status applyEnvironment(const std::vector<std::pair<std::string, std::string>>& variables, topo::PathSettings& settings) {
-  for (const auto& [name, value] : variables) TUTTI_TRY(topo::applyPathVariable(name, value, settings));
-  return {};
 }
 
 }  // namespace tutti::tool

@@ -2,8 +2,7 @@
 //
 // Pure functions; any thread. One run is one way of using the machine; rank 0 looks.
 // 1. `system`, `paths`, `topoFlags`, `gdr` and `localNets_channels0to7` are made here; `graphs` and `final` by whoever has searched, into
-// the
-//    same object.
+//    the same object.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -23,14 +22,13 @@ struct FactsOptions {
   topo::PathSettings settings;
 };
 
+/// As the reference's files have numbers: six significant digits.
+double rounded(float value);
+
 /// The view of rank 0 in such a run.
 Result<topo::View> viewOf(const topo::Document& machine, const FactsOptions& options);
 
 /// The facts of one run, in the order of the reference's files.
 nlohmann::ordered_json factsOf(const topo::View& view, const FactsOptions& options);
-
-/// The settings that environment variables of these names and values mean. Error: a value that the variable does not take.
-/// Variables that say nothing about paths are left alone.
-Status applyEnvironment(const std::vector<std::pair<std::string, std::string>>& variables, topo::PathSettings& settings);
 
 }  // namespace tutti::tool

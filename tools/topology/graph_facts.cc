@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <utility>
 
+#include "connect/nodes.h"
 #include "connect/p2p_channels.h"
+#include "topo/feasible.h"
 #include "topo/graph_xml.h"
 
 namespace tutti::tool {
@@ -19,8 +21,6 @@ using topo::NodeId;
 using topo::View;
 
 constexpr int kRingChannels = 32;
-
-double rounded(float value) { return std::strtod(format("{:.6g}", value).c_str(), nullptr); }
 
 bool canNvls(const topo::System& system) {
   return system.count(topo::NodeKind::NvSwitch) > 0 && topo::oldestSm(system) >= 90 && system.count(topo::NodeKind::Gpu) > 1;
@@ -79,6 +79,17 @@ Json graphFacts(const View& view, const topo::Graphs& graphs, GraphKind kind) {
   facts["minChannels"] = chain ? ring : (kind == GraphKind::Nvls && !view.system.inter ? heads : 1);
   facts["maxChannels"] = chain ? ring : (kind == GraphKind::Ring ? kRingChannels : heads);
   facts["bound"] = rounded(set.boundGBps);
+  // What the links carry when every hop carries data both ways, which their bandwidth does not limit here, nor in the reference.
+  const topo::SearchRequest request{.pattern = set.pattern, .maxChannels = topo::kMostChannels};
+  const topo::Feasibility load = checkChannels(view.system, view.paths, request, set);
+  if (load.twoWayLink != topo::kNoLink) {
+    const topo::Link& busiest = view.system.at(load.twoWayLink);
+    facts["busiest"] = {
+        {"link", {topo::nodeName(view.system, busiest.from), topo::linkTypeName(busiest.type), topo::nodeName(view.system, busiest.to)}},
+        {"bw", rounded(busiest.GBps)},
+        {"charged", rounded(load.loadGBps[static_cast<size_t>(load.twoWayLink.value)])},
+        {"bothWays", rounded(load.twoWayLoad * busiest.GBps)}};
+  }
   facts["channels"] = channelsOf(view, set);
   return facts;
 }
@@ -131,73 +142,48 @@ Json finalFacts(const View& view, const connect::Channels& channels) {
   return facts;
 }
 
-/// The view of the lowest rank that no node has yet.
-Result<View> viewFrom(const topo::Document& machine, const FactsOptions& options, int rank) {
-  auto request = topo::identicalNodes(machine, options.nodes, options.isClique, options.gpus);
-  if (!request) return tl::unexpected(std::move(request).error());
-  request->rank = rank;
-  request->collNets = options.isCollNet;
-  request->settings = options.settings;
-  return topo::makeView(machine, *request);
-}
-
 }  // namespace
 
 Result<topo::Graphs> graphsOf(const View& view, const FactsOptions& options, const GraphFactsOptions& graphs) {
   topo::GraphsRequest request{.collnet = options.isCollNet, .nvls = canNvls(view.system)};
   request.settings.crossNic = graphs.crossNic;
-  if (graphs.graphFile.empty()) return topo::searchGraphs(view.system, view.paths, request);
+  if (graphs.graphFile.empty()) return topo::findGraphs(nullptr, view.system, view.paths, request);
   const auto file = topo::readXml(graphs.graphFile);
   if (!file) return tl::unexpected(file.error());
-  auto given = topo::readGraphs(*file, view.system, request.settings);
-  if (!given) return given;
-  const auto has = [&](GraphKind kind) { return given->computed[static_cast<size_t>(kind)]; };
-  if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) &&
-      (has(GraphKind::CollnetChain) || !request.collnet))
-    return given;
-  auto searched = topo::searchGraphs(view.system, view.paths, request);
-  if (!searched) return searched;
-  for (int kind = 0; kind < topo::kGraphKinds; ++kind) {
-    if (!given->computed[kind]) continue;
-    searched->sets[kind] = std::move(given->sets[kind]);
-    searched->computed[kind] = true;
-  }
-  return searched;
+  return topo::findGraphs(&*file, view.system, view.paths, request);
 }
 
 Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options,
-                                                 const GraphFactsOptions& graphs) {
-  std::vector<connect::NodeGraphs> nodes;
-  std::vector<bool> known;
-  int ranks = 0;
-  do {
-    const int next = static_cast<int>(std::find(known.begin(), known.end(), false) - known.begin());
-    const auto view = viewFrom(machine, options, next);
-    if (!view) return tl::unexpected(view.error());
-    auto found = graphsOf(*view, options, graphs);
-    if (!found) return tl::unexpected(std::move(found).error());
-    nodes.push_back(connect::nodeGraphs(view->system, *found));
-    ranks = view->system.ranks;
-    known.resize(static_cast<size_t>(options.isClique ? ranks : ranks / options.nodes), false);
-    for (const int32_t rank : nodes.back().ranks) known[static_cast<size_t>(rank)] = true;
-  } while (std::find(known.begin(), known.end(), false) != known.end());
+                                                 const GraphFactsOptions& graphs, const topo::Graphs& firstNode) {
+  auto request = topo::identicalNodes(machine, options.nodes, options.isClique, options.gpus);
+  if (!request) return tl::unexpected(std::move(request).error());
+  request->collNets = options.isCollNet;
+  request->settings = options.settings;
+  const int ranks = request->ranks;
+  const size_t known = static_cast<size_t>(options.isClique ? ranks : ranks / options.nodes);
+  bool isFirst = true;
+  auto found = connect::findNodes(machine, *std::move(request), [&](const View& view) -> Result<topo::Graphs> {
+    return std::exchange(isFirst, false) ? firstNode : graphsOf(view, options, graphs);
+  });
+  if (!found) return found;
+  std::vector<connect::NodeGraphs> nodes = *std::move(found);
 
   const size_t perHost = nodes.size();
-  for (int host = 1; static_cast<size_t>(host) * known.size() < static_cast<size_t>(ranks); ++host) {
+  for (int host = 1; static_cast<size_t>(host) * known < static_cast<size_t>(ranks); ++host) {
     for (size_t i = 0; i < perHost; ++i) {
       std::vector<int32_t> own = nodes[i].ranks;
-      for (int32_t& rank : own) rank += host * static_cast<int32_t>(known.size());
+      for (int32_t& rank : own) rank += host * static_cast<int32_t>(known);
       nodes.push_back(connect::renumbered(nodes[i], std::move(own)));
     }
   }
   return nodes;
 }
 
-Status addGraphFacts(Json& run, const topo::Document& machine, const View& view, const FactsOptions& options,
-                     const GraphFactsOptions& graphs) {
+Result<topo::Graphs> addGraphFacts(Json& run, const topo::Document& machine, const View& view, const FactsOptions& options,
+                                   const GraphFactsOptions& graphs) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto found = graphsOf(view, options, graphs);
-  if (!found) return found.error();
+  auto found = graphsOf(view, options, graphs);
+  if (!found) return found;
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   for (const auto& [name, kind] :
        {std::pair{"ring", GraphKind::Ring}, std::pair{"tree", GraphKind::Tree}, std::pair{"collnetChain", GraphKind::CollnetChain},
@@ -205,13 +191,13 @@ Status addGraphFacts(Json& run, const topo::Document& machine, const View& view,
     run["graphs"][name] = graphFacts(view, *found, kind);
   }
   run["timing_ms"]["graphs"] = ms;
-  const auto nodes = nodesOf(machine, options, graphs);
-  if (!nodes) return nodes.error();
+  const auto nodes = nodesOf(machine, options, graphs, *found);
+  if (!nodes) return tl::unexpected(nodes.error());
   const auto channels =
       connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = options.isCollNet});
-  if (!channels) return channels.error();
+  if (!channels) return tl::unexpected(channels.error());
   run["final"] = finalFacts(view, *channels);
-  return {};
+  return found;
 }
 
 std::span<const std::string_view> graphVariables() {
@@ -228,8 +214,8 @@ Status applyGraphVariables(const std::vector<std::pair<std::string, std::string>
   for (const auto& [name, value] : variables) {
     if (name == "NCCL_GRAPH_FILE") graphs.graphFile = value;
     for (const Number& number :
-         {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, connect::kMostChannels},
-          Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, connect::kMostChannels}}) {
+         {Number{"NCCL_CROSS_NIC", &graphs.crossNic, 2}, Number{"NCCL_MIN_NCHANNELS", &graphs.minChannels, topo::kMostChannels},
+          Number{"NCCL_MAX_NCHANNELS", &graphs.maxChannels, topo::kMostChannels}}) {
       if (name != number.name || value.empty()) continue;
       char* end = nullptr;
       const long given = std::strtol(value.c_str(), &end, 10);

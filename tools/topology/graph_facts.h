@@ -1,7 +1,8 @@
 // The channels of a run as JSON with the field names of the reference's facts: `graphs`, and `final` over all nodes.
 //
 // Pure functions but for the clock, which says how long the search took; any thread.
-// 1. `graphs` are those of rank 0's node; beside the reference's fields stands `bound`, the proven limit of channels × speed.
+// 1. `graphs` are those of rank 0's node; beside the reference's fields stand `bound`, the proven limit of channels × speed, and `busiest`:
+//    the link with the most load for its bandwidth where hops carry data both ways, and what the channels charge it.
 // 2. Of `final`, what tuning adds is not made here.
 #pragma once
 
@@ -20,7 +21,7 @@ namespace tutti::tool {
 struct GraphFactsOptions {
   int crossNic = 2;      ///< NCCL_CROSS_NIC.
   int minChannels = 0;   ///< NCCL_MIN_NCHANNELS.
-  int maxChannels = 64;  ///< NCCL_MAX_NCHANNELS.
+  int maxChannels = topo::kMostChannels;  ///< NCCL_MAX_NCHANNELS.
   std::string graphFile;  ///< NCCL_GRAPH_FILE; its sets replace those that would be searched. Empty: none.
 };
 
@@ -28,11 +29,13 @@ struct GraphFactsOptions {
 Result<topo::Graphs> graphsOf(const topo::View& view, const FactsOptions& options, const GraphFactsOptions& graphs);
 
 /// What every node of the run brings, in order of their ranks: the host's GPUs fall into several nodes where only the network joins them.
+/// `firstNode`: the sets of rank 0's, which the caller has.
 Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, const FactsOptions& options,
-                                                 const GraphFactsOptions& graphs);
+                                                 const GraphFactsOptions& graphs, const topo::Graphs& firstNode);
 
-Status addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view, const FactsOptions& options,
-                     const GraphFactsOptions& graphs);
+/// The sets of the view's node, as they were stated.
+Result<topo::Graphs> addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view,
+                                   const FactsOptions& options, const GraphFactsOptions& graphs);
 
 /// The variables that applyGraphVariables() knows.
 std::span<const std::string_view> graphVariables();

@@ -163,11 +163,14 @@ std::string showHost(const std::string& name, const topo::Build& build) {
   return text;
 }
 
-std::string showAffinity(const topo::System& system, const topo::Paths& paths, const topo::CpuSet& allowed, bool ignoreAllowed) {
+std::string showAffinity(const topo::System& system, const topo::Paths& paths, const topo::CpuSet& allowed, bool ignoreAllowed,
+                         std::span<const topo::CpuSet> caches) {
   std::string text = format("\nThis process may use CPUs {}\n", aboutCpus(allowed));
   for (const NodeId cpu : system.all(NodeKind::Cpu)) {
     const auto cpus = topo::cpusOf(system.at(cpu));
     text += format("  of {}: {}\n", topo::nodeName(system, cpu), cpus ? aboutCpus(*cpus & allowed) : "not known");
+    for (const topo::CpuSet& cache : caches)
+      if (cpus && (cache & *cpus) == cache) text += format("    below one cache: {}\n", aboutCpus(cache & allowed));
   }
   for (const NodeId gpu : system.all(NodeKind::Gpu)) {
     const topo::CpuSet cpus = topo::cpusForGpu(system, paths, gpu, allowed, ignoreAllowed);

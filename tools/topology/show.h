@@ -3,6 +3,7 @@
 // Pure functions; any thread.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "topo/affinity.h"
@@ -18,7 +19,9 @@ std::string showTopology(const topo::View& view, const topo::PathSettings& setti
 /// A machine in which no GPU can be used: its NUMA nodes with what hangs on them, and what the XML lacked.
 std::string showHost(const std::string& name, const topo::Build& build);
 
-/// The CPUs that the process may use, and of them those that belong to each NUMA node and serve each GPU. `paths` has the system's GPUs.
-std::string showAffinity(const topo::System& system, const topo::Paths& paths, const topo::CpuSet& allowed, bool ignoreAllowed);
+/// The CPUs that the process may use, which are where ranks with host devices run; of them those of each NUMA node, with the `caches` that
+/// they share, and those that serve each GPU. `paths` has the system's GPUs.
+std::string showAffinity(const topo::System& system, const topo::Paths& paths, const topo::CpuSet& allowed, bool ignoreAllowed,
+                         std::span<const topo::CpuSet> caches = {});
 
 }  // namespace tutti::tool

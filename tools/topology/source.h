@@ -22,6 +22,7 @@ struct SourceOptions {
 struct Source {
   topo::Document machine;
   std::optional<topo::CpuSet> allowed;  ///< CPUs that the process may use; nothing for an XML, which does not know.
+  std::vector<topo::CpuSet> caches;     ///< The CPUs below each last-level cache.
   std::vector<std::string> notes;       ///< What could not be asked, and why.
 };
 

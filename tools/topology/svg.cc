@@ -1,10 +1,7 @@
 #include "topology/svg.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -284,14 +281,5 @@ class Drawing {
 }  // namespace
 
 std::string drawTopology(const topo::View& view, const topo::Graphs* graphs) { return Drawing(view, graphs).draw(); }
-
-Status writeSvg(const std::string& path, const std::string& svg) {
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return error(Code::SystemError, "{}: {}", path, std::strerror(errno));
-  const bool isWritten = std::fwrite(svg.data(), 1, svg.size(), file) == svg.size();
-  const int problem = errno;
-  if (std::fclose(file) != 0 || !isWritten) return error(Code::SystemError, "{}: {}", path, std::strerror(isWritten ? errno : problem));
-  return {};
-}
 
 }  // namespace tutti::tool

@@ -66,7 +66,7 @@ std::string topologyName(const std::string& file) {
 Status draw(const topo::View& view, const TopoOptions& options) {
   const auto graphs = graphsOf(view, options.facts, options.graphs);
   if (!graphs && graphs.error().code() != Code::SystemError) return graphs.error();
-  return writeSvg(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
+  return topo::writeText(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
 }
 
 bool wantsAllCpus() {
@@ -87,7 +87,8 @@ int showWithoutGpus(const Source& source, const TopoOptions& options) {
   if (!built) return tell(built.error());
   built->notes.insert(built->notes.begin(), source.notes.begin(), source.notes.end());
   std::fputs(showHost(source.machine.file, *built).c_str(), stdout);
-  if (source.allowed) std::fputs(showAffinity(built->system, topo::Paths(built->system), *source.allowed, false).c_str(), stdout);
+  if (source.allowed)
+    std::fputs(showAffinity(built->system, topo::Paths(built->system), *source.allowed, false, source.caches).c_str(), stdout);
   return 0;
 }
 
@@ -110,7 +111,8 @@ int runTopo(TopoOptions options) {
     if (const Status status = draw(*view, options); !status.ok()) return tell(status);
   }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
-  if (source->allowed) std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus()).c_str(), stdout);
+  if (source->allowed)
+    std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus(), source->caches).c_str(), stdout);
   return 0;
 }
 
@@ -119,20 +121,16 @@ int runTopoFacts(TopoOptions options) {
   const auto source = openSource(options.source);
   if (!source) return tell(source.error());
   for (const std::string& note : source->notes) std::fprintf(stderr, "tutti topo: %s\n", note.c_str());
-  if (!options.graphs.graphFile.empty()) {
-    if (const auto graphFile = topo::readXml(options.graphs.graphFile); !graphFile) return tell(graphFile.error());
-  }
   const auto view = viewOf(source->machine, options.facts);
   if (!view) return tell(view.error());
   nlohmann::ordered_json run = factsOf(*view, options.facts);
-  if (const Status status = addGraphFacts(run, source->machine, *view, options.facts, options.graphs); !status.ok()) {
+  const auto graphs = addGraphFacts(run, source->machine, *view, options.facts, options.graphs);
+  if (!graphs) {
     // The machine's facts hold all the same; a graph file or variable that makes no sense does not.
-    if (status.code() != Code::SystemError) return tell(status);
-    std::fprintf(stderr, "tutti topo: no channels: %s\n", status.text().c_str());
-    run["graphs"] = {{"error", status.text()}};
+    if (graphs.error().code() != Code::SystemError || !options.graphs.graphFile.empty()) return tell(graphs.error());
+    std::fprintf(stderr, "tutti topo: no channels: %s\n", graphs.error().text().c_str());
+    run["graphs"] = {{"error", graphs.error().text()}};
   } else if (!options.dumpGraphs.empty()) {
-    const auto graphs = graphsOf(*view, options.facts, options.graphs);
-    if (!graphs) return tell(graphs.error());
     const Status written = topo::writeXmlFile(options.dumpGraphs, topo::writeGraphs(*graphs, view->system));
     if (!written.ok()) return tell(written);
   }

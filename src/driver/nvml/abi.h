@@ -54,6 +54,18 @@ struct PciInfo {
   std::array<char, 32> busId{};
 };
 
+/// What deviceGetFieldValues answers: `field` and `scope` are the question.
+enum class Field : uint32_t { C2cLinks = 170, C2cLinkStatus = 171, C2cLinkMBps = 172 };
+struct FieldValue {
+  Field field = Field::C2cLinks;
+  uint32_t scope = 0;  ///< the link's number
+  int64_t timestamp = 0;
+  int64_t latencyUs = 0;
+  uint32_t valueType = 0;
+  Error error = Error::Success;
+  uint64_t value = 0;  ///< a union; its first four bytes are what an unsigned number has
+};
+
 /// Version 2 of it: the oldest that says how healthy the fabric is, and known to every library that has one.
 struct FabricInfo {
   uint32_t version = 0;
@@ -66,6 +78,7 @@ struct FabricInfo {
 constexpr uint32_t kFabricInfoVersion = sizeof(FabricInfo) | 2u << 24;
 
 static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, busId) == 36);
+static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, value) == 32);
 static_assert(sizeof(FabricInfo) == 36 && offsetof(FabricInfo, state) == 28);
 
 }  // namespace tutti::driver::nvml

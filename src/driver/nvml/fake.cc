@@ -15,6 +15,13 @@ void copyText(std::array<char, kRoom>& to, const std::string& text) {
   std::strncpy(to.data(), text.c_str(), kRoom - 1);
 }
 
+/// Eight digits of domain and capitals, as the library writes it.
+std::string libraryText(const std::string& busId) {
+  std::string text = "0000" + busId;
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return text;
+}
+
 }  // namespace
 
 bool FakeApi::enter(const char* symbol, Error* error) {
@@ -79,6 +86,41 @@ Error FakeApi::shutdown() {
   return error;
 }
 
+Error FakeApi::deviceGetCount(uint32_t* count) {
+  Error error = Error::Success;
+  if (!enter("nvmlDeviceGetCount_v2", &error)) return error;
+  *count = static_cast<uint32_t>(devices_.size());
+  return Error::Success;
+}
+
+Error FakeApi::deviceGetHandleByIndex(uint32_t index, Handle* device) {
+  Error error = Error::Success;
+  if (!enter("nvmlDeviceGetHandleByIndex_v2", &error)) return error;
+  if (index >= devices_.size()) return Error::InvalidArgument;
+  if (devices_[index].isHidden) return Error::NoPermission;
+  *device = handleOf(index);
+  return Error::Success;
+}
+
+Error FakeApi::deviceGetPciInfo(Handle device, PciInfo* info) {
+  Error error = Error::Success;
+  if (!enter("nvmlDeviceGetPciInfo_v3", &error)) return error;
+  const FakeDevice* const found = deviceOf(device);
+  if (found == nullptr) return Error::InvalidArgument;
+  copyText(info->busId, libraryText(found->busId));
+  return Error::Success;
+}
+
+Error FakeApi::deviceGetComputeCapability(Handle device, int32_t* major, int32_t* minor) {
+  Error error = Error::Success;
+  if (!enter("nvmlDeviceGetCudaComputeCapability", &error)) return error;
+  const FakeDevice* const found = deviceOf(device);
+  if (found == nullptr) return Error::InvalidArgument;
+  *major = found->sm / 10;
+  *minor = found->sm % 10;
+  return Error::Success;
+}
+
 Error FakeApi::deviceGetHandleByPciBusId(const char* busId, Handle* device) {
   Error error = Error::Success;
   if (!enter("nvmlDeviceGetHandleByPciBusId_v2", &error)) return error;
@@ -127,9 +169,7 @@ Error FakeApi::deviceGetNvLinkRemotePciInfo(Handle device, uint32_t link, PciInf
   if (!enter("nvmlDeviceGetNvLinkRemotePciInfo_v2", &error)) return error;
   const std::string* const remote = linkOf(device, link, &error);
   if (remote == nullptr) return error;
-  std::string text = "0000" + *remote;  // eight digits of domain and capitals, as the library writes it
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  copyText(info->busId, text);
+  copyText(info->busId, libraryText(*remote));
   return Error::Success;
 }
 
@@ -147,6 +187,26 @@ Error FakeApi::deviceGetP2PStatus(Handle from, Handle to, PeerCapability, PeerSt
   if (!enter("nvmlDeviceGetP2PStatus", &error)) return error;
   if (deviceOf(from) == nullptr || deviceOf(to) == nullptr || from == to) return Error::InvalidArgument;
   *status = peers_;
+  return Error::Success;
+}
+
+Error FakeApi::deviceGetFieldValues(Handle device, int32_t count, FieldValue* values) {
+  Error error = Error::Success;
+  if (!enter("nvmlDeviceGetFieldValues", &error)) return error;
+  const FakeDevice* const found = deviceOf(device);
+  if (found == nullptr || count < 1) return Error::InvalidArgument;
+  for (int32_t i = 0; i < count; ++i) {
+    FieldValue& value = values[i];
+    const bool isLink = value.field != Field::C2cLinks;
+    const bool isThere = !found->c2cMBps.empty() && (!isLink || value.scope < found->c2cMBps.size());
+    value.error = isThere ? Error::Success : Error::NotSupported;
+    if (!isThere) continue;
+    const int32_t MBps = isLink ? found->c2cMBps[value.scope] : 0;
+    value.value = value.field == Field::C2cLinks        ? found->c2cMBps.size()
+                  : value.field == Field::C2cLinkStatus ? (MBps > 0 ? 1 : 0)
+                                                        : static_cast<uint64_t>(MBps);
+    value.value |= uint64_t{0xabcd} << 32;  // what the rest of the union holds is nobody's business
+  }
   return Error::Success;
 }
 

@@ -18,6 +18,9 @@ struct FakeDevice {
   std::string busId;               ///< "0000:1b:00.0"
   std::vector<std::string> links;  ///< bus id of the other end: of a device in the list, or of a switch
   std::optional<FabricInfo> fabric;
+  int32_t sm = 90;                 ///< compute capability × 10
+  bool isHidden = false;           ///< this process may not see it
+  std::vector<int32_t> c2cMBps{};  // NOLINT(readability-redundant-member-init): of each C2C link; 0 is one that is down
 };
 
 class FakeApi final : public Api {

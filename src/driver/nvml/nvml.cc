@@ -1,5 +1,6 @@
 #include "driver/nvml/nvml.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstring>
@@ -57,6 +58,34 @@ Status Nvml::failure(Error error, const char* call, const std::string& asked) {
                       static_cast<int32_t>(error));
 }
 
+Result<std::vector<Device>> Nvml::all() {
+  uint32_t count = 0;
+  Error error = api_->deviceGetCount(&count);
+  if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetCount_v2", ""));
+  std::vector<Device> devices;
+  for (uint32_t index = 0; index < count; ++index) {
+    Device device;
+    error = api_->deviceGetHandleByIndex(index, &device.handle);
+    if (error == Error::NoPermission) continue;
+    if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetHandleByIndex_v2", format("{}", index)));
+    PciInfo info;
+    error = api_->deviceGetPciInfo(device.handle, &info);
+    if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetPciInfo_v3", format("device {}", index)));
+    info.busId.back() = '\0';
+    device.busId = canonicalBusId(info.busId.data());
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Result<int32_t> Nvml::capability(const Device& device) {
+  int32_t major = 0;
+  int32_t minor = 0;
+  const Error error = api_->deviceGetComputeCapability(device.handle, &major, &minor);
+  if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetCudaComputeCapability", device.busId));
+  return major * 10 + minor;
+}
+
 Result<Device> Nvml::find(const std::string& busId) {
   Device device{nullptr, busId};
   const Error error = api_->deviceGetHandleByPciBusId(busId.c_str(), &device.handle);
@@ -109,6 +138,28 @@ Result<std::optional<Link>> Nvml::link(const Device& device, uint32_t number) {
   remote.busId.back() = '\0';
   if (error == Error::Success) link.remoteBusId = canonicalBusId(remote.busId.data());
   return link;
+}
+
+Result<C2cLinks> Nvml::c2cLinks(const Device& device) {
+  constexpr uint32_t kMost = 64;  // nothing has as many
+  constexpr uint32_t kActive = 1;
+  const auto number = [](const FieldValue& value) { return static_cast<uint32_t>(value.value); };
+  C2cLinks found;
+  FieldValue links{.field = Field::C2cLinks};
+  Error error = api_->deviceGetFieldValues(device.handle, 1, &links);
+  const bool isUnknown = isNothing(error) || error == Error::InvalidArgument;  // to an older library the field is no field
+  if (isUnknown || (error == Error::Success && links.error != Error::Success)) return found;
+  if (error != Error::Success) return tl::unexpected(failure(error, "nvmlDeviceGetFieldValues", format("C2C links of {}", device.busId)));
+  for (uint32_t link = 0; link < std::min(number(links), kMost); ++link) {
+    FieldValue asked[] = {{.field = Field::C2cLinkStatus, .scope = link}, {.field = Field::C2cLinkMBps, .scope = link}};
+    error = api_->deviceGetFieldValues(device.handle, 2, asked);
+    if (error != Error::Success)
+      return tl::unexpected(failure(error, "nvmlDeviceGetFieldValues", format("C2C link {} of {}", link, device.busId)));
+    if (asked[0].error != Error::Success || number(asked[0]) != kActive || asked[1].error != Error::Success) continue;
+    ++found.count;
+    found.MBps = static_cast<int32_t>(std::min<uint32_t>(number(asked[1]), INT32_MAX));
+  }
+  return found;
 }
 
 Result<PeerStatus> Nvml::peerStatus(const Device& from, const Device& to, PeerCapability capability) {

@@ -28,6 +28,11 @@ struct Link {
   std::string remoteBusId;  ///< "0000:1b:00.0", small letters; empty: not said
 };
 
+struct C2cLinks {
+  int32_t count = 0;
+  int32_t MBps = 0;  ///< of each
+};
+
 class Nvml {
  public:
   static Result<std::unique_ptr<Nvml>> start(std::unique_ptr<Api> api);
@@ -35,12 +40,18 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
+  /// All devices of the machine that this process may see, whatever CUDA_VISIBLE_DEVICES says; those that it may not are left out.
+  Result<std::vector<Device>> all();
+  /// Compute capability × 10.
+  Result<int32_t> capability(const Device& device);
   /// By the driver's name of the bus, "0000:1b:00.0".
   Result<Device> find(const std::string& busId);
   /// NVML's own number of the device, which CUDA_VISIBLE_DEVICES does not change.
   Result<uint32_t> index(const Device& device);
   Result<std::string> uuid(const Device& device);
   Result<std::vector<Link>> links(const Device& device);
+  /// Links to the CPU that are up, and the speed of one of them; none where the device or the library knows none.
+  Result<C2cLinks> c2cLinks(const Device& device);
   Result<PeerStatus> peerStatus(const Device& from, const Device& to, PeerCapability capability);
   /// Nothing when the device or the library has none. Its state says whether its cluster and clique are known.
   Result<std::optional<FabricInfo>> fabric(const Device& device);

@@ -38,13 +38,14 @@ std::vector<Variant> grid(int32_t least, Extent extent) {
     for (const int32_t slices : {1, 2, 3})
       for (const bool inPlace : {false, true}) all.push_back({least, slices, 1, inPlace, operations, 0});
   for (const uint64_t seed : {1u, 2u}) all.push_back({least, 3, 1, seed == 1, 2, seed});
+  for (const uint64_t seed : {1u, 6u, 11u}) all.push_back({least, 3, 1, seed == 1, 2, kChannelLayouts + seed});
   return all;
 }
 
 /// Every number of slots once, the other sizes in turn.
 std::vector<Variant> sample(int32_t least, Extent extent) {
   constexpr int32_t kSlices[] = {1, 7, 3, 2};
-  std::vector<Variant> all{{least, 3, 1, true, 2, 1}, {least, 1, 1, false, 3, 2}};
+  std::vector<Variant> all{{least, 3, 1, true, 2, 1}, {least, 1, 1, false, 3, 2}, {least, 2, 1, false, 2, kChannelLayouts + 2}};
   for (int32_t slots = least; slots <= kMostSlots; ++slots) {
     const int32_t i = slots - least;
     if (extent == Extent::Quick && i > 2 && slots != kMostSlots) continue;

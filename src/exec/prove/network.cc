@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "connect/channels.h"
 #include "core/format.h"
 #include "exec/prove/collective.h"
 #include "exec/record/describe.h"
@@ -22,6 +23,31 @@ std::vector<int32_t> rankOrder(int32_t ranks, uint64_t seed) {
     std::swap(order[i - 1], order[(seed >> 33) % i]);
   }
   return order;
+}
+
+/// Chains within nodes and double trees between them, as channels found on a machine have: a rank then has up to three children. The last
+/// node is smaller where the ranks do not divide.
+connect::Layout channelLayout(int32_t ranks, uint64_t seed, int32_t localRanks) {
+  const std::vector<int32_t> order = rankOrder(ranks, seed);
+  const size_t size = localRanks > 0 ? static_cast<size_t>(localRanks) : 1 + seed % 4;
+  std::vector<connect::NodeGraphs> nodes;
+  for (size_t first = 0; first < order.size(); first += size) {
+    connect::NodeGraphs& node = nodes.emplace_back();
+    const std::vector<int32_t> ring(order.begin() + static_cast<std::ptrdiff_t>(first),
+                                    order.begin() + static_cast<std::ptrdiff_t>(std::min(first + size, order.size())));
+    node.rings = {ring};
+    node.trees = {{ring.rbegin(), ring.rend()}};
+    node.treePattern = static_cast<topo::Pattern>(1 + seed / 4 % 3);  // balanced, split, one head
+    node.ranks = ring;
+    std::sort(node.ranks.begin(), node.ranks.end());
+  }
+  const auto channels = connect::connectNodes(nodes, {});
+  return channels ? connect::Layout::ofChannels(*channels, nodes) : connect::Layout::natural(ranks, localRanks);
+}
+
+connect::Layout layoutOf(const Case& c) {
+  if (c.layoutSeed >= kChannelLayouts) return channelLayout(c.ranks, c.layoutSeed - kChannelLayouts, c.localRanks);
+  return connect::Layout(rankOrder(c.ranks, c.layoutSeed), c.localRanks);
 }
 
 /// Pipes and signals of different programs are kept apart: the lanes that share one are then those of one algorithm.
@@ -50,7 +76,7 @@ std::string Network::build(const Case& c) {
   pipeNumbers_.clear();
   signalNumbers_.clear();
   links_.reset();
-  const connect::Layout& layout = layout_.emplace(rankOrder(c.ranks, c.layoutSeed), c.localRanks);
+  const connect::Layout& layout = layout_.emplace(layoutOf(c));
   expressions_.reset(c.ranks);
   inPlace_ = c.inPlace;
   ranks_ = c.ranks;

@@ -21,6 +21,9 @@
 
 namespace tutti::exec::prove {
 
+/// Layout seeds from here on: trees as the channels of machines have them, a chain in every node.
+inline constexpr uint64_t kChannelLayouts = 16;
+
 /// One thing to prove. SendRecv has no root: rank r exchanges with rank (root - r) mod ranks.
 struct Case {
   const Subject* algorithm = nullptr;
@@ -33,7 +36,7 @@ struct Case {
   int32_t operations = 1;  ///< one after the other on the same pipes and windows; the caller changes all buffers in between
   int32_t banks = 2;       ///< of a window
   bool inPlace = false;
-  uint64_t layoutSeed = 0;  ///< 0: ranks in natural order round ring and trees; else a permutation
+  uint64_t layoutSeed = 0;  ///< 0: ranks in natural order round ring and trees; else a permutation, from kChannelLayouts on with chains
   int32_t localRanks = 0;   ///< ranks of a node; 0: all are on one
 };
 

@@ -17,6 +17,23 @@ std::string classOf(RemoteType type) {
   }
 }
 
+Status addHidden(driver::nvml::Nvml& nvml, std::vector<GpuFacts>& gpus) {
+  const auto all = nvml.all();
+  if (!all) return all.error();
+  const bool gdr = !gpus.empty() && gpus.front().gdr;
+  const size_t visible = gpus.size();
+  for (const driver::nvml::Device& device : *all) {
+    const auto end = gpus.begin() + static_cast<std::ptrdiff_t>(visible);
+    if (std::any_of(gpus.begin(), end, [&](const GpuFacts& known) { return known.busId == device.busId; })) continue;
+    const auto sm = nvml.capability(device);
+    if (!sm) return sm.error();
+    auto facts = askNvml(nvml, device.busId, *sm, gdr);
+    if (!facts) return std::move(facts).error();
+    gpus.push_back(*std::move(facts));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int sm, bool gdr) {
@@ -34,6 +51,10 @@ Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int
                  .nvlinks = {},
                  .c2cLinks = 0,
                  .c2cMBps = 0};
+  const auto toCpu = nvml.c2cLinks(*device);
+  if (!toCpu) return tl::unexpected(toCpu.error());
+  facts.c2cLinks = toCpu->count;
+  facts.c2cMBps = toCpu->MBps;
   for (const driver::nvml::Link& link : *links) {
     const std::string target = link.remoteBusId.empty() ? kHiddenSwitch : link.remoteBusId;
     const auto known =
@@ -47,7 +68,7 @@ Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int
   return facts;
 }
 
-Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvml::Nvml* nvml) {
+Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvml::Nvml* nvml, bool hiddenToo) {
   const auto count = cuda.countDevices();
   if (!count) return tl::unexpected(count.error());
   std::vector<GpuFacts> gpus;
@@ -64,6 +85,9 @@ Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvm
     if (!facts) return tl::unexpected(std::move(facts).error());
     gpus.push_back(*std::move(facts));
   }
+  if (nvml == nullptr || !hiddenToo) return gpus;
+  if (Status status = addHidden(*nvml, gpus); !status.ok()) return tl::unexpected(std::move(status));
+  std::sort(gpus.begin(), gpus.end(), [](const GpuFacts& a, const GpuFacts& b) { return a.dev < b.dev; });
   return gpus;
 }
 

@@ -14,10 +14,11 @@
 
 namespace tutti::topo::detect {
 
-/// `sm` (compute capability × 10) and `gdr` are CUDA's to say. C2C links are not asked for. Error: NVML's.
+/// `sm` (compute capability × 10) and `gdr` are CUDA's to say. Error: NVML's.
 Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int sm, bool gdr);
 
-/// All GPUs that CUDA shows this process. Where NVML is null they have CUDA's numbers and no NVLinks. Error: CUDA's or NVML's.
-Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvml::Nvml* nvml);
+/// All GPUs that CUDA shows this process; `hiddenToo`: and those that only NVML knows, by rising dev, of which `gdr` is what the others
+/// have. Where NVML is null they have CUDA's numbers and no NVLinks. Error: CUDA's or NVML's.
+Result<std::vector<GpuFacts>> askDrivers(driver::cuda::Driver& cuda, driver::nvml::Nvml* nvml, bool hiddenToo = false);
 
 }  // namespace tutti::topo::detect

@@ -5,11 +5,10 @@
 #include <cstdlib>
 
 #include "core/format.h"
+#include "topo/xml.h"
 
 namespace tutti::topo::detect {
 namespace {
-
-bool isHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 std::vector<std::string_view> partsOf(std::string_view path) {
   std::vector<std::string_view> parts;
@@ -50,7 +49,7 @@ bool isBusId(std::string_view text) {
   constexpr std::string_view kShape = "hhhh:hh:hh.h";
   if (text.size() != kShape.size()) return false;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (kShape[i] == 'h' ? !isHex(text[i]) : text[i] != kShape[i]) return false;
+    if (kShape[i] == 'h' ? !isHexDigit(text[i]) : text[i] != kShape[i]) return false;
   }
   return true;
 }

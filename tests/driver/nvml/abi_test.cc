@@ -35,6 +35,10 @@ static_assert(equals(PeerStatus::NotSupported, NVML_P2P_STATUS_NOT_SUPPORTED) &&
 static_assert(equals(FabricState::Completed, NVML_GPU_FABRIC_STATE_COMPLETED));
 static_assert(equals(FabricState::InProgress, NVML_GPU_FABRIC_STATE_IN_PROGRESS));
 static_assert(sizeof(PciInfo) == sizeof(nvmlPciInfo_t) && offsetof(PciInfo, busId) == offsetof(nvmlPciInfo_t, busId));
+static_assert(equals(Field::C2cLinks, NVML_FI_DEV_C2C_LINK_COUNT) && equals(Field::C2cLinkStatus, NVML_FI_DEV_C2C_LINK_GET_STATUS));
+static_assert(equals(Field::C2cLinkMBps, NVML_FI_DEV_C2C_LINK_GET_MAX_BW));
+static_assert(sizeof(FieldValue) == sizeof(nvmlFieldValue_t) && offsetof(FieldValue, value) == offsetof(nvmlFieldValue_t, value));
+static_assert(offsetof(FieldValue, error) == offsetof(nvmlFieldValue_t, nvmlReturn));
 static_assert(sizeof(FabricInfo) == sizeof(nvmlGpuFabricInfo_v2_t));
 static_assert(offsetof(FabricInfo, cluster) == offsetof(nvmlGpuFabricInfo_v2_t, clusterUuid));
 static_assert(offsetof(FabricInfo, status) == offsetof(nvmlGpuFabricInfo_v2_t, status));

@@ -51,6 +51,25 @@ TEST(Nvml, LinksThatAreUpAndWhatTheyLeadTo) {
   EXPECT_EQ(*play.nvml->uuid(*device), "GPU-0000:1b:00.0");
 }
 
+TEST(Nvml, AllDevicesButThoseThatAreNotForThisProcess) {
+  std::vector<FakeDevice> devices = machine();
+  devices[1].sm = 103;
+  devices.push_back({"0000:1d:00.0", {}, std::nullopt, 90, true});
+  const Started play(std::move(devices));
+  const auto all = play.nvml->all();
+  ASSERT_TRUE(all) << all.error().text();
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[0].busId, kFirst);
+  EXPECT_EQ((*all)[1].busId, kSecond);
+  EXPECT_EQ(play.nvml->capability((*all)[1]).value_or(0), 103);
+  for (size_t nth = 1; nth <= 5; ++nth) {
+    play.fake->failAt(nth);
+    const auto failed = play.nvml->all();
+    ASSERT_FALSE(failed) << nth;
+    EXPECT_NE(failed.error().text().find(play.fake->failed()), std::string::npos) << failed.error().text();
+  }
+}
+
 TEST(Nvml, AFabricOrNone) {
   const Started play(machine());
   const auto with = play.nvml->fabric(*play.nvml->find(kFirst));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "topo/data.h"
+#include "topo/settings.h"
 
 namespace tutti::tool {
 namespace {
@@ -30,7 +31,7 @@ FactsOptions optionsOf(const Json& run) {
   options.settings.driverP2p = run["nvmlP2pOk"];
   if (run.contains("environment")) {
     for (const auto& [name, value] : run["environment"].items()) {
-      EXPECT_TRUE(applyEnvironment({{name, value.get<std::string>()}}, options.settings).ok());
+      EXPECT_TRUE(topo::applyPathVariable(name, value.get<std::string>(), options.settings).ok());
     }
   }
   return options;

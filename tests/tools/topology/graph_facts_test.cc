@@ -12,6 +12,7 @@
 
 #include "topo/data.h"
 #include "topo/feasible.h"
+#include "topo/settings.h"
 
 namespace tutti::tool {
 namespace {
@@ -37,7 +38,7 @@ RunOptions runOf(const Json& run) {
   if (run.contains("environment")) {
     for (const auto& [name, value] : run["environment"].items()) {
       if (name == "NCCL_GRAPH_FILE") continue;  // the data set says where it comes from, not where it is
-      EXPECT_TRUE(applyEnvironment({{name, value.get<std::string>()}}, made.options.settings).ok());
+      EXPECT_TRUE(topo::applyPathVariable(name, value.get<std::string>(), made.options.settings).ok());
       EXPECT_TRUE(applyGraphVariables({{name, value.get<std::string>()}}, made.graphs).ok());
     }
   }
@@ -65,7 +66,7 @@ void checkRun(const std::string& place, const topo::Document& machine, const Jso
     EXPECT_LE(set.sumGBps(), set.boundGBps * 1.0001F) << place << " graph " << kind;
   }
   Json ours = {};
-  ASSERT_TRUE(addGraphFacts(ours, machine, *view, run.options, run.graphs).ok()) << place;
+  ASSERT_TRUE(addGraphFacts(ours, machine, *view, run.options, run.graphs)) << place;
   ours = Json::parse(ours.dump());
   for (const char* name : {"ring", "tree"}) {
     EXPECT_GE(valueOf(ours["graphs"][name]), valueOf(expected["graphs"][name]) * 0.99999) << place << " " << name;
@@ -120,14 +121,14 @@ TEST(GraphFacts, AreTheReferencesWithItsGraphFile) {
       const auto view = viewOf(*machine, run.options);
       ASSERT_TRUE(view) << name;
       Json ours = {};
-      const Status status = addGraphFacts(ours, *machine, *view, run.options, run.graphs);
+      const auto made = addGraphFacts(ours, *machine, *view, run.options, run.graphs);
       if (expected["final"]["nNodes"] != expected["nodes"]) {
         // The file names GPUs of one part of the host; the other part has others.
-        EXPECT_FALSE(status.ok()) << name;
-        EXPECT_NE(status.text().find("graph.xml:"), std::string::npos) << status.text();
+        ASSERT_FALSE(made) << name;
+        EXPECT_NE(made.error().text().find("graph.xml:"), std::string::npos) << made.error().text();
         continue;
       }
-      ASSERT_TRUE(status.ok()) << name << ": " << status.text();
+      ASSERT_TRUE(made) << name << ": " << made.error().text();
       ours = Json::parse(ours.dump());
       for (const char* kind : {"ring", "tree"}) {
         for (const char* field : {"nChannels", "bwIntra", "bwInter", "typeIntra", "typeInter", "channels", "pattern"}) {

@@ -48,6 +48,11 @@ TEST(Show, WhereThreadsMayRun) {
                            "  threads of GPU0: 2-7,32-40 (15)\n", "  threads of GPU3: anywhere, as none near it is allowed\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
   }
+  const topo::CpuSet caches[] = {*topo::CpuSet::fromList("0-7"), *topo::CpuSet::fromList("32-39"), *topo::CpuSet::fromList("6-9")};
+  const std::string withCaches = showAffinity(view->system, view->paths, allowed, false, caches);
+  EXPECT_NE(withCaches.find("  of CPU0-0: 2-7,32-40 (15)\n    below one cache: 2-7 (6)\n    below one cache: 32-39 (8)\n  of CPU0-1"),
+            std::string::npos)
+      << withCaches;
   EXPECT_NE(showAffinity(view->system, view->paths, allowed, true).find("  threads of GPU0: 0-7,32-95 (72)\n"), std::string::npos);
 }
 

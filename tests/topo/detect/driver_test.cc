@@ -52,6 +52,19 @@ TEST(Driver, WhatItSaysBecomesAMachineEvenWhereTheKernelHidesIt) {
   EXPECT_EQ(view->system.count(NodeKind::NvSwitch), 1);
 }
 
+TEST(Driver, LinksToTheCpuThatAreUpAreCounted) {
+  std::vector<FakeDevice> devices = pair();
+  devices[0].c2cMBps = {44712, 0, 44712};
+  const auto nvml = start(std::make_unique<FakeApi>(std::move(devices)));
+  const auto with = askNvml(*nvml, "0000:1b:00.0", 90, true);
+  ASSERT_TRUE(with.has_value()) << with.error().text();
+  EXPECT_EQ(with->c2cLinks, 2);
+  EXPECT_EQ(with->c2cMBps, 44712);
+  const auto without = askNvml(*nvml, "0000:43:00.0", 90, true);
+  ASSERT_TRUE(without.has_value());
+  EXPECT_EQ(without->c2cLinks, 0);
+}
+
 TEST(Driver, EachFailureOfTheLibraryIsPassedOn) {
   for (size_t nth = 1; nth <= 3; ++nth) {
     auto api = std::make_unique<FakeApi>(pair());

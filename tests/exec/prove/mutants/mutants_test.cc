@@ -43,8 +43,10 @@ Proof firstFailure(const Subject& subject, bool inPlaceOnly = false, int32_t ban
       if (nodeRanks > 0 && ranks % nodeRanks != 0) continue;
       for (const bool inPlace : {false, true}) {
         if ((inPlace && !hasInPlace(subject.traits.collective)) || (inPlaceOnly && !inPlace)) continue;
-        Proof proof = prover.prove({&subject, nullptr, ranks, ranks / 2, slots, 3, 1, 4, banks, inPlace, 0, nodeRanks});
-        if (!proof.ok) return proof;
+        for (const uint64_t layout : {uint64_t{0}, kChannelLayouts + 10}) {  // the latter: nodes of three, whose heads have three children
+          Proof proof = prover.prove({&subject, nullptr, ranks, ranks / 2, slots, 3, 1, 4, banks, inPlace, layout, nodeRanks});
+          if (!proof.ok) return proof;
+        }
       }
     }
   }

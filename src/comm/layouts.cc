@@ -1,0 +1,198 @@
+#include "comm/layouts.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "comm/meeting.h"
+#include "comm/net_facts.h"
+#include "config/params.h"
+#include "core/thread.h"
+#include "driver/nvml/real.h"
+#include "machine/place.h"
+#include "machine/show.h"
+#include "observe/log.h"
+#include "topo/assemble.h"
+#include "topo/detect/machine.h"
+#include "topo/graph_xml.h"
+
+namespace tutti::comm {
+
+using config::Param;
+using machine::Machine;
+using observe::Subsys;
+using topo::CpuSet;
+
+namespace {
+
+std::vector<int> devsOf(std::span<const Arrival> members) {
+  std::vector<int> devs;
+  for (const Arrival& member : members) devs.push_back(member.gpu);
+  return devs;
+}
+
+std::vector<connect::RankPlace> placesOf(const transport::local::Hub& hub, std::span<const Arrival> members) {
+  std::vector<connect::RankPlace> places;
+  for (int32_t r = 0; r < hub.ranks(); ++r) {
+    connect::RankPlace& place = places.emplace_back();
+    if (hub.spansHosts()) place.host = hub.remote()->hostOf(Rank(r));
+    if (members.empty()) continue;
+    place.numa = members[static_cast<size_t>(r)].numa;
+    place.cache = members[static_cast<size_t>(r)].cache;
+  }
+  return places;
+}
+
+/// Why the ranks' GPUs cannot be placed on one machine; empty: they can. The same text on all ranks.
+std::string whyNot(std::span<const Arrival> members) {
+  for (size_t r = 0; r < members.size(); ++r) {
+    if (members[r].machine == 0) return format("rank {} could not find out what its machine is like", r);
+    if (members[r].gpu < 0) return format("the GPU of rank {} is not in the machine's topology", r);
+    if (members[r].machine != members[0].machine)
+      return format("ranks 0 and {} see different machines (as in containers), or have other settings or files for topologies", r);
+  }
+  return {};
+}
+
+bool sharesGpus(std::vector<int> devs) {
+  std::sort(devs.begin(), devs.end());
+  return std::adjacent_find(devs.begin(), devs.end()) != devs.end();
+}
+
+/// Those of `near` that the process may use.
+CpuSet allowedOf(const CpuSet& near) {
+  if (near.empty() || config::get<Param::IgnoreCpuAffinity>()) return near;
+  const auto allowed = topo::detect::thisProcessMayUse();
+  return allowed ? near & *allowed : CpuSet();
+}
+
+void tellLayout(const connect::Layout& layout, Rank rank, const machine::GpuLayout* found) {
+  constexpr Subsys kParts = Subsys::Init | Subsys::Graph;
+  if (!observe::enabled(observe::Level::Info, kParts)) return;
+  if (rank == Rank(0)) {
+    if (found != nullptr)
+      for (const std::string& line : machine::describe(*found)) observe::info(kParts, "{}", line);
+    observe::info(kParts, "{}", machine::describeRing(layout));
+  }
+  observe::info(kParts, "{}", machine::describeTrees(layout, rank));
+}
+
+}  // namespace
+
+std::shared_ptr<const Result<Machine>> Layouts::machineOf(bool withGpus) {
+  const std::string topoFile = config::get<Param::TopoFile>();
+  const std::lock_guard lock(mutex_);
+  Known& known = known_[withGpus ? 1 : 0];
+  const uint64_t generation = withGpus ? devices_.generation() : 0;
+  if (known.machine != nullptr && known.topoFile == topoFile && known.generation == generation) return known.machine;
+  const machine::Sources sources{.cuda = withGpus ? &devices_.driver() : nullptr,
+                                 .openNvml = [] { return driver::nvml::openNvml(); },
+                                 .files = std::make_shared<topo::detect::RootFiles>(),
+                                 .topoFile = topoFile};
+  auto found = std::make_shared<const Result<Machine>>(machine::survey(sources));
+  if (*found) {
+    for (const std::string& note : (*found)->notes) observe::info(Subsys::Init | Subsys::Graph, "topology: {}", note);
+  } else if (topoFile.empty()) {
+    observe::warn("the machine's topology cannot be found out, and rings follow the order of ranks: {}", found->error().text());
+  }
+  known = {topoFile, generation, found};
+  return found;
+}
+
+void Layouts::begin() {
+  const std::lock_guard lock(aheadMutex_);
+  if (begunFor_ == devices_.generation()) return;
+  begunFor_ = devices_.generation();
+  if (ahead_.joinable()) ahead_.join();
+  auto started = startThread("tutti-topology", "that looks at the machine", [this] { (void)machineOf(true); });
+  if (started) ahead_ = std::move(*started);  // else describe() does it
+}
+
+void Layouts::await() {
+  const std::lock_guard lock(aheadMutex_);
+  if (ahead_.joinable()) ahead_.join();
+}
+
+Status Layouts::describe(int32_t gpu, Arrival& arrival) {
+  const bool onGpu = gpu >= 0;
+  const auto machine = machineOf(onGpu);
+  if (!*machine) {
+    if (!config::get<Param::TopoFile>().empty()) return Status(machine->error()).at("NCCL_TOPO_FILE");
+    return {};
+  }
+  if (const auto allowed = topo::detect::thisProcessMayUse()) {
+    const machine::Place place = placeOf(**machine, *allowed);
+    arrival.numa = place.numa;
+    arrival.cache = place.cache;
+  }
+  arrival.machine = (*machine)->hash;
+  if (!onGpu) return {};
+  const auto settings = machine::readSettings();
+  if (!settings) return settings.error();
+  arrival.machine = std::max<uint64_t>(mix((*machine)->hash, settings->hash), 1);
+  const Device* const device = devices_.find(gpu);
+  arrival.gpu = device == nullptr ? -1 : machine::devOf(**machine, device->gpu->info().pciBusId).value_or(-1);
+  return {};
+}
+
+Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nodeRanks) {
+  if (onGpu && !outcome.hub->spansHosts()) return findOnGpus(outcome, nodeRanks);
+  RankLayout made;
+  made.layout = nodeRanks > 0 ? connect::Layout::natural(outcome.place.ranks, nodeRanks)
+                              : connect::Layout::byPlace(placesOf(*outcome.hub, outcome.membersOrNone()));
+  tellLayout(made.layout, outcome.place.rank, nullptr);
+  if (!onGpu) dump(outcome, false, nullptr);
+  return made;
+}
+
+Result<RankLayout> Layouts::findOnGpus(const Outcome& outcome, int32_t nodeRanks) {
+  const int32_t ranks = outcome.place.ranks;
+  const Rank rank = outcome.place.rank;
+  RankLayout made;
+  made.layout = connect::Layout::natural(ranks, nodeRanks);
+  const std::span<const Arrival> members = outcome.membersOrNone();
+  if (members.empty()) return made;
+  const std::vector<int> devs = devsOf(members);
+  std::string cause = whyNot(members);
+  std::shared_ptr<const Result<machine::GpuLayout>> found;
+  if (cause.empty() && !sharesGpus(devs)) {  // several ranks on one GPU are the user's wish: any ring will do
+    const auto machine = machineOf(true);
+    const auto settings = machine::readSettings();
+    if (!settings) return tl::unexpected(settings.error());
+    if (!*machine) return tl::unexpected(machine->error());
+    found = gpuLayouts_.find(**machine, devs, *settings);
+    const bool isUsers = settings->graphs.has_value() || !config::get<Param::TopoFile>().empty();
+    if (!*found && isUsers) return tl::unexpected(found->error());
+    if (!*found) cause = found->error().text();
+  }
+  if (!cause.empty() && rank == Rank(0))
+    observe::warn("rings and trees of {} ranks do not follow the machine's links, but the order of ranks: {}", ranks, cause);
+  if (found != nullptr && *found) {
+    if (nodeRanks == 0) made.layout = (*found)->layout;
+    made.nearGpu = allowedOf((*found)->nearCpus[static_cast<size_t>(rank.value)]);
+  }
+  const machine::GpuLayout* const known = found != nullptr && *found ? &**found : nullptr;
+  tellLayout(made.layout, rank, known);
+  dump(outcome, true, known);
+  return made;
+}
+
+/// That something cannot be written down is no reason to compute nothing.
+void Layouts::dump(const Outcome& outcome, bool onGpu, const machine::GpuLayout* found) {
+  const auto tell = [](const char* variable, const Status& status) {
+    if (!status.ok()) observe::warn("{}: {}", variable, status.text());
+  };
+  const int64_t rank = outcome.place.rank.value;
+  if (const machine::Dump wanted = machine::topologyDump(); !wanted.path.empty() && wanted.rank == rank) {
+    const auto machine = machineOf(onGpu);
+    tell("NCCL_TOPO_DUMP_FILE",
+         *machine ? writeTopology(wanted.path, **machine, onGpu ? devsOf(outcome.membersOrNone()) : std::vector<int>()) : machine->error());
+  }
+  if (const machine::Dump wanted = machine::graphDump(); !wanted.path.empty() && wanted.rank == rank) {
+    tell("NCCL_GRAPH_DUMP_FILE", found != nullptr ? topo::writeXmlFile(wanted.path, topo::writeGraphs(found->graphs, found->view.system))
+                                                  : error(Code::InvalidUsage, "there are no channels to write: the ranks compute with {}",
+                                                          onGpu ? "GPUs whose topology is not known" : "host devices"));
+  }
+}
+
+}  // namespace tutti::comm

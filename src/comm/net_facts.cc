@@ -1,0 +1,62 @@
+#include "comm/net_facts.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "comm/networks.h"
+#include "core/format.h"
+#include "topo/assemble.h"
+#include "topo/detect/machine.h"
+#include "topo/detect/sysfs.h"
+
+namespace tutti::comm {
+
+using topo::detect::NetFacts;
+using transport::net::MemoryKind;
+using transport::net::Properties;
+
+namespace {
+
+bool reachesGpus(const Properties& net) {
+  return (net.memoryKinds & (static_cast<int32_t>(MemoryKind::Cuda) | static_cast<int32_t>(MemoryKind::DmaBuf))) != 0;
+}
+
+}  // namespace
+
+Result<std::vector<NetFacts>> findNets(std::vector<std::string>& notes) {
+  std::vector<NetFacts> nets;
+  const auto network = openNetwork("");
+  if (!network) {
+    notes.push_back(format("no nets: {}", network.error().text()));
+    return nets;
+  }
+  for (int32_t device = 0; device < (*network)->devices(); ++device) {
+    const auto net = (*network)->properties(device);
+    if (!net) return tl::unexpected(net.error());
+    nets.push_back({.name = net->name,
+                    .pciPath = net->pciPath,
+                    .dev = device,
+                    .speedMbps = static_cast<int>(std::min<int64_t>(net->speedMbps, std::numeric_limits<int>::max())),
+                    .port = net->port,
+                    .latencyUs = net->latencyUs,
+                    .guid = net->guid,
+                    .maxConnections = net->maxComms,
+                    .gdr = reachesGpus(*net)});
+  }
+  return nets;
+}
+
+Status writeTopology(const std::string& path, const machine::Machine& machine, const std::vector<int>& devs) {
+  std::vector<std::string> notes;
+  auto nets = findNets(notes);
+  if (!nets) return std::move(nets).error();
+  topo::Document whole = machine.document;
+  TUTTI_TRY(complete(whole, topo::detect::Sysfs(machine.files), {.gpus = machine.gpus, .nets = *std::move(nets), .allowed = {}}));
+  if (devs.empty()) return topo::writeXmlFile(path, whole.root);
+  topo::UsedHost host{.hostHash = machine.hash, .gpus = {}};
+  for (size_t rank = 0; rank < devs.size(); ++rank) host.gpus.push_back({.dev = devs[rank], .rank = static_cast<int>(rank)});
+  const auto used = topo::arrange(whole, std::span(&host, 1));
+  return used ? topo::writeXmlFile(path, used->root) : used.error();
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,21 @@
+// The nets of this machine as topologies know them, asked of the network that communicators would use.
+//
+// Any thread. A network is opened for the question and closed after it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "machine/survey.h"
+#include "topo/detect/detect.h"
+
+namespace tutti::comm {
+
+/// Of the network that NCCL_NET wants, or the usual one. That there is none is a note.
+Result<std::vector<topo::detect::NetFacts>> findNets(std::vector<std::string>& notes);
+
+/// The machine with its nets; of its GPUs those with `devs`, by rank, or none where that is empty.
+Status writeTopology(const std::string& path, const machine::Machine& machine, const std::vector<int>& devs);
+
+}  // namespace tutti::comm

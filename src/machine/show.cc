@@ -1,0 +1,43 @@
+#include "machine/show.h"
+
+#include <algorithm>
+
+#include "core/format.h"
+
+namespace tutti::machine {
+
+std::vector<std::string> describe(const GpuLayout& found) {
+  const topo::System& system = found.view.system;
+  std::vector<std::string> lines;
+  lines.push_back(format("topology: {} GPUs, {} NVSwitches, {} PCI switches, {} CPUs; best path {:g} GB/s{}",
+                         system.count(topo::NodeKind::Gpu), system.count(topo::NodeKind::NvSwitch), system.count(topo::NodeKind::Pci),
+                         system.count(topo::NodeKind::Cpu), system.maxGBps, found.isUniform ? ", all GPUs equally near" : ""));
+  lines.emplace_back("graph  pattern        channels  GB/s each  GB/s in all  bound  paths");
+  for (const auto& [name, kind] : {std::pair{"ring", topo::GraphKind::Ring}, std::pair{"tree", topo::GraphKind::Tree}}) {
+    const topo::ChannelSet& set = found.graphs[kind];
+    lines.push_back(format("{:<6} {:<14} {:>8} {:>10.1f} {:>12.1f} {:>6} {:>6}", name, topo::patternName(set.pattern), set.count(),
+                           std::min(set.intraGBps, set.interGBps), set.sumGBps(), set.boundGBps > 0 ? format("{:.1f}", set.boundGBps) : "-",
+                           topo::pathTypeName(set.typeIntra)));
+  }
+  return lines;
+}
+
+std::string describeRing(const connect::Layout& layout) {
+  std::string text = "Channel 00/01 :";
+  const algo::LayoutView view = layout.view(Rank(0));
+  for (int32_t i = 0; i < layout.ranks(); ++i) text += format(" {}", view.ring.at(i).value);
+  return text;
+}
+
+std::string describeTrees(const connect::Layout& layout, Rank rank) {
+  std::string text = "Trees";
+  const algo::LayoutView view = layout.view(rank);
+  for (int32_t t = 0; t < algo::kTrees; ++t) {
+    const algo::Tree& tree = view.tree[t];
+    const auto child = [&](int32_t i) { return i < tree.children.count ? tree.children.at(i).value : -1; };
+    text += format(" [{}] {}/{}/{}->{}->{}", t, child(0), child(1), child(2), rank.value, tree.parent.value);
+  }
+  return text;
+}
+
+}  // namespace tutti::machine

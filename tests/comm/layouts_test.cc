@@ -1,0 +1,199 @@
+#include "comm/layouts.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "comm/device_play.h"
+#include "observe/log.h"
+#include "topo/xml.h"
+
+namespace tutti::comm {
+namespace {
+
+struct Variable {
+  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  const char* name_;
+};
+
+/// A file that goes with the test.
+struct File {
+  explicit File(const std::string& text = "") : path(testing::TempDir() + "tutti_layouts_" + std::to_string(getpid()) + ".xml") {
+    if (text.empty()) return;
+    EXPECT_TRUE(topo::writeText(path, text).ok());
+  }
+  ~File() { unlink(path.c_str()); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  std::string text() const {
+    std::stringstream all;
+    all << std::ifstream(path).rdbuf();
+    return all.str();
+  }
+  const std::string path;
+};
+
+std::vector<int32_t> ringOf(const connect::Layout& layout) {
+  std::vector<int32_t> ring;
+  const algo::LayoutView view = layout.view(Rank(0));
+  for (int32_t i = 0; i < layout.ranks(); ++i) ring.push_back(view.ring.at(i).value);
+  return ring;
+}
+
+Outcome outcomeOf(std::vector<Arrival> arrivals, int32_t rank = 0) {
+  const auto ranks = static_cast<int32_t>(arrivals.size());
+  Outcome outcome{*transport::local::Hub::make(ranks), {}, std::make_shared<const std::vector<Arrival>>(std::move(arrivals))};
+  outcome.place.rank = Rank(rank);
+  outcome.place.ranks = ranks;
+  return outcome;
+}
+
+/// Four fake GPUs below two switches, of which 0 and 2 share one, and 1 and 3.
+class OnGpus : public testing::Test {
+ protected:
+  static std::string machine() {
+    std::string text =
+        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\">";
+    for (const int first : {0, 1}) {
+      text += format("<pci busid=\"0000:0{}:00.0\" class=\"0x060400\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\">", first + 1);
+      for (const int gpu : {first, first + 2})
+        text += format(
+            "<pci busid=\"0000:{:02x}:00.0\" class=\"0x030200\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\"><gpu dev=\"{}\" "
+            "sm=\"80\"/></pci>",
+            0x1a + gpu, gpu);
+      text += "</pci>";
+    }
+    return text + "</cpu></system>";
+  }
+
+  std::vector<Arrival> arrive(std::initializer_list<int32_t> gpus) {
+    std::vector<Arrival> arrivals;
+    EXPECT_TRUE(*play_.devices.useGpus());
+    for (const int32_t gpu : gpus) {
+      EXPECT_TRUE(play_.devices.at(gpu));
+      const Status status = layouts_.describe(gpu, arrivals.emplace_back());
+      EXPECT_TRUE(status.ok()) << status.text();
+    }
+    return arrivals;
+  }
+  std::vector<int32_t> ringOfRanks(std::vector<Arrival> arrivals) {
+    const auto found = layouts_.find(outcomeOf(std::move(arrivals)), true, 0);
+    EXPECT_TRUE(found) << found.error().text();
+    return found ? ringOf(found->layout) : std::vector<int32_t>();
+  }
+
+  const File file_{machine()};
+  const Variable topology_{"NCCL_TOPO_FILE", file_.path};
+  play::Gpus play_{{.devices = 4}};
+  Layouts layouts_{play_.devices};
+};
+
+TEST_F(OnGpus, NeighboursInTheRingShareASwitch) {
+  const std::vector<Arrival> arrivals = arrive({0, 1, 2, 3});
+  for (int32_t r = 0; r < 4; ++r) EXPECT_EQ(arrivals[static_cast<size_t>(r)].gpu, r);
+  const std::vector<int32_t> ring = ringOfRanks(arrivals);
+  ASSERT_EQ(ring.size(), 4u);
+  const auto at = [&](int32_t rank) { return std::find(ring.begin(), ring.end(), rank) - ring.begin(); };
+  EXPECT_EQ(std::abs(at(0) - at(2)) % 2, 1) << "GPUs 0 and 2 are neighbours";
+  EXPECT_EQ(std::abs(at(1) - at(3)) % 2, 1);
+  EXPECT_EQ(ringOfRanks(arrive({0, 2, 1, 3})), (std::vector<int32_t>{0, 1, 2, 3})) << "the order of ranks, where that is as good";
+  EXPECT_EQ(ringOfRanks(arrive({3, 1})), (std::vector<int32_t>{0, 1})) << "a part of them, as a split makes";
+}
+
+TEST_F(OnGpus, AllRanksFindTheSame) {
+  const std::vector<Arrival> arrivals = arrive({3, 0, 1, 2});
+  const auto first = layouts_.find(outcomeOf(arrivals, 0), true, 0);
+  ASSERT_TRUE(first);
+  Layouts elsewhere(play_.devices);
+  for (int32_t r = 0; r < 4; ++r) {
+    const auto found = elsewhere.find(outcomeOf(arrivals, r), true, 0);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(ringOf(found->layout), ringOf(first->layout));
+  }
+}
+
+TEST_F(OnGpus, RanksThatDisagreeKeepTheirOrderAndSaySo) {
+  std::vector<Arrival> arrivals = arrive({0, 1, 2, 3});
+  arrivals[2].machine ^= 1;
+  EXPECT_EQ(ringOfRanks(arrivals), (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_NE(std::string(observe::lastErrorText()).find("ranks 0 and 2 see different machines"), std::string::npos)
+      << observe::lastErrorText();
+  arrivals = arrive({0, 1, 2, 3});
+  arrivals[1].gpu = -1;
+  EXPECT_EQ(ringOfRanks(arrivals), (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_NE(std::string(observe::lastErrorText()).find("the GPU of rank 1 is not in the machine's topology"), std::string::npos);
+  EXPECT_EQ(ringOfRanks(arrive({1, 1, 0})), (std::vector<int32_t>{0, 1, 2})) << "two ranks on one GPU";
+}
+
+TEST_F(OnGpus, OtherSettingsAreAnotherMachine) {
+  const Arrival before = arrive({0})[0];
+  const Variable level("NCCL_P2P_LEVEL", "PIX");
+  EXPECT_NE(arrive({0})[0].machine, before.machine);
+}
+
+TEST_F(OnGpus, WhatTheUserNamesAndMakesNoSenseIsAnError) {
+  {
+    const Variable level("NCCL_P2P_LEVEL", "close");
+    Arrival arrival;
+    const Status status = layouts_.describe(0, arrival);
+    EXPECT_EQ(status.code(), Code::InvalidUsage);
+    EXPECT_NE(status.text().find("NCCL_P2P_LEVEL=\"close\""), std::string::npos) << status.text();
+  }
+  const Variable topology("NCCL_TOPO_FILE", "/no/such/machine.xml");
+  Arrival arrival;
+  const Status status = layouts_.describe(0, arrival);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.text().find("/no/such/machine.xml"), std::string::npos) << status.text();
+}
+
+TEST_F(OnGpus, WritesDownWhatItFound) {
+  const std::vector<Arrival> arrivals = arrive({0, 1, 2, 3});
+  const std::string topology = testing::TempDir() + "tutti_dump_" + std::to_string(getpid());
+  const std::string graphs = topology + ".graphs";
+  const Variable wanted("NCCL_TOPO_DUMP_FILE", topology);
+  const Variable rank("NCCL_TOPO_DUMP_FILE_RANK", "0");
+  const Variable wantedGraphs("NCCL_GRAPH_DUMP_FILE", graphs);
+  ASSERT_TRUE(layouts_.find(outcomeOf(arrivals, 1), true, 0));
+  EXPECT_NE(access(topology.c_str(), F_OK), 0) << "rank 1 is not asked to";
+  ASSERT_TRUE(layouts_.find(outcomeOf(arrivals, 0), true, 0));
+  const auto written = topo::readXml(topology);
+  ASSERT_TRUE(written) << written.error().text();
+  EXPECT_EQ(written->root.name, "system");
+  EXPECT_EQ(*topo::gpuDevs(*written), (std::vector<int>{0, 1, 2, 3}));
+  const auto sets = topo::readXml(graphs);
+  ASSERT_TRUE(sets) << sets.error().text();
+  EXPECT_EQ(sets->root.name, "graphs");
+  {
+    const Variable again("NCCL_GRAPH_FILE", graphs);  // what was written is taken back
+    EXPECT_TRUE(layouts_.find(outcomeOf(arrive({0, 1, 2, 3}), 1), true, 0));
+  }
+  unlink(topology.c_str());
+  unlink(graphs.c_str());
+}
+
+TEST(OnHost, RanksOfANumaNodeAreNeighbours) {
+  Devices none([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return fail(Code::SystemError, "none"); }, [] { return nullptr; });
+  Layouts layouts(none);
+  std::vector<Arrival> arrivals(5);
+  for (size_t r = 0; r < arrivals.size(); ++r) arrivals[r].numa = static_cast<int32_t>(r % 2);
+  const auto found = layouts.find(outcomeOf(arrivals), false, 0);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(ringOf(found->layout), (std::vector<int32_t>{0, 2, 4, 1, 3}));
+  const auto wanted = layouts.find(outcomeOf(arrivals), false, 1);
+  ASSERT_TRUE(wanted);
+  EXPECT_EQ(ringOf(wanted->layout), (std::vector<int32_t>{0, 1, 2, 3, 4})) << "TUTTI_NODE_RANKS decides alone";
+  EXPECT_EQ(wanted->layout.nodes(), 5);
+  Arrival arrival;
+  ASSERT_TRUE(layouts.describe(-1, arrival).ok());
+  EXPECT_NE(arrival.machine, 0u);
+  EXPECT_EQ(arrival.gpu, -1);
+}
+
+}  // namespace
+}  // namespace tutti::comm

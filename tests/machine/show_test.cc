@@ -1,0 +1,29 @@
+#include "machine/show.h"
+
+#include "machine/played.h"
+
+namespace tutti::machine {
+namespace {
+
+TEST(Show, ATableOfWhatWasFound) {
+  const auto found = findGpuLayout(test::machineOf("nvidia-dgxh100-h100x8"), test::firstDevs(4), {});
+  ASSERT_TRUE(found) << found.error().text();
+  const std::vector<std::string> lines = describe(*found);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_NE(lines[0].find("4 GPUs, 1 NVSwitches"), std::string::npos) << lines[0];
+  EXPECT_EQ(lines[1].find("bound") != std::string::npos, true);
+  EXPECT_EQ(lines[2].substr(0, 12), "ring   RING ") << lines[2];
+  EXPECT_NE(lines[2].find(" NVL"), std::string::npos) << lines[2];
+  EXPECT_EQ(lines[3].substr(0, 5), "tree ");
+}
+
+TEST(Show, RingsAndTreesAsTheReferenceWritesThem) {
+  const connect::Layout layout({0, 2, 1});
+  EXPECT_EQ(describeRing(layout), "Channel 00/01 : 0 2 1");
+  EXPECT_EQ(describeTrees(connect::Layout::natural(1), Rank(0)), "Trees [0] -1/-1/-1->0->-1 [1] -1/-1/-1->0->-1");
+  const std::string trees = describeTrees(connect::Layout::natural(2), Rank(1));
+  EXPECT_EQ(trees, "Trees [0] -1/-1/-1->1->0 [1] 0/-1/-1->1->-1");
+}
+
+}  // namespace
+}  // namespace tutti::machine
