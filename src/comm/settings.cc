@@ -34,7 +34,7 @@ Result<exec::host::SimdLevel> readSimd() {
 }
 
 tune::Machine readMachine() {
-  tune::Machine machine;
+  tune::Machine machine = tune::hostMachine();
   const auto replace = [](double& value, int64_t given) {
     if (given > 0) value = static_cast<double>(given);
   };

@@ -59,7 +59,7 @@ struct DeviceSettings {
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;
   tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines, Simple is Simple and Bulk
-  tune::DeviceMachine machine;
+  tune::DeviceMachine machine = tune::deviceMachine();
 
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;

@@ -42,7 +42,7 @@ struct Settings {
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
   tune::Restrictions restrictions;
-  tune::Machine machine;
+  tune::Machine machine = tune::hostMachine();
 };
 
 /// A plan in numbers, for `explain` and the benchmark's yardstick. Bytes and steps are this rank's.

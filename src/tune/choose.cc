@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tune/link_constants.h"
+
 namespace tutti::tune {
 namespace {
 
@@ -33,9 +35,17 @@ bool isAllowed(const Restrictions& restrictions, Collective collective, std::str
 
 }  // namespace
 
-std::vector<std::string_view> ncclAlgorithmNames() { return {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"}; }
+std::vector<std::string_view> ncclAlgorithmNames() {
+  std::vector<std::string_view> names;
+  for (int a = 0; a < kNcclAlgorithms; ++a) names.push_back(name(static_cast<NcclAlgorithm>(a)));
+  return names;
+}
 
-std::vector<std::string_view> ncclProtocolNames() { return {"LL", "LL128", "Simple"}; }
+std::vector<std::string_view> ncclProtocolNames() {
+  std::vector<std::string_view> names;
+  for (int p = 0; p < kNcclProtocols; ++p) names.push_back(name(static_cast<NcclProtocol>(p)));
+  return names;
+}
 
 std::vector<std::string_view> tuttiAlgorithmNames() {
   std::vector<std::string_view> names;
