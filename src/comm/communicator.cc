@@ -171,11 +171,21 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   return pending;
 }
 
-Result<plan::Summary> Communicator::explain(const CallRequest& request) {
+Result<plan::Explanation> Communicator::explain(const CallRequest& request) {
   ResolvedOp op;
   const auto shape = shapeOf(request, op);
   if (!shape) return tl::unexpected(shape.error());
-  return gpu_ != nullptr ? gpu_->summarize(*shape) : planner_->summarize(*shape);
+  plan::Explanation explanation;
+  const BufferBytes bytes = bufferBytes(request, ranks());
+  explanation.bytes = std::max(bytes.in, bytes.out);
+  explanation.ranks = ranks();
+  explanation.nodes = layout_.nodes();
+  explanation.constants = gpu_ != nullptr ? gpu_->constants() : settings_.constants;
+  explanation.simd = exec::host::name(settings_.simd);
+  auto chosen = gpu_ != nullptr ? gpu_->summarize(*shape, &explanation.rejected) : planner_->summarize(*shape, &explanation.rejected);
+  if (!chosen) return tl::unexpected(std::move(chosen).error());
+  explanation.chosen = *chosen;
+  return explanation;
 }
 
 Result<plan::Summary> Communicator::summarize(const PendingCall& pending) const {

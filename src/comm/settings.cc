@@ -77,9 +77,9 @@ Result<plan::Settings> readSettings(const Config& config) {
   auto tutti = tune::Filter::parse("TUTTI_ALGO", config::get<Param::TuttiAlgo>(), tune::tuttiAlgorithmNames());
   if (!tutti) return tl::unexpected(std::move(tutti).error());
   settings.restrictions = {std::move(*nccl), std::move(*tutti)};
-  // Protocols belong to GPU links: on host devices there is one, so only the names are checked.
   auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
   if (!protocols) return tl::unexpected(std::move(protocols).error());
+  settings.protocols = std::move(*protocols);
   settings.deterministic = config::get<Param::TuttiDeterministic>() != 0;
   const int64_t cma = config::get<Param::TuttiCma>();
   settings.copies = cma < 0 ? transport::local::kCopiesPay : cma == 0 ? 0 : transport::local::kReachesCopies;
@@ -89,9 +89,8 @@ Result<plan::Settings> readSettings(const Config& config) {
 }
 
 Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,
-                                                const Device& device) {
+                                                const exec::cuda::KernelUses& uses) {
   plan::DeviceSettings settings;
-  const exec::cuda::KernelUses& uses = device.kernels;
   const bool sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
   for (size_t k = 0; k < settings.mostBlocks.size(); ++k) {
     int32_t blocks = uses.of[k].blocksPerMultiprocessor;
@@ -126,9 +125,7 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.hasLines = place.keepsLines;
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
-  auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
-  if (!protocols) return tl::unexpected(std::move(protocols).error());
-  settings.protocols = std::move(*protocols);
+  settings.protocols = host.protocols;
   return settings;
 }
 

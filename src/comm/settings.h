@@ -9,7 +9,7 @@ namespace tutti::comm {
 Result<plan::Settings> readSettings(const Config& config);
 /// What the planner of a communicator of GPUs is told: what `host` settings mean there too, and what GPUs and ranks have agreed on.
 Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,
-                                                const Device& device);
+                                                const exec::cuda::KernelUses& uses);
 /// Cores that the calling thread may run on. Threads of one process may differ: what ranks have to agree on is agreed when they meet.
 int32_t availableCores();
 /// Tries before a waiting thread gives its core away.

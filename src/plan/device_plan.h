@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct DeviceSettings {
   tune::Restrictions restrictions;
   tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines, Simple is Simple and Bulk
   tune::DeviceMachine machine = tune::deviceMachine();
+  std::string constants = "hopper-nvlink";  ///< whose numbers those are
 
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;

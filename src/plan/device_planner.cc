@@ -75,12 +75,21 @@ struct DevicePlanner::Option {
   KernelId kernel = KernelId::Simple;
   int32_t lanes = 1;         ///< that a rank runs
   int32_t mostChannels = 0;  ///< that fit
+
+  bool isSame(const Option& other) const { return algorithm == other.algorithm && kernel == other.kernel; }
 };
+
+template <class Option>
+Rejected rejection(const Option& option, std::string reason) {
+  return {std::string(option.algorithm->traits.name), kernelInfo(option.kernel).name, std::string(protocolName(option.kernel)), 0, -1,
+          std::move(reason)};
+}
 
 struct DevicePlanner::Draft {
   Option option;
   Geometry geometry;
   uint64_t sliceBytes = 0;
+  tune::Cost cost;
   double estimatedUs = 0;
 };
 
@@ -158,9 +167,28 @@ Status DevicePlanner::explain(const Hindrance& hindrance, const std::vector<cons
                settings_.mostBlocks[static_cast<size_t>(option.kernel)]);
 }
 
+/// The same in a few words, without what the caller may do.
+std::string DevicePlanner::why(const Hindrance& hindrance, const Shape& shape) {
+  const Option& option = hindrance.option;
+  const size_t kernel = static_cast<size_t>(option.kernel);
+  switch (hindrance.obstacle) {
+    case Obstacle::Protocol: return format("{} forbids it", settings_.protocols.source());
+    case Obstacle::Kernel:
+      if (option.kernel == KernelId::Bulk && !settings_.hasBulk) return "the copy engine's kernel is not chosen yet";
+      if (option.kernel == KernelId::Lines && !settings_.hasLines) return "needs lines of 128 bytes that arrive in order between all GPUs";
+      return "these GPUs do not run the kernel";
+    case Obstacle::Window: return format("needs memory that all ranks map, on one host, at most {} ranks", exec::cuda::kMaxLocalRanks);
+    case Obstacle::Slots: return format("needs pipes of {} slots", option.algorithm->traits.minSlots);
+    case Obstacle::Program: return fits_.of(*option.algorithm, option.kernel, shape.root).status.text();
+    case Obstacle::Blocks:
+    case Obstacle::None: break;
+  }
+  return format("needs {} blocks at once, {} fit onto the device", option.lanes, settings_.mostBlocks[kernel]);
+}
+
 /// All that can run, in the order of algo/list.h and of KernelId: within the user's bound on blocks, or, where nothing is, beyond it.
 /// Whether one does never depends on the count, so that with `deterministic` all sizes have the same order of combining.
-Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& shape) {
+Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& shape, std::vector<Rejected>* rejected) {
   const bool inOrder = settings_.deterministic && reduces(shape.collective);
   auto allowed = tune::candidates(shape.collective, settings_.restrictions, false);
   if (!allowed) return tl::unexpected(allowed.error());
@@ -170,13 +198,25 @@ Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& s
       return tl::unexpected(strict.error());
     std::erase_if(*allowed, [](const Algorithm* a) { return a->traits.order == algo::Order::Layout; });
   }
+  if (rejected != nullptr) {
+    for (const Algorithm& a : exec::record::algorithms())
+      if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
+        rejected->push_back({std::string(a.traits.name), "", "", 0, -1, tune::whyNot(a, settings_.restrictions)});
+  }
   std::vector<Option> found;
+  const auto remove = [&](auto&& isOut, std::string_view reason) {
+    std::erase_if(found, [&](const Option& o) {
+      if (isOut(o) && rejected != nullptr) rejected->push_back(rejection(o, std::string(reason)));
+      return isOut(o);
+    });
+  };
   Hindrance nearest{Obstacle::Protocol, {allowed->front(), KernelId::Simple}};
   for (const Algorithm* algorithm : *allowed) {
     for (int k = 0; k < exec::cuda::kNumKernels; ++k) {
       Option option{algorithm, static_cast<KernelId>(k)};
       if (!carriesOut(option.kernel, *algorithm)) continue;
       const Obstacle obstacle = examine(option, shape);
+      if (obstacle != Obstacle::None && rejected != nullptr) rejected->push_back(rejection(option, why({obstacle, option}, shape)));
       if (obstacle == Obstacle::None)
         found.push_back(option);
       else if (obstacle > nearest.obstacle)
@@ -189,11 +229,12 @@ Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& s
     return fail(why.code(), "{} (TUTTI_DETERMINISTIC wants rank order)", why.text());
   }
   const auto isBeyond = [this](const Option& o) { return o.lanes > settings_.maxChannels; };
-  if (!std::all_of(found.begin(), found.end(), isBeyond)) std::erase_if(found, isBeyond);
+  if (!std::all_of(found.begin(), found.end(), isBeyond))
+    remove(isBeyond, format("a channel takes more blocks than the {} that maxCTAs or NCCL_MAX_CTAS allow", settings_.maxChannels));
   if (inOrder) {
     algo::Order best = algo::Order::Layout;
     for (const Option& o : found) best = std::max(best, o.algorithm->traits.order);
-    std::erase_if(found, [best](const Option& o) { return o.algorithm->traits.order != best; });
+    remove([best](const Option& o) { return o.algorithm->traits.order != best; }, "TUTTI_DETERMINISTIC wants a better order");
   }
   return found;
 }
@@ -214,7 +255,8 @@ DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& sh
   }
   draft.geometry =
       algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, draft.sliceBytes);
-  draft.estimatedUs = model_.estimateUs(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
+  draft.cost = model_.estimate(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
+  draft.estimatedUs = draft.cost.sum();
   return draft;
 }
 
@@ -237,8 +279,8 @@ std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Sh
 }
 
 /// What the model holds to be the fastest, or the first that is hardly slower.
-Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape) {
-  const auto found = options(shape);
+Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
+  const auto found = options(shape, rejected);
   if (!found) return tl::unexpected(found.error());
   std::vector<Draft> drafts;
   double leastUs = std::numeric_limits<double>::max();
@@ -257,13 +299,24 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape) {
   if (chosen == drafts.end())
     return fail(Code::InvalidUsage, "{} of {} elements is more than 2^31 slices: allow more channels or another algorithm",
                 name(shape.collective), shape.count);
+  for (const Option& option : *found) {
+    if (rejected == nullptr || option.isSame(chosen->option)) continue;
+    const Draft* best = nullptr;
+    for (const Draft& d : drafts)
+      if (d.option.isSame(option) && (best == nullptr || d.estimatedUs < best->estimatedUs)) best = &d;
+    rejected->push_back(
+        rejection(option, best == nullptr ? "would take more than 2^31 slices" : slower(best->estimatedUs, chosen->estimatedUs)));
+    if (best == nullptr) continue;
+    rejected->back().channels = best->geometry.channels;
+    rejected->back().estimatedUs = best->estimatedUs;
+  }
   // A message of no bytes still meets its partner.
   if (isMessage(shape)) chosen->geometry.slices = std::max(chosen->geometry.slices, 1);
   return *chosen;
 }
 
 Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) {
-  const auto drafted = draft(shape);
+  const auto drafted = draft(shape, nullptr);
   if (!drafted) return tl::unexpected(drafted.error());
   const Option& option = drafted->option;
   const Program program = option.algorithm->record(layout_.view(rank_, shape.root));
@@ -298,8 +351,8 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   return plan;
 }
 
-Result<Summary> DevicePlanner::summarize(const Shape& shape) {
-  const auto drafted = draft(shape);
+Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejected>* rejected) {
+  const auto drafted = draft(shape, rejected);
   if (!drafted) return tl::unexpected(drafted.error());
   const Option& option = drafted->option;
   Program program = option.algorithm->record(layout_.view(rank_, shape.root));
@@ -307,6 +360,8 @@ Result<Summary> DevicePlanner::summarize(const Shape& shape) {
   Summary summary;
   summary.algorithm = option.algorithm->traits.name;
   summary.kernel = kernelInfo(option.kernel).name;
+  summary.protocol = protocolName(option.kernel);
+  summary.cost = drafted->cost;
   summary.channels = drafted->geometry.channels;
   summary.lanes = option.lanes;
   summary.slices = drafted->geometry.slices;

@@ -31,6 +31,12 @@ bool movesMessages(Collective collective) {
 
 }  // namespace
 
+std::string slower(double us, double bestUs) {
+  const double more = us - bestUs;
+  if (more <= bestUs / 100) return "no faster: of equals the first is taken";
+  return format("slower by {:.3g} us, {:.3g} times", more, us / bestUs);
+}
+
 struct Planner::Draft {
   const Algorithm* algorithm = nullptr;
   Geometry geometry;
@@ -39,6 +45,7 @@ struct Planner::Draft {
   connect::PipeSize pipes;
   uint64_t sliceBytes = 0;
   bool lends = false;  // peers read what they are given where it lies
+  tune::Cost cost;
   double estimatedUs = 0;
 };
 
@@ -73,21 +80,41 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) c
 }
 
 /// The algorithm that the model holds to be the fastest of those that are allowed; of equals the first.
-Result<Planner::Draft> Planner::draft(const Shape& shape) {
+Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
   const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
   if (!allowed) return tl::unexpected(allowed.error());
+  const auto reject = [&](const Algorithm& algorithm, std::string reason) {
+    if (rejected != nullptr) rejected->push_back({std::string(algorithm.traits.name), "", "", 0, -1, std::move(reason)});
+  };
+  if (rejected != nullptr) {
+    for (const Algorithm& a : exec::record::algorithms())
+      if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
+        reject(a, tune::whyNot(a, settings_.restrictions));
+  }
+  std::vector<Draft> drafts;
   Draft best;
   std::string_view unfit;
   for (const Algorithm* algorithm : *allowed) {
     if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
       unfit = algorithm->traits.name;
+      reject(*algorithm, "needs memory that all ranks see, and they are on several hosts");
       continue;
     }
     Draft draft = divide(*algorithm, shape);
-    if (!draft.geometry.isComplete()) continue;
-    draft.estimatedUs = model_.estimateUs(*algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
-    if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = std::move(draft);
+    if (!draft.geometry.isComplete()) {
+      reject(*algorithm, "would take more than 2^31 slices: TUTTI_SLICE_BYTES may be raised");
+      continue;
+    }
+    draft.cost = model_.estimate(*algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
+    draft.estimatedUs = draft.cost.sum();
+    drafts.push_back(std::move(draft));
   }
+  for (const Draft& draft : drafts)
+    if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = draft;
+  for (const Draft& draft : drafts)
+    if (rejected != nullptr && draft.algorithm != best.algorithm)
+      rejected->push_back({std::string(draft.algorithm->traits.name), "", "", draft.geometry.channels, draft.estimatedUs,
+                           slower(draft.estimatedUs, best.estimatedUs)});
   if (best.algorithm == nullptr && !unfit.empty())
     return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one",
                 unfit);
@@ -104,7 +131,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) {
 }
 
 Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
-  const auto drafted = draft(shape);
+  const auto drafted = draft(shape, nullptr);
   if (!drafted) return tl::unexpected(drafted.error());
 
   auto plan = std::make_shared<HostPlan>();
@@ -188,8 +215,8 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
   return bound;
 }
 
-Result<Summary> Planner::summarize(const Shape& shape) {
-  const auto drafted = draft(shape);
+Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* rejected) {
+  const auto drafted = draft(shape, rejected);
   if (!drafted) return tl::unexpected(drafted.error());
   Summary summary;
   summary.algorithm = drafted->algorithm->traits.name;
@@ -198,6 +225,7 @@ Result<Summary> Planner::summarize(const Shape& shape) {
   summary.slices = drafted->geometry.slices;
   summary.slots = drafted->algorithm->traits.needs == algo::Needs::PeerMemory ? 2 : settings_.slots;
   summary.sliceBytes = drafted->sliceBytes;
+  summary.cost = drafted->cost;
   summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
     summary.traffic +=

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "connect/connections.h"
 #include "connect/layout.h"
@@ -42,21 +44,38 @@ struct Settings {
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
   tune::Restrictions restrictions;
+  tune::Filter protocols;  ///< NCCL_PROTO, which belongs to links of GPUs: host devices have one protocol
   tune::Machine machine = tune::hostMachine();
+  std::string constants = "host";  ///< whose numbers those are
 };
 
 /// A plan in numbers, for `explain` and the benchmark's yardstick. Bytes and steps are this rank's.
 struct Summary {
   std::string_view algorithm;
-  std::string_view kernel;  ///< on a device; empty: host threads
+  std::string_view kernel;    ///< on a device; empty: host threads
+  std::string_view protocol;  ///< as NCCL_PROTO calls it; likewise
   int32_t channels = 0;
   int32_t lanes = 0;
   int32_t slices = 0;
   uint32_t slots = 0;
   uint64_t sliceBytes = 0;
   exec::record::Traffic traffic;
+  tune::Cost cost;
   double estimatedUs = 0;
 };
+
+/// A way of carrying out a call that was not taken.
+struct Rejected {
+  std::string algorithm;
+  std::string kernel;
+  std::string protocol;
+  int32_t channels = 0;     ///< 0: it did not come to that
+  double estimatedUs = -1;  ///< less than 0: likewise
+  std::string reason;
+};
+
+/// Why what takes so long was not chosen.
+std::string slower(double us, double bestUs);
 
 class Planner {
  public:
@@ -64,14 +83,14 @@ class Planner {
       : layout_(layout), connections_(connections), rank_(rank), settings_(settings), model_(layout, settings.machine) {}
 
   Result<std::shared_ptr<const exec::host::HostPlan>> makePlan(const Shape& shape);
-  /// What makePlan() would choose, without opening anything.
-  Result<Summary> summarize(const Shape& shape);
+  /// What makePlan() would choose, without opening anything. `rejected`, unless null, gets all else, and why.
+  Result<Summary> summarize(const Shape& shape, std::vector<Rejected>* rejected = nullptr);
 
  private:
   struct Draft;
   uint64_t cellBytes() const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape) const;
-  Result<Draft> draft(const Shape& shape);
+  Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);
   Status bind(const Draft& draft, exec::host::HostPlan& plan);
   Result<exec::host::BoundStep> bindStep(const exec::record::Step& step, ChannelId channel, const Draft& draft,
                                          exec::host::BoundLane& lane);

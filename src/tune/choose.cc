@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tune/link_constants.h"
-
 namespace tutti::tune {
 namespace {
 
@@ -81,6 +79,20 @@ Result<std::vector<const Algorithm*>> candidates(Collective collective, const Re
                 allowed.front()->traits.name);
   std::erase_if(allowed, [&](const Algorithm* a) { return a->traits.order != best; });
   return allowed;
+}
+
+std::string whyNot(const Algorithm& algorithm, const Restrictions& restrictions) {
+  if (isAllowed(restrictions, algorithm.traits.collective, algorithm.traits.name)) return "TUTTI_DETERMINISTIC wants a better order";
+  return format("{} forbids it", filterFor(restrictions, algorithm.traits.collective).source());
+}
+
+std::optional<NcclAlgorithm> familyOf(const Algorithm& algorithm) {
+  const std::string_view own = algorithm.traits.name;
+  // Within a node NCCL's trees are chains.
+  if (own == "tree" || (own == "chain" && algorithm.traits.collective == Collective::AllReduce)) return NcclAlgorithm::Tree;
+  if (own == "ring" || own == "chain") return NcclAlgorithm::Ring;
+  if (own == "pat") return NcclAlgorithm::Pat;
+  return std::nullopt;
 }
 
 }  // namespace tutti::tune

@@ -10,6 +10,7 @@
 #include "connect/layout.h"
 #include "exec/cuda/launch.h"
 #include "exec/record/profile.h"
+#include "tune/cost.h"
 #include "tune/platform.h"
 #include "tune/profiles.h"
 
@@ -20,9 +21,13 @@ class DeviceModel {
   DeviceModel(const connect::Layout& layout, const DeviceMachine& machine)
       : ranks_(layout.ranks()), machine_(machine), profiles_(layout.ranks(), layout.ranks() / layout.nodes(), false) {}
 
-  /// Microseconds of a call cut as `geometry` says. `pieceBytes`: what a slot of the kernel's pipes carries.
+  /// Of a call cut as `geometry` says. `pieceBytes`: what a slot of the kernel's pipes carries.
+  Cost estimate(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const algo::Geometry& geometry, DataType type,
+                uint64_t pieceBytes);
   double estimateUs(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const algo::Geometry& geometry, DataType type,
-                    uint64_t pieceBytes);
+                    uint64_t pieceBytes) {
+    return estimate(algorithm, kernel, geometry, type, pieceBytes).sum();
+  }
 
   const DeviceMachine& machine() const { return machine_; }
 

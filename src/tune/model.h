@@ -6,6 +6,7 @@
 #include "algo/geometry.h"
 #include "connect/layout.h"
 #include "exec/record/profile.h"
+#include "tune/cost.h"
 #include "tune/platform.h"
 #include "tune/profiles.h"
 
@@ -20,8 +21,11 @@ class Model {
   /// `layout` outlives the model.
   Model(const connect::Layout& layout, const Machine& machine);
 
-  /// Microseconds of a call whose larger buffer has `bytes`.
-  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends);
+  /// Of a call whose larger buffer has `bytes`.
+  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends);
+  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends) {
+    return estimate(algorithm, geometry, bytes, lends).sum();
+  }
 
  private:
   const connect::Layout& layout_;

@@ -194,7 +194,7 @@ class Arguments(Temporary):
         self.assertIn("folder.json", err)
 
     def test_help_and_version(self):
-        for command in ([], ["bench"], ["run"], ["prove"], ["env"], ["topo"], ["topo", "facts"]):
+        for command in ([], ["bench"], ["run"], ["prove"], ["env"], ["topo"], ["topo", "facts"], ["explain"]):
             code, out, err = run(*command, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn("--help", out)
@@ -311,6 +311,45 @@ class Topo(Temporary):
                 got, out, err = run(*command, *arguments)
                 self.assertEqual((got, out), (code, ""), err)
                 self.assertIn(words, err)
+
+
+class Explain(Temporary):
+    DGX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "topologies", "nvidia-dgxh100-h100x8.xml")
+
+    def test_three_kinds_of_machines(self):
+        for machine, ranks in ((["--topo", self.DGX, "--nodes", "8"], 64), (["--gpus", "4"], 4), (["--ranks", "3"], 3)):
+            code, out, err = run("explain", "all_reduce", "4M", "--json", *machine)
+            self.assertEqual(code, 0, err)
+            plan = json.loads(out)
+            self.assertEqual((plan["ranks"], plan["bytes"], plan["collective"]), (ranks, 4 << 20, "all_reduce"))
+            self.assertTrue(all(one["reason"] for one in plan["rejected"]))
+            code, out, err = run("explain", "all_reduce", "4M", *machine)
+            self.assertEqual(code, 0, err)
+            self.assertIn(plan["algorithm"], out)
+
+    def test_variables_forbid(self):
+        for machine in (["--topo", self.DGX, "--nodes", "2"], ["--gpus", "4"], ["--ranks", "3"]):
+            code, out, err = run("explain", "all_reduce", "8", "--json", *machine, environment={"NCCL_ALGO": "allreduce:tree"})
+            self.assertEqual(code, 0, err)
+            plan = json.loads(out)
+            self.assertEqual(plan["algorithm"], "tree")
+            self.assertTrue(any("NCCL_ALGO=allreduce:tree" in one["reason"] for one in plan["rejected"]), out)
+        code, out, err = run("explain", "all_reduce", "8", "--json", "--topo", self.DGX, environment={"NCCL_PROTO": "^LL"})
+        self.assertNotEqual(json.loads(out)["protocol"], "LL")
+
+    def test_what_is_wrong_is_told(self):
+        for arguments, code, word in ((["all_reduce", "many"], 2, "many"), (["reduce_all", "8"], 2, "reduce_all"),
+                                      (["all_reduce", "8", "--topo", "/no/such.xml"], 3, "/no/such.xml"),
+                                      (["all_reduce", "8", "--nodes", "2"], 2, "--topo"), (["all_reduce"], 2, "SIZE"),
+                                      (["broadcast", "8", "--ranks", "2", "--root", "2"], 2, "--root"),
+                                      (["all_reduce", "8", "--gpus", "2", "--ranks", "2"], 2, "--"),
+                                      (["all_reduce", "8", "--datatype", "all"], 2, "--datatype")):
+            got, _, err = run("explain", *arguments)
+            self.assertEqual(got, code, (arguments, err))
+            self.assertIn(word, err)
+        code, _, err = run("explain", "all_reduce", "8", "--gpus", "2", environment={"NCCL_ALGO": "rings"})
+        self.assertEqual(code, 2)
+        self.assertIn("rings", err)
 
 
 if __name__ == "__main__":
