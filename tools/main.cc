@@ -130,6 +130,7 @@ int run(int argc, char** argv) {
   addEnv(app, action);
   addTopo(app, action);
   addExplain(app, action);
+  addTune(app, action);
   try {
     std::reverse(words.begin(), words.end());  // as the parser takes them
     app.parse(std::move(words));

@@ -26,6 +26,7 @@ class LinkPlanner {
 
   /// InvalidUsage when nothing is left. `shape` with a count of elements as the call itself takes it.
   Result<Explanation> explain(const Shape& shape);
+  void use(const tune::LinkConstants& constants) { model_.use(constants); }
 
  private:
   struct Option;

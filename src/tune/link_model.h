@@ -47,6 +47,8 @@ class LinkModel {
   std::optional<Cost> estimate(const exec::record::Algorithm& algorithm, NcclProtocol protocol, int32_t channels, uint64_t bytes);
   /// The channels that an algorithm runs on.
   const Lines& linesOf(NcclAlgorithm family) const { return family == NcclAlgorithm::Tree ? fabric_.trees : fabric_.rings; }
+  /// Goes on with other constants.
+  void use(const LinkConstants& constants) { constants_ = constants; }
   const Fabric& fabric() const { return fabric_; }
 
  private:

@@ -41,5 +41,6 @@ void addBench(CLI::App& app, const std::vector<std::string>& words, Action& acti
 void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action);
 void addTopo(CLI::App& app, Action& action);
 void addExplain(CLI::App& app, Action& action);
+void addTune(CLI::App& app, Action& action);
 
 }  // namespace tutti::tool

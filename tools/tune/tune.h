@@ -1,0 +1,16 @@
+// `tutti tune`: measures this machine and keeps its constants, or says how near a model comes to a table of measured times.
+#pragma once
+
+#include <string>
+
+namespace tutti::tool {
+
+struct TuneOptions {
+  std::string errorsOf;  ///< a file of bench/measured; empty: measure this machine
+};
+
+/// 0: done; 1: an all-reduce of 16 KiB or more is estimated wrong by more than 25%; 2: a file or setting that makes no sense; 3: the file
+/// cannot be read or written, or the library failed.
+int runTune(const TuneOptions& options);
+
+}  // namespace tutti::tool
