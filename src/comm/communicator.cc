@@ -77,6 +77,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   turn_->isCrowded = readCrowded(ranks());
   turn_->comparesLate = settings_.slots <= kMostSlotsOfLate;
   readWaitLimits(*turn_);
+  settings_.tuner = openTuner(process().tuners, {hash_, ranks(), layout_.nodes()});
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
   shared_->add(outcome.hub);

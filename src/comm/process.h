@@ -17,6 +17,7 @@
 #include "comm/shared.h"
 #include "exec/host/stream.h"
 #include "memory/host_allocator.h"
+#include "tune/plugin/tuner.h"
 
 namespace tutti::comm {
 
@@ -44,6 +45,7 @@ struct Process {
   std::mutex launchOrder;  ///< held while a launch is queued on its streams
   RetiredWorkers retiredWorkers;
   Devices devices;
+  tune::plugin::Libraries tuners;
   memory::HostAllocator memory;
 };
 

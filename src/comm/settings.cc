@@ -7,6 +7,7 @@
 
 #include "config/params.h"
 #include "transport/local/pipe.h"
+#include "transport/plugin/library.h"
 
 namespace tutti::comm {
 namespace {
@@ -48,8 +49,11 @@ tune::Machine readMachine() {
 std::pair<int32_t, int32_t> channelBounds(const Config& config) {
   int64_t least = config.minCtas;
   int64_t most = config.maxCtas;
-  if (const int64_t n = config::get<Param::MinNchannels>(); n > 0) least = std::max(least, n);
-  if (const int64_t n = config::get<Param::MaxNchannels>(); n > 0) most = std::min(most, n);
+  // The older names hold beside the newer ones; the most restrictive wins.
+  for (const int64_t n : {config::get<Param::MinNchannels>(), config::get<Param::MinNrings>()})
+    if (n > 0) least = std::max(least, n);
+  for (const int64_t n : {config::get<Param::MaxNchannels>(), config::get<Param::MaxNrings>()})
+    if (n > 0) most = std::min(most, n);
   most = std::clamp<int64_t>(most, 1, kMostChannels);
   return {static_cast<int32_t>(std::clamp<int64_t>(least, 1, most)), static_cast<int32_t>(most)};
 }
@@ -61,7 +65,7 @@ Result<plan::Settings> readSettings(const Config& config) {
   const auto simd = readSimd();
   if (!simd) return tl::unexpected(simd.error());
   settings.simd = *simd;
-  settings.channels = channelBounds(config).first;  // one lane group keeps a thread busy; more are for those who ask
+  std::tie(settings.channels, settings.maxChannels) = channelBounds(config);  // one lane group keeps a thread busy; more are for those who ask
   // A ring step holds what it received until it has sent: two slots at least.
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));
@@ -119,6 +123,10 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
   const uint64_t affordable = kMessageBytes / plainPipe / static_cast<uint64_t>(std::max(1, place.ranks - 1));
   settings.messageChannels = std::clamp(std::min(room / ways, static_cast<int32_t>(std::min<uint64_t>(affordable, 32))), 1, 32);
+  // What the user asks for goes beyond what memory of messages is meant to take.
+  const int64_t fewest = std::clamp<int64_t>(config::get<Param::MinP2pNchannels>(), 1, std::clamp(room, 1, kMostChannels));
+  const int64_t bound = std::clamp<int64_t>(config::get<Param::MaxP2pNchannels>(), 1, kMostChannels);
+  settings.messageChannels = static_cast<int32_t>(std::min(std::max<int64_t>(settings.messageChannels, fewest), bound));
   settings.shareBytes = {16384, 32768};
   settings.windowChannels = {32, 16};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
@@ -126,7 +134,14 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
   settings.protocols = host.protocols;
+  settings.tuner = host.tuner;
   return settings;
+}
+
+std::shared_ptr<tune::Tuner> openTuner(tune::plugin::Libraries& libraries, const tune::plugin::Communicator& communicator) {
+  std::string networks = config::get<Param::NetPlugin>();
+  return libraries.open(config::get<Param::TunerPlugin>(),
+                        networks.empty() ? std::vector<std::string>() : transport::plugin::pluginNames(networks), communicator);
 }
 
 int32_t availableCores() {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "exec/cuda/launch.h"
 #include "tune/choose.h"
 #include "tune/device_model.h"
+#include "tune/tuner.h"
 
 namespace tutti::plan {
 
@@ -61,6 +63,7 @@ struct DeviceSettings {
   tune::Restrictions restrictions;
   tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines, Simple is Simple and Bulk
   tune::DeviceMachine machine = tune::deviceMachine();
+  std::shared_ptr<tune::Tuner> tuner;  ///< null: nobody is asked
   std::string constants = "hopper-nvlink";  ///< whose numbers those are
 
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.

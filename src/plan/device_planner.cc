@@ -5,6 +5,7 @@
 #include <string>
 
 #include "exec/record/cost.h"
+#include "plan/device_draft.h"
 
 namespace tutti::plan {
 
@@ -30,32 +31,22 @@ constexpr double kWorthwhile = 1.01;
 
 bool isMessage(const Shape& shape) { return shape.collective == Collective::SendRecv; }
 
-/// As NCCL_PROTO calls what the kernel does.
-std::string_view protocolName(KernelId kernel) { return name(kernelInfo(kernel).protocol); }
+tune::NcclProtocol ncclProtocol(KernelId kernel) {
+  switch (kernelInfo(kernel).protocol) {
+    case Protocol::Cells: return tune::NcclProtocol::LL;
+    case Protocol::Lines: return tune::NcclProtocol::LL128;
+    case Protocol::Simple: break;
+  }
+  return tune::NcclProtocol::Simple;
+}
 
 bool isWindow(const Algorithm& algorithm) { return algorithm.traits.needs == Needs::PeerMemory; }
-
-bool carriesOut(KernelId kernel, const Algorithm& algorithm) {
-  return isWindow(algorithm) ? kernelInfo(kernel).runsWindows : kernelInfo(kernel).runsPipes;
-}
 
 size_t windowOf(KernelId kernel) { return kernel == KernelId::Window ? 0 : 1; }
 
 /// Slots that a slice takes: as many as leave room for the slices that the algorithm has under way.
 uint64_t piecesOf(const Algorithm& algorithm, int32_t slots) {
   return static_cast<uint64_t>(std::max(1, slots / std::max(algorithm.traits.minSlots, 2)));
-}
-
-/// "ring, tree".
-template <class Items, class Name>
-std::string listOf(const Items& items, Name&& nameOf) {
-  std::string text;
-  for (const auto& item : items) {
-    const std::string_view word = nameOf(item);
-    if ((", " + text + ", ").find(", " + std::string(word) + ", ") == std::string::npos)
-      text += (text.empty() ? "" : ", ") + std::string(word);
-  }
-  return text;
 }
 
 int32_t ceilDivide(uint64_t value, uint64_t divisor) {
@@ -69,40 +60,8 @@ int32_t DeviceSettings::pipeChannels(Protocol, uint8_t port) const {
   return std::max(1, ofMessages ? std::min(messageChannels, maxChannels) : maxChannels);
 }
 
-/// An algorithm on a kernel.
-struct DevicePlanner::Option {
-  const Algorithm* algorithm = nullptr;
-  KernelId kernel = KernelId::Simple;
-  int32_t lanes = 1;         ///< that a rank runs
-  int32_t mostChannels = 0;  ///< that fit
-
-  bool isSame(const Option& other) const { return algorithm == other.algorithm && kernel == other.kernel; }
-};
-
-template <class Option>
-Rejected rejection(const Option& option, std::string reason) {
-  return {std::string(option.algorithm->traits.name), kernelInfo(option.kernel).name, std::string(protocolName(option.kernel)), 0, -1,
-          std::move(reason)};
-}
-
-struct DevicePlanner::Draft {
-  Option option;
-  Geometry geometry;
-  uint64_t sliceBytes = 0;
-  tune::Cost cost;
-  double estimatedUs = 0;
-};
-
-/// What keeps an option from being one; the later ones are the nearer misses.
-enum class DevicePlanner::Obstacle : uint8_t { Protocol, Kernel, Window, Slots, Program, Blocks, None };
-
-struct DevicePlanner::Hindrance {
-  Obstacle obstacle = Obstacle::Protocol;
-  Option option;
-};
-
 DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings)
-    : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), fits_(layout) {}
+    : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), adviser_(settings.tuner), fits_(layout) {}
 
 bool DevicePlanner::isOnDevice(KernelId kernel) const {
   if (kernel == KernelId::Lines && !settings_.hasLines) return false;
@@ -128,62 +87,6 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
     if ((fit.ports >> port & 1) != 0)
       option.mostChannels = std::min(option.mostChannels, settings_.pipeChannels(protocol, static_cast<uint8_t>(port)));
   return option.mostChannels < 1 ? Obstacle::Blocks : Obstacle::None;
-}
-
-/// Why the nearest miss is one, and what there is.
-Status DevicePlanner::explain(const Hindrance& hindrance, const std::vector<const Algorithm*>& allowed, const Shape& shape) {
-  const Option& option = hindrance.option;
-  const std::string algorithms = listOf(allowed, [](const Algorithm* a) { return a->traits.name; });
-  const std::string_view call = name(shape.collective);
-  const bool isRestricted = settings_.protocols.restricts(shape.collective);
-  if (hindrance.obstacle <= Obstacle::Kernel && isRestricted) {
-    std::vector<KernelId> kernels;
-    for (int k = 0; k < exec::cuda::kNumKernels; ++k)
-      for (const Algorithm* a : allowed)
-        if (carriesOut(static_cast<KernelId>(k), *a) && isOnDevice(static_cast<KernelId>(k))) kernels.push_back(static_cast<KernelId>(k));
-    const std::string there = listOf(kernels, protocolName);
-    return error(Code::InvalidUsage, "{} leaves no kernel for {} with {}: there are {}", settings_.protocols.source(), call, algorithms,
-                 there.empty() ? "none" : there);
-  }
-  const std::string_view algorithm = option.algorithm->traits.name;
-  switch (hindrance.obstacle) {
-    case Obstacle::Protocol:
-    case Obstacle::Kernel:
-      return error(Code::InvalidUsage, "no kernel that these devices run carries out {} with {}: TUTTI_ALGO may allow others", call,
-                   algorithms);
-    case Obstacle::Window:
-      return error(Code::InvalidUsage,
-                   "{} with {} needs memory that all ranks map, on one host, at most {} ranks: TUTTI_ALGO may allow others", call,
-                   algorithms, exec::cuda::kMaxLocalRanks);
-    case Obstacle::Slots:
-      return error(Code::InvalidUsage, "{} with {} needs pipes of {} slots, and those of protocol {} have {}", call, algorithm,
-                   option.algorithm->traits.minSlots, protocolName(option.kernel),
-                   settings_.slots[static_cast<size_t>(kernelInfo(option.kernel).protocol)]);
-    case Obstacle::Program: return Status(fits_.of(*option.algorithm, option.kernel, shape.root).status).at(call);
-    case Obstacle::Blocks:
-    case Obstacle::None: break;
-  }
-  return error(Code::InvalidUsage, "{} with {} needs {} blocks at once: {} fit onto the device", call, algorithm, option.lanes,
-               settings_.mostBlocks[static_cast<size_t>(option.kernel)]);
-}
-
-/// The same in a few words, without what the caller may do.
-std::string DevicePlanner::why(const Hindrance& hindrance, const Shape& shape) {
-  const Option& option = hindrance.option;
-  const size_t kernel = static_cast<size_t>(option.kernel);
-  switch (hindrance.obstacle) {
-    case Obstacle::Protocol: return format("{} forbids it", settings_.protocols.source());
-    case Obstacle::Kernel:
-      if (option.kernel == KernelId::Bulk && !settings_.hasBulk) return "the copy engine's kernel is not chosen yet";
-      if (option.kernel == KernelId::Lines && !settings_.hasLines) return "needs lines of 128 bytes that arrive in order between all GPUs";
-      return "these GPUs do not run the kernel";
-    case Obstacle::Window: return format("needs memory that all ranks map, on one host, at most {} ranks", exec::cuda::kMaxLocalRanks);
-    case Obstacle::Slots: return format("needs pipes of {} slots", option.algorithm->traits.minSlots);
-    case Obstacle::Program: return fits_.of(*option.algorithm, option.kernel, shape.root).status.text();
-    case Obstacle::Blocks:
-    case Obstacle::None: break;
-  }
-  return format("needs {} blocks at once, {} fit onto the device", option.lanes, settings_.mostBlocks[kernel]);
 }
 
 /// All that can run, in the order of algo/list.h and of KernelId: within the user's bound on blocks, or, where nothing is, beyond it.
@@ -278,6 +181,21 @@ std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Sh
   return counts;
 }
 
+/// The same with as many blocks as a tuner wants, within what fits and what the user allows.
+DevicePlanner::Draft DevicePlanner::withBlocks(const Draft& draft, const Shape& shape, int32_t blocks) {
+  const Option& option = draft.option;
+  const int32_t least = (settings_.minChannels + option.lanes - 1) / option.lanes;
+  const int32_t channels = std::clamp(std::max((blocks + option.lanes - 1) / option.lanes, least), 1, option.mostChannels);
+  Draft best = draft;
+  best.estimatedUs = std::numeric_limits<double>::max();
+  for (const uint64_t slotParts : kSlotParts) {
+    if (slotParts != 0 && isWindow(*option.algorithm)) continue;
+    const Draft other = divide(option, shape, channels, slotParts);
+    if (other.geometry.isComplete() && other.estimatedUs < best.estimatedUs) best = other;
+  }
+  return best.estimatedUs < std::numeric_limits<double>::max() ? best : draft;
+}
+
 /// What the model holds to be the fastest, or the first that is hardly slower.
 Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
   const auto found = options(shape, rejected);
@@ -295,7 +213,14 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vecto
       }
     }
   }
-  const auto chosen = std::find_if(drafts.begin(), drafts.end(), [&](const Draft& d) { return d.estimatedUs <= leastUs * kWorthwhile; });
+  const auto rowOf = [](const Draft& d) {
+    const auto family = tune::familyOf(*d.option.algorithm);
+    return family ? std::optional<tune::Row>({*family, ncclProtocol(d.option.kernel)}) : std::nullopt;
+  };
+  const uint64_t bytes = drafts.empty() ? 0 : drafts.front().geometry.totalElems * sizeOf(shape.type);
+  const tune::Advice advice = adviser_.about<Draft>(shape.collective, bytes, drafts, rowOf);
+  auto chosen = std::find_if(drafts.begin(), drafts.end(), [&](const Draft& d) { return d.estimatedUs <= leastUs * kWorthwhile; });
+  if (advice.isChanged) chosen = drafts.begin() + (advice.pick<Draft>(drafts, rowOf) - drafts.data());
   if (chosen == drafts.end())
     return fail(Code::InvalidUsage, "{} of {} elements is more than 2^31 slices: allow more channels or another algorithm",
                 name(shape.collective), shape.count);
@@ -305,11 +230,13 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vecto
     for (const Draft& d : drafts)
       if (d.option.isSame(option) && (best == nullptr || d.estimatedUs < best->estimatedUs)) best = &d;
     rejected->push_back(
-        rejection(option, best == nullptr ? "would take more than 2^31 slices" : slower(best->estimatedUs, chosen->estimatedUs)));
+        rejection(option, best == nullptr ? "would take more than 2^31 slices" : slower(best->estimatedUs, chosen->estimatedUs, advice)));
     if (best == nullptr) continue;
     rejected->back().channels = best->geometry.channels;
     rejected->back().estimatedUs = best->estimatedUs;
   }
+  if (advice.channels > 0) *chosen = withBlocks(*chosen, shape, advice.channels);
+  chosen->tuner = advice.said;
   // A message of no bytes still meets its partner.
   if (isMessage(shape)) chosen->geometry.slices = std::max(chosen->geometry.slices, 1);
   return *chosen;
@@ -362,6 +289,7 @@ Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejecte
   summary.kernel = kernelInfo(option.kernel).name;
   summary.protocol = protocolName(option.kernel);
   summary.cost = drafted->cost;
+  summary.tuner = drafted->tuner;
   summary.channels = drafted->geometry.channels;
   summary.lanes = option.lanes;
   summary.slices = drafted->geometry.slices;

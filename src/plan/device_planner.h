@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "connect/layout.h"
@@ -36,18 +37,21 @@ class DevicePlanner {
   struct Hindrance;
 
   Result<std::vector<Option>> options(const Shape& shape, std::vector<Rejected>* rejected);
+  static Rejected rejection(const Option& option, std::string reason);
   std::string why(const Hindrance& hindrance, const Shape& shape);
   Obstacle examine(Option& option, const Shape& shape);
   Status explain(const Hindrance& hindrance, const std::vector<const exec::record::Algorithm*>& allowed, const Shape& shape);
   bool isOnDevice(exec::cuda::KernelId kernel) const;
   Draft divide(const Option& option, const Shape& shape, int32_t channels, uint64_t slotParts);
   std::vector<int32_t> channelsToTry(const Option& option, const Shape& shape) const;
+  Draft withBlocks(const Draft& draft, const Shape& shape, int32_t blocks);
   Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);
 
   const connect::Layout& layout_;
   Rank rank_;
   DeviceSettings settings_;
   tune::DeviceModel model_;
+  tune::Adviser adviser_;
   DeviceFits fits_;
 };
 

@@ -41,6 +41,7 @@ std::string toJson(const Explanation& explanation) {
                {"ranks", explanation.ranks},
                {"nodes", explanation.nodes},
                {"constants", explanation.constants},
+               {"tuner", orNull(s.tuner)},
                {"estimatedUs", s.estimatedUs}});
   json["parts"] = {{"launchUs", cost.launchUs},
                    {"hopsUs", cost.hopsUs},

@@ -7,18 +7,6 @@ namespace {
 
 using exec::record::Algorithm;
 
-/// NCCL_ALGO speaks of these collectives only.
-bool isGoverned(Collective collective) {
-  switch (collective) {
-    case Collective::Broadcast:
-    case Collective::Reduce:
-    case Collective::AllGather:
-    case Collective::ReduceScatter:
-    case Collective::AllReduce: return true;
-    default: return false;
-  }
-}
-
 /// The filter that speaks of this collective: tutti's own, which knows all names, before NCCL's. NCCL's excludes algorithms that it
 /// has no name for unless it only says "not these".
 const Filter& filterFor(const Restrictions& restrictions, Collective collective) {
@@ -32,6 +20,17 @@ bool isAllowed(const Restrictions& restrictions, Collective collective, std::str
 }
 
 }  // namespace
+
+bool isGoverned(Collective collective) {
+  switch (collective) {
+    case Collective::Broadcast:
+    case Collective::Reduce:
+    case Collective::AllGather:
+    case Collective::ReduceScatter:
+    case Collective::AllReduce: return true;
+    default: return false;
+  }
+}
 
 std::vector<std::string_view> ncclAlgorithmNames() {
   std::vector<std::string_view> names;

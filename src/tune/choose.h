@@ -17,6 +17,9 @@ struct Restrictions {
   Filter tutti;  ///< TUTTI_ALGO
 };
 
+/// Whether NCCL_ALGO and tuners speak of it.
+bool isGoverned(Collective collective);
+
 /// The names that NCCL_ALGO may hold, and those of this library's algorithms, for TUTTI_ALGO.
 std::vector<std::string_view> ncclAlgorithmNames();
 std::vector<std::string_view> tuttiAlgorithmNames();
