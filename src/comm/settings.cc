@@ -65,7 +65,8 @@ Result<plan::Settings> readSettings(const Config& config) {
   const auto simd = readSimd();
   if (!simd) return tl::unexpected(simd.error());
   settings.simd = *simd;
-  std::tie(settings.channels, settings.maxChannels) = channelBounds(config);  // one lane group keeps a thread busy; more are for those who ask
+  std::tie(settings.channels, settings.maxChannels) =
+      channelBounds(config);  // one lane group keeps a thread busy; more are for those who ask
   // A ring step holds what it received until it has sent: two slots at least.
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));

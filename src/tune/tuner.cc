@@ -37,7 +37,8 @@ Advice Adviser::ask(Collective collective, uint64_t bytes, const CostTable& tabl
   }
   std::string nonsense;
   if (*channels < 0 || *channels > kMostTunedChannels)
-    nonsense = format("wants {} channels for {} of {} bytes: expected 0 to {}", *channels, tutti::name(collective), bytes, kMostTunedChannels);
+    nonsense =
+        format("wants {} channels for {} of {} bytes: expected 0 to {}", *channels, tutti::name(collective), bytes, kMostTunedChannels);
   Row best;
   float least = -1;
   for (size_t a = 0; a < kNcclAlgorithms; ++a) {

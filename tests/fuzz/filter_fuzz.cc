@@ -9,7 +9,8 @@
 namespace tutti::fuzz {
 namespace {
 
-const std::vector<std::string_view> kNames = {"Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT", "LL", "LL128", "oneshot"};
+const std::vector<std::string_view> kNames = {"Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree",
+                                              "PAT",  "LL",   "LL128",         "oneshot"};
 
 void require(bool holds) {
   if (!holds) std::abort();

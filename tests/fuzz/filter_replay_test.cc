@@ -13,8 +13,16 @@ namespace {
 void run(const std::string& text) { parseFilters(reinterpret_cast<const uint8_t*>(text.data()), text.size()); }
 
 TEST(FilterReplay, WhatUsersWriteAndChangesOfItKeepThePromises) {
-  const std::vector<std::string> seeds = {"Ring",      "^tree,PAT", "allreduce:tree;broadcast:ring", "ring;allreduce:^tree,nvls", ";;", ":", "^",
-                                          "LL,Simple", "allgather:pat;reducescatter:pat;ring", ""};
+  const std::vector<std::string> seeds = {"Ring",
+                                          "^tree,PAT",
+                                          "allreduce:tree;broadcast:ring",
+                                          "ring;allreduce:^tree,nvls",
+                                          ";;",
+                                          ":",
+                                          "^",
+                                          "LL,Simple",
+                                          "allgather:pat;reducescatter:pat;ring",
+                                          ""};
   for (const std::string& seed : seeds) run(seed);
   std::mt19937 random(4711);
   constexpr char kAlphabet[] = "^,;: \0rRtT\xff";

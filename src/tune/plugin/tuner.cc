@@ -46,7 +46,8 @@ class External final : public Tuner {
   Result<int32_t> ask(Collective collective, uint64_t bytes, CostTable& table) override {
     int channels = 0;
     // Our numbers of these collectives are those of the ABI.
-    const int code = library_->version().ask(library_->raw(), context_, {static_cast<int>(collective), bytes, table.front().data()}, &channels);
+    const int code =
+        library_->version().ask(library_->raw(), context_, {static_cast<int>(collective), bytes, table.front().data()}, &channels);
     if (Status status = statusOf(code, "getCollInfo"); !status.ok()) return tl::unexpected(std::move(status));
     return channels;
   }
@@ -117,7 +118,8 @@ std::shared_ptr<Library> Libraries::find(const std::string& wanted, const std::v
   return nullptr;
 }
 
-std::shared_ptr<Tuner> Libraries::open(const std::string& wanted, const std::vector<std::string>& networks, const Communicator& communicator) {
+std::shared_ptr<Tuner> Libraries::open(const std::string& wanted, const std::vector<std::string>& networks,
+                                       const Communicator& communicator) {
   if (wanted == "none") return nullptr;
   const std::lock_guard lock(mutex_);
   auto library = find(wanted, networks);

@@ -48,7 +48,8 @@ struct Thunks {
   static int finalize(const void* raw, void* context) { return end(raw)(context); }
 
   static constexpr Version entry(const char* symbol) {
-    return {.number = Tuner::kVersion, .symbol = symbol, .name = name, .complete = complete, .init = init, .ask = ask, .finalize = finalize};
+    return {
+        .number = Tuner::kVersion, .symbol = symbol, .name = name, .complete = complete, .init = init, .ask = ask, .finalize = finalize};
   }
 };
 

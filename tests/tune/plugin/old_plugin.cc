@@ -21,8 +21,8 @@ namespace abi = tutti::tune::plugin::abi;
 }
 
 // All-reduce as a tree on three channels; of everything else it has no opinion.
-[[maybe_unused]] int askV2(void* context, int collective, size_t /*bytes*/, int /*collNet*/, int /*nvls*/, int /*calls*/, int* algorithm, int* protocol,
-          int* channels) {
+[[maybe_unused]] int askV2(void* context, int collective, size_t /*bytes*/, int /*collNet*/, int /*nvls*/, int /*calls*/, int* algorithm,
+                           int* protocol, int* channels) {
   if (collective != 4 || static_cast<size_t*>(context)[0] < 2) return 0;
   *algorithm = 0;
   *protocol = 2;
@@ -30,7 +30,8 @@ namespace abi = tutti::tune::plugin::abi;
   return 0;
 }
 
-[[maybe_unused]] int askV3(void* context, int collective, size_t bytes, int calls, float** costs, int /*algorithms*/, int protocols, int* channels) {
+[[maybe_unused]] int askV3(void* context, int collective, size_t bytes, int calls, float** costs, int /*algorithms*/, int protocols,
+                           int* channels) {
   int algorithm = -1;
   int protocol = -1;
   const int code = askV2(context, collective, bytes, 0, 0, calls, &algorithm, &protocol, channels);

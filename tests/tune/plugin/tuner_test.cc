@@ -79,7 +79,8 @@ TEST(TunerLibrary, OfEveryVersionAnswers) {
 }
 
 TEST(TunerLibrary, ThatIsNoneIsOneWarningThatNamesIt) {
-  for (const auto& [name, word] : {std::pair{"there-is-none", "there-is-none"}, {"libm.so.6", "exports no tuner"}, {"hollow", "lacks functions"}}) {
+  for (const auto& [name, word] :
+       {std::pair{"there-is-none", "there-is-none"}, {"libm.so.6", "exports no tuner"}, {"hollow", "lacks functions"}}) {
     Libraries libraries;
     const std::string out = outputOf([&] {
       for (int i = 0; i < 3; ++i) EXPECT_EQ(libraries.open(name, {}, {1, 4, 1}), nullptr);
