@@ -74,6 +74,7 @@ Status Child::arrive() {
   hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
   Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores()};
+  arrival.constants = process().constants.digest();
   TUTTI_TRY(parent_.describeGpu(arrival));
   auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();

@@ -62,7 +62,8 @@ Status Communicator::openParts(const Outcome& outcome) {
   config_.maxCtas = outcome.place.maxCtas;
   if (outcome.place.isMixed)
     return error(Code::InvalidUsage, "some ranks compute with GPUs and some with host devices: TUTTI_DEVICE must be the same for all");
-  auto settings = readSettings(config_);
+  if (outcome.place.constantsDiffer) process().constants.tellDifference();
+  auto settings = readSettings(config_, outcome.place.constants == 0 ? nullptr : process().constants.get());
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
   settings_.machine.cores = outcome.place.cores;

@@ -26,6 +26,7 @@ struct Arrival {
   int32_t cores = 1;  ///< that the rank's thread may use: part of what an algorithm is chosen by
   int32_t multiprocessors = 0;  ///< of the rank's GPU; 0: it computes with a host device
   int32_t keepsLines = 0;       ///< 1: stores of 128 bytes between its GPU and those that it reaches arrive whole and in order
+  uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
 };
 
 /// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not
@@ -40,6 +41,8 @@ struct Place {
   int32_t multiprocessors = 0;  ///< of the smallest GPU; 0: host devices
   bool isMixed = false;         ///< GPUs and host devices
   bool keepsLines = false;      ///< of all
+  uint32_t constants = 0;       ///< of all; 0: the built-in ones
+  bool constantsDiffer = false; ///< then all take the built-in ones
 };
 
 /// The place of each rank, and the members of each group in the order of their new ranks.

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "bootstrap/service.h"
+#include "comm/constants.h"
 #include "comm/devices.h"
 #include "comm/founding.h"
 #include "comm/group.h"
@@ -46,6 +47,7 @@ struct Process {
   RetiredWorkers retiredWorkers;
   Devices devices;
   tune::plugin::Libraries tuners;
+  Constants constants;
   memory::HostAllocator memory;
 };
 

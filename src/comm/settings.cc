@@ -34,8 +34,7 @@ Result<exec::host::SimdLevel> readSimd() {
   return fail(Code::InvalidUsage, "TUTTI_SIMD={}: known are auto, portable, sse4, avx2, avx512", text);
 }
 
-tune::Machine readMachine() {
-  tune::Machine machine = tune::hostMachine();
+tune::Machine readMachine(tune::Machine machine) {
   const auto replace = [](double& value, int64_t given) {
     if (given > 0) value = static_cast<double>(given);
   };
@@ -60,7 +59,7 @@ std::pair<int32_t, int32_t> channelBounds(const Config& config) {
 
 }  // namespace
 
-Result<plan::Settings> readSettings(const Config& config) {
+Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured) {
   plan::Settings settings;
   const auto simd = readSimd();
   if (!simd) return tl::unexpected(simd.error());
@@ -89,12 +88,14 @@ Result<plan::Settings> readSettings(const Config& config) {
   const int64_t cma = config::get<Param::TuttiCma>();
   settings.copies = cma < 0 ? transport::local::kCopiesPay : cma == 0 ? 0 : transport::local::kReachesCopies;
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
-  settings.machine = readMachine();
+  const bool isMeasured = measured != nullptr && measured->host.has_value();
+  settings.machine = readMachine(isMeasured ? *measured->host : tune::hostMachine());
+  if (isMeasured) settings.constants = measured->name;
   return settings;
 }
 
 Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,
-                                                const exec::cuda::KernelUses& uses) {
+                                                const exec::cuda::KernelUses& uses, const tune::Platform* measured) {
   plan::DeviceSettings settings;
   const bool sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
   for (size_t k = 0; k < settings.mostBlocks.size(); ++k) {
@@ -136,6 +137,10 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.restrictions = host.restrictions;
   settings.protocols = host.protocols;
   settings.tuner = host.tuner;
+  if (measured != nullptr && measured->devices.has_value()) {
+    settings.machine = *measured->devices;
+    settings.constants = measured->name;
+  }
   return settings;
 }
 

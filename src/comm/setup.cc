@@ -95,6 +95,7 @@ class Join final : public Setup {
     log("START");
     const Config& config = comm_.config();
     Arrival arrival{0, place.value, config.minCtas, config.maxCtas, availableCores()};
+    arrival.constants = process().constants.digest();
     TUTTI_TRY(comm_.describeGpu(arrival));
     encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival, config.network);
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
