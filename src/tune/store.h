@@ -13,8 +13,8 @@
 
 namespace tutti::tune {
 
-/// 16 hexadecimal digits: the processor's model, which processors and NUMA nodes there are, and NVIDIA's GPUs with their models. The same in
-/// all processes of a machine, also in containers that are confined to some of its processors.
+/// 16 hexadecimal digits: the processor's model, which processors and NUMA nodes there are, and NVIDIA's GPUs with their models. The same
+/// in all processes of a machine, also in containers that are confined to some of its processors.
 std::string machineKey();
 
 /// `tuttiDir` (TUTTI_CACHE_DIR) itself; else $XDG_CACHE_HOME/tutti; else ~/.cache/tutti; empty when there is neither.
