@@ -53,11 +53,7 @@ Result<UniqueLibrary> open(std::string_view name, std::string_view prefix) {
   return fail(Code::SystemError, "{}", problems);
 }
 
-Found find(const UniqueLibrary& library, std::span<const char* const> symbols) {
-  for (size_t i = 0; i < symbols.size(); ++i)
-    if (const void* const raw = dlsym(library.get(), symbols[i])) return {raw, i};
-  return {};
-}
+const void* symbolOf(const UniqueLibrary& library, const char* symbol) { return dlsym(library.get(), symbol); }
 
 bool isName(const char* name) { return name != nullptr && strnlen(name, kLongestName) < kLongestName; }
 

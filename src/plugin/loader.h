@@ -22,12 +22,23 @@ std::vector<std::string> filesOf(std::string_view name, std::string_view prefix)
 /// SystemError with what every file came to when none can be opened.
 Result<UniqueLibrary> open(std::string_view name, std::string_view prefix);
 
-/// The variable of the first symbol that the library exports, and that symbol's place; {null, 0} when there is none.
+/// A variable that the library exports; null when it does not.
+const void* symbolOf(const UniqueLibrary& library, const char* symbol);
+
+/// The first version, not above `newest`, that the library exports, with its variable; nulls when there is none.
+template <class Version>
 struct Found {
+  const Version* version = nullptr;
   const void* raw = nullptr;
-  size_t place = 0;
 };
-Found find(const UniqueLibrary& library, std::span<const char* const> symbols);
+template <class Version>
+Found<Version> find(const UniqueLibrary& library, std::span<const Version> versions, int newest) {
+  for (const Version& version : versions) {
+    if (version.number > newest) continue;
+    if (const void* const raw = symbolOf(library, version.symbol)) return {&version, raw};
+  }
+  return {};
+}
 
 /// Whether what a plugin calls its name is one: not null, and of a sane length.
 bool isName(const char* name);

