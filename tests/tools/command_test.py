@@ -336,6 +336,10 @@ class Explain(Temporary):
             self.assertTrue(any("NCCL_ALGO=allreduce:tree" in one["reason"] for one in plan["rejected"]), out)
         code, out, err = run("explain", "all_reduce", "8", "--json", "--topo", self.DGX, environment={"NCCL_PROTO": "^LL"})
         self.assertNotEqual(json.loads(out)["protocol"], "LL")
+        for machine in (["--topo", self.DGX], ["--gpus", "4"]):
+            code, out, err = run("explain", "all_reduce", "1G", "--json", *machine, environment={"NCCL_MAX_CTAS": "2"})
+            self.assertEqual(code, 0, err)
+            self.assertLessEqual(json.loads(out)["channels"], 2)
 
     def test_what_is_wrong_is_told(self):
         for arguments, code, word in ((["all_reduce", "many"], 2, "many"), (["reduce_all", "8"], 2, "reduce_all"),

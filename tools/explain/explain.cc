@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/settings.h"
+#include "config/params.h"
 #include "explain/fabric.h"
 #include "plan/device_planner.h"
 #include "plan/link_planner.h"
@@ -76,6 +77,17 @@ Result<std::string> askLibrary(const ExplainOptions& options, ncclComm_t comm) {
   return text;
 }
 
+/// What the environment makes of a configuration that says nothing.
+comm::Config configOfEnvironment() {
+  comm::Config config;
+  const auto replace = [](int32_t& value, int64_t given) {
+    if (given != config::kUndefined) value = static_cast<int32_t>(std::clamp<int64_t>(given, 1, 64));
+  };
+  replace(config.minCtas, config::get<config::Param::MinCtas>());
+  replace(config.maxCtas, config::get<config::Param::MaxCtas>());
+  return config;
+}
+
 int tell(const Status& status) {
   std::fprintf(stderr, "tutti explain: %s\n", status.text().c_str());
   const bool isUsage = status.code() == Code::InvalidUsage || status.code() == Code::InvalidArgument;
@@ -106,7 +118,7 @@ Result<std::string> explainHost(const ExplainOptions& options) {
 }
 
 Result<std::string> explainGpus(const ExplainOptions& options) {
-  const comm::Config config;
+  const comm::Config config = configOfEnvironment();
   const auto host = comm::readSettings(config);
   if (!host) return tl::unexpected(host.error());
   exec::cuda::KernelUses uses;
@@ -145,13 +157,15 @@ Result<std::string> explainTopology(const ExplainOptions& options) {
   if (options.operation->isRooted && options.root >= fabric->ranks)
     return fail(Code::InvalidArgument, "root {} is out of range: the {} nodes have ranks 0 to {}", options.root, fabric->nodes,
                 fabric->ranks - 1);
-  const comm::Config config;
+  const comm::Config config = configOfEnvironment();
   const auto host = comm::readSettings(config);
   if (!host) return tl::unexpected(host.error());
   plan::LinkSettings settings;
   settings.restrictions = host->restrictions;
   settings.protocols = host->protocols;
   settings.deterministic = host->deterministic;
+  settings.minChannels = host->channels;
+  settings.maxChannels = host->maxChannels;
   plan::LinkPlanner planner(*fabric, tune::linkConstants(), std::move(settings));
   auto explanation = planner.explain(shapeOf(options, fabric->ranks));
   if (!explanation) return tl::unexpected(std::move(explanation).error());
