@@ -129,6 +129,8 @@ int run(int argc, char** argv) {
   addProve(app, action);
   addEnv(app, action);
   addTopo(app, action);
+  addExplain(app, action);
+  addTune(app, action);
   try {
     std::reverse(words.begin(), words.end());  // as the parser takes them
     app.parse(std::move(words));

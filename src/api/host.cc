@@ -36,14 +36,10 @@ Status explain(comm::Communicator& comm, const NamedCollective& named, CallReque
   request.function = "tuttiExplain";
   request.collective = named.collective;
   request.receives = named.receives;
-  const auto summary = comm.explain(request);
-  if (!summary) return summary.error();
-  text = format(
-      R"({{"collective":"{}","algorithm":"{}","channels":{},"lanes":{},"slices":{},"slots":{},"sliceBytes":{},"bytesRead":{},)"
-      R"("bytesWritten":{},"bytesSent":{},"messages":{},"steps":{},"simd":"{}"}})",
-      named.name, summary->algorithm, summary->channels, summary->lanes, summary->slices, summary->slots, summary->sliceBytes,
-      summary->traffic.bytesRead, summary->traffic.bytesWritten, summary->traffic.bytesSent, summary->traffic.messages,
-      summary->traffic.steps, exec::host::name(comm.simd()));
+  auto explanation = comm.explain(request);
+  if (!explanation) return explanation.error();
+  explanation->collective = named.name;
+  text = plan::toJson(*explanation);
   return {};
 }
 

@@ -75,6 +75,7 @@ Status Child::arrive() {
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
   Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores()};
   TUTTI_TRY(parent_.describe(arrival));
+  arrival.constants = process().constants.digest();
   auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();
   encounter = meeting_ = std::move(*arrived);

@@ -55,7 +55,8 @@ Status Communicator::openParts(const Outcome& outcome) {
   config_.maxCtas = outcome.place.maxCtas;
   if (outcome.place.isMixed)
     return error(Code::InvalidUsage, "some ranks compute with GPUs and some with host devices: TUTTI_DEVICE must be the same for all");
-  auto settings = readSettings(config_);
+  if (outcome.place.constantsDiffer) process().constants.tellDifference();
+  auto settings = readSettings(config_, outcome.place.constants == 0 ? nullptr : process().constants.get());
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
   settings_.machine.cores = outcome.place.cores;
@@ -73,6 +74,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   turn_->isCrowded = readCrowded(ranks());
   turn_->comparesLate = settings_.slots <= kMostSlotsOfLate;
   readWaitLimits(*turn_);
+  settings_.tuner = openTuner(process().tuners, {hash_, ranks(), layout_.nodes()});
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);
   shared_->add(outcome.hub);
@@ -167,11 +169,21 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   return pending;
 }
 
-Result<plan::Summary> Communicator::explain(const CallRequest& request) {
+Result<plan::Explanation> Communicator::explain(const CallRequest& request) {
   ResolvedOp op;
   const auto shape = shapeOf(request, op);
   if (!shape) return tl::unexpected(shape.error());
-  return gpu_ != nullptr ? gpu_->summarize(*shape) : planner_->summarize(*shape);
+  plan::Explanation explanation;
+  const BufferBytes bytes = bufferBytes(request, ranks());
+  explanation.bytes = std::max(bytes.in, bytes.out);
+  explanation.ranks = ranks();
+  explanation.nodes = layout_.nodes();
+  explanation.constants = gpu_ != nullptr ? gpu_->constants() : settings_.constants;
+  explanation.simd = exec::host::name(settings_.simd);
+  auto chosen = gpu_ != nullptr ? gpu_->summarize(*shape, &explanation.rejected) : planner_->summarize(*shape, &explanation.rejected);
+  if (!chosen) return tl::unexpected(std::move(chosen).error());
+  explanation.chosen = *chosen;
+  return explanation;
 }
 
 Result<plan::Summary> Communicator::summarize(const PendingCall& pending) const {

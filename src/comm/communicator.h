@@ -29,6 +29,7 @@
 #include "exec/host/work.h"
 #include "observe/flight_recorder.h"
 #include "plan/cache.h"
+#include "plan/explanation.h"
 #include "plan/planner.h"
 #include "topo/affinity.h"
 #include "transport/local/hub.h"
@@ -156,8 +157,8 @@ class Communicator {
 
   /// Checks a call in the documented order and plans it.
   Result<PendingCall> prepare(const CallRequest& request);
-  /// The plan that the call would get, in numbers.
-  Result<plan::Summary> explain(const CallRequest& request);
+  /// The plan that the call would get, why, and what else there was.
+  Result<plan::Explanation> explain(const CallRequest& request);
   /// The same for a call that has been planned.
   Result<plan::Summary> summarize(const PendingCall& call) const;
   exec::host::SimdLevel simd() const { return settings_.simd; }

@@ -36,7 +36,8 @@ Status Communicator::openGpu(const Outcome& outcome) {
   TUTTI_TRY(plan::fitRanks(ranks_));  // now, on all ranks, and not in the middle of a call on some
   auto device = process().devices.at(device_);
   if (!device) return std::move(device).error();
-  const auto settings = readDeviceSettings(settings_, config_, outcome.place, **device);
+  const auto settings = readDeviceSettings(settings_, config_, outcome.place, (*device)->kernels,
+                                           outcome.place.constants == 0 ? nullptr : process().constants.get());
   if (!settings) return settings.error();
   const machine::ThreadNear near(nearGpu_);  // host memory that the GPU and its peers poll is placed by who touches it first
   auto gpu = DeviceRank::open(outcome.hub, rank_, layout_, *settings, turn_->checks, process().devices, **device);

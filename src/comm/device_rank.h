@@ -61,7 +61,10 @@ class DeviceRank {
   Rank missing() const { return endpoint_->missing(); }
 
   Result<std::shared_ptr<LoadedPlan>> planFor(const plan::Shape& shape);
-  Result<plan::Summary> summarize(const plan::Shape& shape) { return planner_.summarize(shape); }
+  Result<plan::Summary> summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected) {
+    return planner_.summarize(shape, rejected);
+  }
+  const std::string& constants() const { return settings_.constants; }
 
   /// Says to the peers where this rank's part of what the calls need is.
   Status offer(std::span<const DeviceCall> calls);

@@ -28,6 +28,7 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
                                                   order.begin() + static_cast<std::ptrdiff_t>(end));
     agreed.multiprocessors = arrivals[static_cast<size_t>(members.front())].multiprocessors;
     agreed.keepsLines = true;
+    agreed.constants = arrivals[static_cast<size_t>(members.front())].constants;
     for (const int32_t member : members) {
       const Arrival& arrival = arrivals[static_cast<size_t>(member)];
       agreed.minCtas = std::max(agreed.minCtas, arrival.minCtas);
@@ -35,8 +36,10 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
       agreed.cores = std::max(agreed.cores, arrival.cores);
       agreed.isMixed = agreed.isMixed || (arrival.multiprocessors == 0) != (agreed.multiprocessors == 0);
       agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
+      agreed.constantsDiffer = agreed.constantsDiffer || arrival.constants != agreed.constants;
       agreed.multiprocessors = std::min(agreed.multiprocessors, arrival.multiprocessors);
     }
+    if (agreed.constantsDiffer) agreed.constants = 0;
     for (size_t i = 0; i < members.size(); ++i) {
       agreed.rank = Rank(static_cast<int32_t>(i));
       grouping.places[static_cast<size_t>(members[i])] = agreed;

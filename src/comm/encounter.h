@@ -30,6 +30,7 @@ struct Arrival {
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
   uint64_t machine = 0;  ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
+  uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
 };
 
 /// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not
@@ -44,6 +45,8 @@ struct Place {
   int32_t multiprocessors = 0;  ///< of the smallest GPU; 0: host devices
   bool isMixed = false;         ///< GPUs and host devices
   bool keepsLines = false;      ///< of all
+  uint32_t constants = 0;       ///< of all; 0: the built-in ones
+  bool constantsDiffer = false; ///< then all take the built-in ones
 };
 
 /// The place of each rank, and the members of each group in the order of their new ranks.

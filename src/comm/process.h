@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "bootstrap/service.h"
+#include "comm/constants.h"
 #include "comm/devices.h"
 #include "comm/founding.h"
 #include "comm/group.h"
@@ -18,6 +19,7 @@
 #include "comm/shared.h"
 #include "exec/host/stream.h"
 #include "memory/host_allocator.h"
+#include "tune/plugin/tuner.h"
 
 namespace tutti::comm {
 
@@ -46,6 +48,8 @@ struct Process {
   RetiredWorkers retiredWorkers;
   Devices devices;
   Layouts layouts{devices};
+  tune::plugin::Libraries tuners;
+  Constants constants;
   memory::HostAllocator memory;
 };
 

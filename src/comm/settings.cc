@@ -7,6 +7,7 @@
 
 #include "config/params.h"
 #include "transport/local/pipe.h"
+#include "transport/plugin/library.h"
 
 namespace tutti::comm {
 namespace {
@@ -35,8 +36,7 @@ Result<exec::host::SimdLevel> readSimd() {
   return fail(Code::InvalidUsage, "TUTTI_SIMD={}: known are auto, portable, sse4, avx2, avx512", text);
 }
 
-tune::Machine readMachine() {
-  tune::Machine machine;
+tune::Machine readMachine(tune::Machine machine) {
   const auto replace = [](double& value, int64_t given) {
     if (given > 0) value = static_cast<double>(given);
   };
@@ -50,20 +50,24 @@ tune::Machine readMachine() {
 std::pair<int32_t, int32_t> channelBounds(const Config& config) {
   int64_t least = config.minCtas;
   int64_t most = config.maxCtas;
-  if (const int64_t n = config::get<Param::MinNchannels>(); n > 0) least = std::max(least, n);
-  if (const int64_t n = config::get<Param::MaxNchannels>(); n > 0) most = std::min(most, n);
+  // The older names hold beside the newer ones; the most restrictive wins.
+  for (const int64_t n : {config::get<Param::MinNchannels>(), config::get<Param::MinNrings>()})
+    if (n > 0) least = std::max(least, n);
+  for (const int64_t n : {config::get<Param::MaxNchannels>(), config::get<Param::MaxNrings>()})
+    if (n > 0) most = std::min(most, n);
   most = std::clamp<int64_t>(most, 1, kMostChannels);
   return {static_cast<int32_t>(std::clamp<int64_t>(least, 1, most)), static_cast<int32_t>(most)};
 }
 
 }  // namespace
 
-Result<plan::Settings> readSettings(const Config& config) {
+Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured) {
   plan::Settings settings;
   const auto simd = readSimd();
   if (!simd) return tl::unexpected(simd.error());
   settings.simd = *simd;
-  settings.channels = channelBounds(config).first;  // one lane group keeps a thread busy; more are for those who ask
+  std::tie(settings.channels, settings.maxChannels) =
+      channelBounds(config);  // one lane group keeps a thread busy; more are for those who ask
   // A ring step holds what it received until it has sent: two slots at least.
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));
@@ -79,21 +83,22 @@ Result<plan::Settings> readSettings(const Config& config) {
   auto tutti = tune::Filter::parse("TUTTI_ALGO", config::get<Param::TuttiAlgo>(), tune::tuttiAlgorithmNames());
   if (!tutti) return tl::unexpected(std::move(tutti).error());
   settings.restrictions = {std::move(*nccl), std::move(*tutti)};
-  // Protocols belong to GPU links: on host devices there is one, so only the names are checked.
   auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
   if (!protocols) return tl::unexpected(std::move(protocols).error());
+  settings.protocols = std::move(*protocols);
   settings.deterministic = config::get<Param::TuttiDeterministic>() != 0;
   const int64_t cma = config::get<Param::TuttiCma>();
   settings.copies = cma < 0 ? transport::local::kCopiesPay : cma == 0 ? 0 : transport::local::kReachesCopies;
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
-  settings.machine = readMachine();
+  const bool isMeasured = measured != nullptr && measured->host.has_value();
+  settings.machine = readMachine(isMeasured ? *measured->host : tune::hostMachine());
+  if (isMeasured) settings.constants = measured->name;
   return settings;
 }
 
 Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,
-                                                const Device& device) {
+                                                const exec::cuda::KernelUses& uses, const tune::Platform* measured) {
   plan::DeviceSettings settings;
-  const exec::cuda::KernelUses& uses = device.kernels;
   const bool sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;
   for (size_t k = 0; k < settings.mostBlocks.size(); ++k) {
     int32_t blocks = uses.of[k].blocksPerMultiprocessor;
@@ -122,6 +127,10 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
   const uint64_t affordable = kMessageBytes / plainPipe / static_cast<uint64_t>(std::max(1, place.ranks - 1));
   settings.messageChannels = std::clamp(std::min(room / ways, static_cast<int32_t>(std::min<uint64_t>(affordable, 32))), 1, 32);
+  // What the user asks for goes beyond what memory of messages is meant to take.
+  const int64_t fewest = std::clamp<int64_t>(config::get<Param::MinP2pNchannels>(), 1, std::clamp(room, 1, kMostChannels));
+  const int64_t bound = std::clamp<int64_t>(config::get<Param::MaxP2pNchannels>(), 1, kMostChannels);
+  settings.messageChannels = static_cast<int32_t>(std::min(std::max<int64_t>(settings.messageChannels, fewest), bound));
   // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory.
   settings.shareBytes = {16384, 32768, kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
   settings.windowChannels = {32, 16, 64};
@@ -129,10 +138,19 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.hasLines = place.keepsLines;
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
-  auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
-  if (!protocols) return tl::unexpected(std::move(protocols).error());
-  settings.protocols = std::move(*protocols);
+  settings.protocols = host.protocols;
+  settings.tuner = host.tuner;
+  if (measured != nullptr && measured->devices.has_value()) {
+    settings.machine = *measured->devices;
+    settings.constants = measured->name;
+  }
   return settings;
+}
+
+std::shared_ptr<tune::Tuner> openTuner(tune::plugin::Libraries& libraries, const tune::plugin::Communicator& communicator) {
+  std::string networks = config::get<Param::NetPlugin>();
+  return libraries.open(config::get<Param::TunerPlugin>(),
+                        networks.empty() ? std::vector<std::string>() : transport::plugin::pluginNames(networks), communicator);
 }
 
 int32_t availableCores() {

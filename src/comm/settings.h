@@ -2,14 +2,18 @@
 #pragma once
 
 #include "comm/communicator.h"
+#include "tune/plugin/tuner.h"
 
 namespace tutti::comm {
 
-/// From the environment and the configuration. InvalidUsage when NCCL_ALGO or TUTTI_ALGO hold an unknown name.
-Result<plan::Settings> readSettings(const Config& config);
+/// From the environment and the configuration. InvalidUsage when NCCL_ALGO or TUTTI_ALGO hold an unknown name. `measured`: constants of the
+/// machine, where all ranks have the same; null: the built-in ones.
+Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured = nullptr);
 /// What the planner of a communicator of GPUs is told: what `host` settings mean there too, and what GPUs and ranks have agreed on.
 Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,
-                                                const Device& device);
+                                                const exec::cuda::KernelUses& uses, const tune::Platform* measured = nullptr);
+/// NCCL_TUNER_PLUGIN's tuner for a communicator; null when there is none.
+std::shared_ptr<tune::Tuner> openTuner(tune::plugin::Libraries& libraries, const tune::plugin::Communicator& communicator);
 /// Cores that the calling thread may run on. Threads of one process may differ: what ranks have to agree on is agreed when they meet.
 int32_t availableCores();
 /// Tries before a waiting thread gives its core away.

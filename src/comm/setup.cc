@@ -96,6 +96,7 @@ class Join final : public Setup {
     const Config& config = comm_.config();
     Arrival arrival{0, place.value, config.minCtas, config.maxCtas, availableCores()};
     TUTTI_TRY(comm_.describe(arrival));
+    arrival.constants = process().constants.digest();
     encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival, config.network);
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
     return refused && !*refused ? refused->error() : Status();

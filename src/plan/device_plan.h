@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "exec/cuda/launch.h"
 #include "tune/choose.h"
 #include "tune/device_model.h"
+#include "tune/tuner.h"
 
 namespace tutti::plan {
 
@@ -59,7 +62,9 @@ struct DeviceSettings {
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;
   tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines and LineWindow, Simple is Simple and Bulk
-  tune::DeviceMachine machine;
+  tune::DeviceMachine machine = tune::deviceMachine();
+  std::shared_ptr<tune::Tuner> tuner;  ///< null: nobody is asked
+  std::string constants = "hopper-nvlink";  ///< whose numbers those are
 
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;

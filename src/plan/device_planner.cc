@@ -4,8 +4,8 @@
 #include <limits>
 #include <string>
 
-#include "exec/cuda/lone.h"
 #include "exec/record/cost.h"
+#include "plan/device_draft.h"
 
 namespace tutti::plan {
 
@@ -31,35 +31,22 @@ constexpr double kWorthwhile = 1.01;
 
 bool isMessage(const Shape& shape) { return shape.collective == Collective::SendRecv; }
 
-/// As NCCL_PROTO calls what the kernel does.
-std::string_view protocolName(KernelId kernel) { return name(kernelInfo(kernel).protocol); }
-
-uint8_t placeOf(const Algorithm& algorithm) { return static_cast<uint8_t>(&algorithm - exec::record::algorithms().data()); }
+tune::NcclProtocol ncclProtocol(KernelId kernel) {
+  switch (kernelInfo(kernel).protocol) {
+    case Protocol::Cells: return tune::NcclProtocol::LL;
+    case Protocol::Lines: return tune::NcclProtocol::LL128;
+    case Protocol::Simple: break;
+  }
+  return tune::NcclProtocol::Simple;
+}
 
 bool isWindow(const Algorithm& algorithm) { return algorithm.traits.needs == Needs::PeerMemory; }
-
-bool carriesOut(KernelId kernel, const Algorithm& algorithm) {
-  if (kernel == KernelId::LineWindow && !exec::cuda::mayBeLone(placeOf(algorithm))) return false;
-  return isWindow(algorithm) ? kernelInfo(kernel).runsWindows : kernelInfo(kernel).runsPipes;
-}
 
 size_t windowOf(KernelId kernel) { return static_cast<size_t>(exec::cuda::windowOf(kernelInfo(kernel).protocol)); }
 
 /// Slots that a slice takes: as many as leave room for the slices that the algorithm has under way.
 uint64_t piecesOf(const Algorithm& algorithm, int32_t slots) {
   return static_cast<uint64_t>(std::max(1, slots / std::max(algorithm.traits.minSlots, 2)));
-}
-
-/// "ring, tree".
-template <class Items, class Name>
-std::string listOf(const Items& items, Name&& nameOf) {
-  std::string text;
-  for (const auto& item : items) {
-    const std::string_view word = nameOf(item);
-    if ((", " + text + ", ").find(", " + std::string(word) + ", ") == std::string::npos)
-      text += (text.empty() ? "" : ", ") + std::string(word);
-  }
-  return text;
 }
 
 int32_t ceilDivide(uint64_t value, uint64_t divisor) {
@@ -73,31 +60,8 @@ int32_t DeviceSettings::pipeChannels(Protocol, uint8_t port) const {
   return std::max(1, ofMessages ? std::min(messageChannels, maxChannels) : maxChannels);
 }
 
-/// An algorithm on a kernel.
-struct DevicePlanner::Option {
-  const Algorithm* algorithm = nullptr;
-  KernelId kernel = KernelId::Simple;
-  int32_t lanes = 1;         ///< that a rank runs
-  int32_t mostChannels = 0;  ///< that fit
-};
-
-struct DevicePlanner::Draft {
-  Option option;
-  Geometry geometry;
-  uint64_t sliceBytes = 0;
-  double estimatedUs = 0;
-};
-
-/// What keeps an option from being one; the later ones are the nearer misses.
-enum class DevicePlanner::Obstacle : uint8_t { Protocol, Kernel, Window, Slots, Program, Blocks, None };
-
-struct DevicePlanner::Hindrance {
-  Obstacle obstacle = Obstacle::Protocol;
-  Option option;
-};
-
 DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings)
-    : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), fits_(layout) {}
+    : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), adviser_(settings.tuner), fits_(layout) {}
 
 bool DevicePlanner::isOnDevice(KernelId kernel) const {
   if (kernelInfo(kernel).protocol == Protocol::Lines && !settings_.hasLines) return false;
@@ -125,46 +89,9 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   return option.mostChannels < 1 ? Obstacle::Blocks : Obstacle::None;
 }
 
-/// Why the nearest miss is one, and what there is.
-Status DevicePlanner::explain(const Hindrance& hindrance, const std::vector<const Algorithm*>& allowed, const Shape& shape) {
-  const Option& option = hindrance.option;
-  const std::string algorithms = listOf(allowed, [](const Algorithm* a) { return a->traits.name; });
-  const std::string_view call = name(shape.collective);
-  const bool isRestricted = settings_.protocols.restricts(shape.collective);
-  if (hindrance.obstacle <= Obstacle::Kernel && isRestricted) {
-    std::vector<KernelId> kernels;
-    for (int k = 0; k < exec::cuda::kNumKernels; ++k)
-      for (const Algorithm* a : allowed)
-        if (carriesOut(static_cast<KernelId>(k), *a) && isOnDevice(static_cast<KernelId>(k))) kernels.push_back(static_cast<KernelId>(k));
-    const std::string there = listOf(kernels, protocolName);
-    return error(Code::InvalidUsage, "{} leaves no kernel for {} with {}: there are {}", settings_.protocols.source(), call, algorithms,
-                 there.empty() ? "none" : there);
-  }
-  const std::string_view algorithm = option.algorithm->traits.name;
-  switch (hindrance.obstacle) {
-    case Obstacle::Protocol:
-    case Obstacle::Kernel:
-      return error(Code::InvalidUsage, "no kernel that these devices run carries out {} with {}: TUTTI_ALGO may allow others", call,
-                   algorithms);
-    case Obstacle::Window:
-      return error(Code::InvalidUsage,
-                   "{} with {} needs memory that all ranks map, on one host, at most {} ranks: TUTTI_ALGO may allow others", call,
-                   algorithms, exec::cuda::kMaxLocalRanks);
-    case Obstacle::Slots:
-      return error(Code::InvalidUsage, "{} with {} needs pipes of {} slots, and those of protocol {} have {}", call, algorithm,
-                   option.algorithm->traits.minSlots, protocolName(option.kernel),
-                   settings_.slots[static_cast<size_t>(kernelInfo(option.kernel).protocol)]);
-    case Obstacle::Program: return Status(fits_.of(*option.algorithm, option.kernel, shape.root).status).at(call);
-    case Obstacle::Blocks:
-    case Obstacle::None: break;
-  }
-  return error(Code::InvalidUsage, "{} with {} needs {} blocks at once: {} fit onto the device", call, algorithm, option.lanes,
-               settings_.mostBlocks[static_cast<size_t>(option.kernel)]);
-}
-
 /// All that can run, in the order of algo/list.h and of KernelId: within the user's bound on blocks, or, where nothing is, beyond it.
 /// Whether one does never depends on the count, so that with `deterministic` all sizes have the same order of combining.
-Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& shape) {
+Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& shape, std::vector<Rejected>* rejected) {
   const bool inOrder = settings_.deterministic && reduces(shape.collective);
   auto allowed = tune::candidates(shape.collective, settings_.restrictions, false);
   if (!allowed) return tl::unexpected(allowed.error());
@@ -174,13 +101,25 @@ Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& s
       return tl::unexpected(strict.error());
     std::erase_if(*allowed, [](const Algorithm* a) { return a->traits.order == algo::Order::Layout; });
   }
+  if (rejected != nullptr) {
+    for (const Algorithm& a : exec::record::algorithms())
+      if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
+        rejected->push_back({std::string(a.traits.name), "", "", 0, -1, tune::whyNot(a, settings_.restrictions)});
+  }
   std::vector<Option> found;
+  const auto remove = [&](auto&& isOut, std::string_view reason) {
+    std::erase_if(found, [&](const Option& o) {
+      if (isOut(o) && rejected != nullptr) rejected->push_back(rejection(o, std::string(reason)));
+      return isOut(o);
+    });
+  };
   Hindrance nearest{Obstacle::Protocol, {allowed->front(), KernelId::Simple}};
   for (const Algorithm* algorithm : *allowed) {
     for (int k = 0; k < exec::cuda::kNumKernels; ++k) {
       Option option{algorithm, static_cast<KernelId>(k)};
       if (!carriesOut(option.kernel, *algorithm)) continue;
       const Obstacle obstacle = examine(option, shape);
+      if (obstacle != Obstacle::None && rejected != nullptr) rejected->push_back(rejection(option, why({obstacle, option}, shape)));
       if (obstacle == Obstacle::None)
         found.push_back(option);
       else if (obstacle > nearest.obstacle)
@@ -193,11 +132,12 @@ Result<std::vector<DevicePlanner::Option>> DevicePlanner::options(const Shape& s
     return fail(why.code(), "{} (TUTTI_DETERMINISTIC wants rank order)", why.text());
   }
   const auto isBeyond = [this](const Option& o) { return o.lanes > settings_.maxChannels; };
-  if (!std::all_of(found.begin(), found.end(), isBeyond)) std::erase_if(found, isBeyond);
+  if (!std::all_of(found.begin(), found.end(), isBeyond))
+    remove(isBeyond, format("a channel takes more blocks than the {} that maxCTAs or NCCL_MAX_CTAS allow", settings_.maxChannels));
   if (inOrder) {
     algo::Order best = algo::Order::Layout;
     for (const Option& o : found) best = std::max(best, o.algorithm->traits.order);
-    std::erase_if(found, [best](const Option& o) { return o.algorithm->traits.order != best; });
+    remove([best](const Option& o) { return o.algorithm->traits.order != best; }, "TUTTI_DETERMINISTIC wants a better order");
   }
   return found;
 }
@@ -218,7 +158,8 @@ DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& sh
   }
   draft.geometry =
       algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, draft.sliceBytes);
-  draft.estimatedUs = model_.estimateUs(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
+  draft.cost = model_.estimate(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
+  draft.estimatedUs = draft.cost.sum();
   return draft;
 }
 
@@ -240,9 +181,24 @@ std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Sh
   return counts;
 }
 
+/// The same with as many blocks as a tuner wants, within what fits and what the user allows.
+DevicePlanner::Draft DevicePlanner::withBlocks(const Draft& draft, const Shape& shape, int32_t blocks) {
+  const Option& option = draft.option;
+  const int32_t least = (settings_.minChannels + option.lanes - 1) / option.lanes;
+  const int32_t channels = std::clamp(std::max((blocks + option.lanes - 1) / option.lanes, least), 1, option.mostChannels);
+  Draft best = draft;
+  best.estimatedUs = std::numeric_limits<double>::max();
+  for (const uint64_t slotParts : kSlotParts) {
+    if (slotParts != 0 && isWindow(*option.algorithm)) continue;
+    const Draft other = divide(option, shape, channels, slotParts);
+    if (other.geometry.isComplete() && other.estimatedUs < best.estimatedUs) best = other;
+  }
+  return best.estimatedUs < std::numeric_limits<double>::max() ? best : draft;
+}
+
 /// What the model holds to be the fastest, or the first that is hardly slower.
-Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape) {
-  const auto found = options(shape);
+Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
+  const auto found = options(shape, rejected);
   if (!found) return tl::unexpected(found.error());
   std::vector<Draft> drafts;
   double leastUs = std::numeric_limits<double>::max();
@@ -257,17 +213,37 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape) {
       }
     }
   }
-  const auto chosen = std::find_if(drafts.begin(), drafts.end(), [&](const Draft& d) { return d.estimatedUs <= leastUs * kWorthwhile; });
+  const auto rowOf = [](const Draft& d) {
+    const auto family = tune::familyOf(*d.option.algorithm);
+    return family ? std::optional<tune::Row>({*family, ncclProtocol(d.option.kernel)}) : std::nullopt;
+  };
+  const uint64_t bytes = drafts.empty() ? 0 : drafts.front().geometry.totalElems * sizeOf(shape.type);
+  const tune::Advice advice = adviser_.about<Draft>(shape.collective, bytes, drafts, rowOf);
+  auto chosen = std::find_if(drafts.begin(), drafts.end(), [&](const Draft& d) { return d.estimatedUs <= leastUs * kWorthwhile; });
+  if (advice.isChanged) chosen = drafts.begin() + (advice.pick<Draft>(drafts, rowOf) - drafts.data());
   if (chosen == drafts.end())
     return fail(Code::InvalidUsage, "{} of {} elements is more than 2^31 slices: allow more channels or another algorithm",
                 name(shape.collective), shape.count);
+  for (const Option& option : *found) {
+    if (rejected == nullptr || option.isSame(chosen->option)) continue;
+    const Draft* best = nullptr;
+    for (const Draft& d : drafts)
+      if (d.option.isSame(option) && (best == nullptr || d.estimatedUs < best->estimatedUs)) best = &d;
+    rejected->push_back(
+        rejection(option, best == nullptr ? "would take more than 2^31 slices" : slower(best->estimatedUs, chosen->estimatedUs, advice)));
+    if (best == nullptr) continue;
+    rejected->back().channels = best->geometry.channels;
+    rejected->back().estimatedUs = best->estimatedUs;
+  }
+  if (advice.channels > 0) *chosen = withBlocks(*chosen, shape, advice.channels);
+  chosen->tuner = advice.said;
   // A message of no bytes still meets its partner.
   if (isMessage(shape)) chosen->geometry.slices = std::max(chosen->geometry.slices, 1);
   return *chosen;
 }
 
 Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) {
-  const auto drafted = draft(shape);
+  const auto drafted = draft(shape, nullptr);
   if (!drafted) return tl::unexpected(drafted.error());
   const Option& option = drafted->option;
   const Program program = option.algorithm->record(layout_.view(rank_, shape.root));
@@ -303,8 +279,8 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   return plan;
 }
 
-Result<Summary> DevicePlanner::summarize(const Shape& shape) {
-  const auto drafted = draft(shape);
+Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejected>* rejected) {
+  const auto drafted = draft(shape, rejected);
   if (!drafted) return tl::unexpected(drafted.error());
   const Option& option = drafted->option;
   Program program = option.algorithm->record(layout_.view(rank_, shape.root));
@@ -312,6 +288,9 @@ Result<Summary> DevicePlanner::summarize(const Shape& shape) {
   Summary summary;
   summary.algorithm = option.algorithm->traits.name;
   summary.kernel = kernelInfo(option.kernel).name;
+  summary.protocol = protocolName(option.kernel);
+  summary.cost = drafted->cost;
+  summary.tuner = drafted->tuner;
   summary.channels = drafted->geometry.channels;
   summary.lanes = option.lanes;
   summary.slices = drafted->geometry.slices;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "connect/layout.h"
@@ -25,8 +26,8 @@ class DevicePlanner {
 
   /// InvalidUsage, with what forbids it and what there is, when nothing is left. The user's bounds on blocks never forbid a call.
   Result<std::shared_ptr<DevicePlan>> makePlan(const Shape& shape);
-  /// What makePlan() would choose.
-  Result<Summary> summarize(const Shape& shape);
+  /// What makePlan() would choose. `rejected`, unless null, gets all else, and why.
+  Result<Summary> summarize(const Shape& shape, std::vector<Rejected>* rejected = nullptr);
   /// Lines of 128 bytes do not arrive in order between all ranks after all; before the first plan, on all ranks.
   void avoidLines() { settings_.hasLines = false; }
   const DeviceSettings& settings() const { return settings_; }
@@ -37,18 +38,22 @@ class DevicePlanner {
   enum class Obstacle : uint8_t;
   struct Hindrance;
 
-  Result<std::vector<Option>> options(const Shape& shape);
+  Result<std::vector<Option>> options(const Shape& shape, std::vector<Rejected>* rejected);
+  static Rejected rejection(const Option& option, std::string reason);
+  std::string why(const Hindrance& hindrance, const Shape& shape);
   Obstacle examine(Option& option, const Shape& shape);
   Status explain(const Hindrance& hindrance, const std::vector<const exec::record::Algorithm*>& allowed, const Shape& shape);
   bool isOnDevice(exec::cuda::KernelId kernel) const;
   Draft divide(const Option& option, const Shape& shape, int32_t channels, uint64_t slotParts);
   std::vector<int32_t> channelsToTry(const Option& option, const Shape& shape) const;
-  Result<Draft> draft(const Shape& shape);
+  Draft withBlocks(const Draft& draft, const Shape& shape, int32_t blocks);
+  Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);
 
   const connect::Layout& layout_;
   Rank rank_;
   DeviceSettings settings_;
   tune::DeviceModel model_;
+  tune::Adviser adviser_;
   DeviceFits fits_;
 };
 

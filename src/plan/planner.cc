@@ -31,6 +31,13 @@ bool movesMessages(Collective collective) {
 
 }  // namespace
 
+std::string slower(double us, double bestUs, const tune::Advice& advice) {
+  if (us < bestUs) return format("faster by {:.3g} us, but the tuner has another wish ({})", bestUs - us, advice.said);
+  const double more = us - bestUs;
+  if (more <= bestUs / 100) return "no faster: of equals the first is taken";
+  return format("slower by {:.3g} us, {:.3g} times", more, us / bestUs);
+}
+
 struct Planner::Draft {
   const Algorithm* algorithm = nullptr;
   Geometry geometry;
@@ -39,7 +46,9 @@ struct Planner::Draft {
   connect::PipeSize pipes;
   uint64_t sliceBytes = 0;
   bool lends = false;  // peers read what they are given where it lies
+  tune::Cost cost;
   double estimatedUs = 0;
+  std::string tuner;
 };
 
 /// A window has ranks² cells in all; the total is bounded, so that many ranks get small cells and more slices.
@@ -50,7 +59,7 @@ uint64_t Planner::cellBytes() const {
 }
 
 /// How the call would be cut for the algorithm.
-Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) const {
+Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, int32_t wanted) {
   const int32_t ranks = layout_.ranks();
   const algo::Traits& traits = algorithm.traits;
   const bool window = traits.needs == algo::Needs::PeerMemory;
@@ -67,27 +76,58 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape) c
   const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
-  const int32_t channels = window || messages ? 1 : settings_.channels;
+  const int32_t channels = window || messages ? 1 : wanted;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
+  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
+  draft.estimatedUs = draft.cost.sum();
   return draft;
 }
 
 /// The algorithm that the model holds to be the fastest of those that are allowed; of equals the first.
-Result<Planner::Draft> Planner::draft(const Shape& shape) {
+Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
   const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
   if (!allowed) return tl::unexpected(allowed.error());
+  const auto reject = [&](const Algorithm& algorithm, std::string reason) {
+    if (rejected != nullptr) rejected->push_back({std::string(algorithm.traits.name), "", "", 0, -1, std::move(reason)});
+  };
+  if (rejected != nullptr) {
+    for (const Algorithm& a : exec::record::algorithms())
+      if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
+        reject(a, tune::whyNot(a, settings_.restrictions));
+  }
+  std::vector<Draft> drafts;
   Draft best;
   std::string_view unfit;
   for (const Algorithm* algorithm : *allowed) {
     if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
       unfit = algorithm->traits.name;
+      reject(*algorithm, "needs memory that all ranks see, and they are on several hosts");
       continue;
     }
-    Draft draft = divide(*algorithm, shape);
-    if (!draft.geometry.isComplete()) continue;
-    draft.estimatedUs = model_.estimateUs(*algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
-    if (best.algorithm == nullptr || draft.estimatedUs < best.estimatedUs) best = std::move(draft);
+    Draft draft = divide(*algorithm, shape, settings_.channels);
+    if (!draft.geometry.isComplete()) {
+      reject(*algorithm, "would take more than 2^31 slices: TUTTI_SLICE_BYTES may be raised");
+      continue;
+    }
+    drafts.push_back(std::move(draft));
   }
+  // Host devices have one protocol, which does what Simple does.
+  const auto rowOf = [](const Draft& d) {
+    const auto family = tune::familyOf(*d.algorithm);
+    return family ? std::optional<tune::Row>({*family, tune::NcclProtocol::Simple}) : std::nullopt;
+  };
+  const uint64_t bytes = drafts.empty() ? 0 : drafts.front().geometry.totalElems * sizeOf(shape.type);
+  const tune::Advice advice = adviser_.about<Draft>(shape.collective, bytes, drafts, rowOf);
+  if (const Draft* const first = advice.pick<Draft>(drafts, rowOf)) best = *first;
+  if (best.algorithm != nullptr && advice.channels > 0) {
+    Draft other = divide(*best.algorithm, shape, std::min(advice.channels, settings_.maxChannels));
+    if (other.geometry.isComplete()) best = std::move(other);
+  }
+  best.tuner = advice.said;
+  for (const Draft& draft : drafts)
+    if (rejected != nullptr && draft.algorithm != best.algorithm)
+      rejected->push_back({std::string(draft.algorithm->traits.name), "", "", draft.geometry.channels, draft.estimatedUs,
+                           slower(draft.estimatedUs, best.estimatedUs, advice)});
   if (best.algorithm == nullptr && !unfit.empty())
     return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one",
                 unfit);
@@ -104,7 +144,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape) {
 }
 
 Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
-  const auto drafted = draft(shape);
+  const auto drafted = draft(shape, nullptr);
   if (!drafted) return tl::unexpected(drafted.error());
 
   auto plan = std::make_shared<HostPlan>();
@@ -188,8 +228,8 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
   return bound;
 }
 
-Result<Summary> Planner::summarize(const Shape& shape) {
-  const auto drafted = draft(shape);
+Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* rejected) {
+  const auto drafted = draft(shape, rejected);
   if (!drafted) return tl::unexpected(drafted.error());
   Summary summary;
   summary.algorithm = drafted->algorithm->traits.name;
@@ -198,6 +238,8 @@ Result<Summary> Planner::summarize(const Shape& shape) {
   summary.slices = drafted->geometry.slices;
   summary.slots = drafted->algorithm->traits.needs == algo::Needs::PeerMemory ? 2 : settings_.slots;
   summary.sliceBytes = drafted->sliceBytes;
+  summary.cost = drafted->cost;
+  summary.tuner = drafted->tuner;
   summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
     summary.traffic +=

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "connect/connections.h"
 #include "connect/layout.h"
@@ -12,6 +14,7 @@
 #include "exec/record/cost.h"
 #include "tune/choose.h"
 #include "tune/model.h"
+#include "tune/tuner.h"
 
 namespace tutti::plan {
 
@@ -42,36 +45,61 @@ struct Settings {
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
   tune::Restrictions restrictions;
-  tune::Machine machine;
+  tune::Filter protocols;  ///< NCCL_PROTO, which belongs to links of GPUs: host devices have one protocol
+  tune::Machine machine = tune::hostMachine();
+  std::shared_ptr<tune::Tuner> tuner;  ///< null: nobody is asked
+  int32_t maxChannels = 64;            ///< what a tuner may have
+  std::string constants = "host";  ///< whose numbers those are
 };
 
 /// A plan in numbers, for `explain` and the benchmark's yardstick. Bytes and steps are this rank's.
 struct Summary {
   std::string_view algorithm;
-  std::string_view kernel;  ///< on a device; empty: host threads
+  std::string_view kernel;    ///< on a device; empty: host threads
+  std::string_view protocol;  ///< as NCCL_PROTO calls it; likewise
+  std::string tuner;          ///< what it said; empty: nobody was asked
   int32_t channels = 0;
   int32_t lanes = 0;
   int32_t slices = 0;
   uint32_t slots = 0;
   uint64_t sliceBytes = 0;
   exec::record::Traffic traffic;
+  tune::Cost cost;
   double estimatedUs = 0;
 };
+
+/// A way of carrying out a call that was not taken.
+struct Rejected {
+  std::string algorithm;
+  std::string kernel;
+  std::string protocol;
+  int32_t channels = 0;     ///< 0: it did not come to that
+  double estimatedUs = -1;  ///< less than 0: likewise
+  std::string reason;
+};
+
+/// Why what takes so long was not chosen.
+std::string slower(double us, double bestUs, const tune::Advice& advice = {});
 
 class Planner {
  public:
   Planner(const connect::Layout& layout, connect::Connections& connections, Rank rank, const Settings& settings)
-      : layout_(layout), connections_(connections), rank_(rank), settings_(settings), model_(layout, settings.machine) {}
+      : layout_(layout),
+        connections_(connections),
+        rank_(rank),
+        settings_(settings),
+        model_(layout, settings.machine),
+        adviser_(settings.tuner) {}
 
   Result<std::shared_ptr<const exec::host::HostPlan>> makePlan(const Shape& shape);
-  /// What makePlan() would choose, without opening anything.
-  Result<Summary> summarize(const Shape& shape);
+  /// What makePlan() would choose, without opening anything. `rejected`, unless null, gets all else, and why.
+  Result<Summary> summarize(const Shape& shape, std::vector<Rejected>* rejected = nullptr);
 
  private:
   struct Draft;
   uint64_t cellBytes() const;
-  Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape) const;
-  Result<Draft> draft(const Shape& shape);
+  Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape, int32_t channels);
+  Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);
   Status bind(const Draft& draft, exec::host::HostPlan& plan);
   Result<exec::host::BoundStep> bindStep(const exec::record::Step& step, ChannelId channel, const Draft& draft,
                                          exec::host::BoundLane& lane);
@@ -81,6 +109,7 @@ class Planner {
   Rank rank_;
   Settings settings_;
   tune::Model model_;
+  tune::Adviser adviser_;
 };
 
 }  // namespace tutti::plan

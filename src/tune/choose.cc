@@ -7,18 +7,6 @@ namespace {
 
 using exec::record::Algorithm;
 
-/// NCCL_ALGO speaks of these collectives only.
-bool isGoverned(Collective collective) {
-  switch (collective) {
-    case Collective::Broadcast:
-    case Collective::Reduce:
-    case Collective::AllGather:
-    case Collective::ReduceScatter:
-    case Collective::AllReduce: return true;
-    default: return false;
-  }
-}
-
 /// The filter that speaks of this collective: tutti's own, which knows all names, before NCCL's. NCCL's excludes algorithms that it
 /// has no name for unless it only says "not these".
 const Filter& filterFor(const Restrictions& restrictions, Collective collective) {
@@ -33,9 +21,28 @@ bool isAllowed(const Restrictions& restrictions, Collective collective, std::str
 
 }  // namespace
 
-std::vector<std::string_view> ncclAlgorithmNames() { return {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"}; }
+bool isGoverned(Collective collective) {
+  switch (collective) {
+    case Collective::Broadcast:
+    case Collective::Reduce:
+    case Collective::AllGather:
+    case Collective::ReduceScatter:
+    case Collective::AllReduce: return true;
+    default: return false;
+  }
+}
 
-std::vector<std::string_view> ncclProtocolNames() { return {"LL", "LL128", "Simple"}; }
+std::vector<std::string_view> ncclAlgorithmNames() {
+  std::vector<std::string_view> names;
+  for (int a = 0; a < kNcclAlgorithms; ++a) names.push_back(name(static_cast<NcclAlgorithm>(a)));
+  return names;
+}
+
+std::vector<std::string_view> ncclProtocolNames() {
+  std::vector<std::string_view> names;
+  for (int p = 0; p < kNcclProtocols; ++p) names.push_back(name(static_cast<NcclProtocol>(p)));
+  return names;
+}
 
 std::vector<std::string_view> tuttiAlgorithmNames() {
   std::vector<std::string_view> names;
@@ -71,6 +78,20 @@ Result<std::vector<const Algorithm*>> candidates(Collective collective, const Re
                 allowed.front()->traits.name);
   std::erase_if(allowed, [&](const Algorithm* a) { return a->traits.order != best; });
   return allowed;
+}
+
+std::string whyNot(const Algorithm& algorithm, const Restrictions& restrictions) {
+  if (isAllowed(restrictions, algorithm.traits.collective, algorithm.traits.name)) return "TUTTI_DETERMINISTIC wants a better order";
+  return format("{} forbids it", filterFor(restrictions, algorithm.traits.collective).source());
+}
+
+std::optional<NcclAlgorithm> familyOf(const Algorithm& algorithm) {
+  const std::string_view own = algorithm.traits.name;
+  // Within a node NCCL's trees are chains.
+  if (own == "tree" || (own == "chain" && algorithm.traits.collective == Collective::AllReduce)) return NcclAlgorithm::Tree;
+  if (own == "ring" || own == "chain") return NcclAlgorithm::Ring;
+  if (own == "pat") return NcclAlgorithm::Pat;
+  return std::nullopt;
 }
 
 }  // namespace tutti::tune

@@ -1,8 +1,13 @@
 // Which algorithms a call may get. Pure functions of the call and the filters: the same on every rank.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "exec/record/catalog.h"
 #include "tune/filter.h"
+#include "tune/link_constants.h"
 
 namespace tutti::tune {
 
@@ -11,6 +16,9 @@ struct Restrictions {
   Filter nccl;   ///< NCCL_ALGO
   Filter tutti;  ///< TUTTI_ALGO
 };
+
+/// Whether NCCL_ALGO and tuners speak of it.
+bool isGoverned(Collective collective);
 
 /// The names that NCCL_ALGO may hold, and those of this library's algorithms, for TUTTI_ALGO.
 std::vector<std::string_view> ncclAlgorithmNames();
@@ -22,5 +30,11 @@ std::vector<std::string_view> ncclProtocolNames();
 /// order, all of one kind, so that the bits of a result depend on inputs, type and rank count alone. InvalidUsage when nothing is left; the
 /// text names what there is.
 Result<std::vector<const exec::record::Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic);
+
+/// Why an algorithm is not among the candidates of its collective.
+std::string whyNot(const exec::record::Algorithm& algorithm, const Restrictions& restrictions);
+
+/// NCCL's name for what an algorithm does; none for what NCCL does not have.
+std::optional<NcclAlgorithm> familyOf(const exec::record::Algorithm& algorithm);
 
 }  // namespace tutti::tune

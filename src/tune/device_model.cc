@@ -36,8 +36,8 @@ const Profile& DeviceModel::profile(const Algorithm& algorithm) {
   return messages_;
 }
 
-double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
-                               uint64_t pieceBytes) {
+Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
+                           uint64_t pieceBytes) {
   const Profile& p = profile(algorithm);
   const KernelCost& cost = isLoneCall(algorithm, kernel) ? machine_.lone : machine_.kernels[static_cast<size_t>(kernel)];
   const uint64_t elementBytes = sizeOf(type);
@@ -48,15 +48,18 @@ double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, cons
   const bool isWindow = algorithm.traits.needs == algo::Needs::PeerMemory;
   const double hops = p.hops + p.farHops;
 
-  double us = machine_.launchUs + cost.startUs + blocks * machine_.blockUs + hops * cost.hopUs;
+  Cost us;
+  us.launchUs = machine_.launchUs + cost.startUs + blocks * machine_.blockUs;
+  us.hopsUs = hops * cost.hopUs;
   double passing = p.crossing * bytes;
   double repeated = 1;
   if (isWindow) {
-    us += p.messages * cost.messageUs + (slices - 1) * algorithm.traits.rounds * cost.roundUs;
+    us.messagesUs = p.messages * cost.messageUs;
+    us.slicesUs = (slices - 1) * algorithm.traits.rounds * cost.roundUs;
   } else {
     const auto carried = static_cast<double>(std::min(pieceBytes, geometry.sliceElems * elementBytes));
     const double piece = std::clamp(part, 1.0, carried);
-    us += (std::max(part / piece, slices) - 1) * p.steps * cost.jobUs;
+    us.slicesUs = (std::max(part / piece, slices) - 1) * p.steps * cost.jobUs;
     // Where the same bytes go from rank to rank, the first piece does so before the last one sets out; where every line says that it has
     // come, the first lines do.
     const double passed = cost.flowBytes > 0 ? std::min(piece, static_cast<double>(cost.flowBytes)) : piece;
@@ -66,7 +69,8 @@ double DeviceModel::estimateUs(const Algorithm& algorithm, KernelId kernel, cons
       passing = first;
     }
   }
-  return us + usOf(passing, cost.linkGBs) + repeated * usOf(p.busiest * bytes, blocks * cost.blockGBs);
+  us.trafficUs = usOf(passing, cost.linkGBs) + repeated * usOf(p.busiest * bytes, blocks * cost.blockGBs);
+  return us;
 }
 
 }  // namespace tutti::tune

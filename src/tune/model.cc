@@ -13,7 +13,7 @@ Model::Model(const connect::Layout& layout, const Machine& machine)
       machine_(machine),
       profiles_(layout.ranks(), machine.spansHosts && layout.nodes() == 1 ? 1 : layout.ranks() / layout.nodes(), true) {}
 
-double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends) {
+Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends) {
   const Profile& p = profiles_.get(algorithm, lends);
   const int32_t ranks = layout_.ranks();
   const double crowding = std::max(1.0, static_cast<double>(ranks) / machine_.cores);
@@ -30,11 +30,11 @@ double Model::estimateUs(const Algorithm& algorithm, const algo::Geometry& geome
   const double share = isSmall ? std::min(worked, 2 * p.crossing) : worked;
   const double traffic = share * static_cast<double>(bytes) / machine_.bytesPerNs;
   if (machine_.spansHosts) {
-    const double far = p.farHops * machine_.farHopNs + (slices - 1) * machine_.farHopNs / 8;
     const double leaving = p.leaving * static_cast<double>(bytes) / machine_.farBytesPerNs;
-    return (far + p.hops * hopNs + p.messages * messageNs * crowding + std::max(traffic, leaving)) / 1000;
+    return {0, (p.farHops * machine_.farHopNs + p.hops * hopNs) / 1000, p.messages * messageNs * crowding / 1000,
+            (slices - 1) * machine_.farHopNs / 8 / 1000, std::max(traffic, leaving) / 1000};
   }
-  return ((p.farHops + p.hops) * hopNs + p.messages * messageNs * crowding + further + traffic) / 1000;
+  return {0, (p.farHops + p.hops) * hopNs / 1000, p.messages * messageNs * crowding / 1000, further / 1000, traffic / 1000};
 }
 
 }  // namespace tutti::tune

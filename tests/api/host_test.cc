@@ -37,7 +37,7 @@ TEST(HostDevices, ChoiceOfTheThread) {
 class Texts : public Pair {};
 
 TEST_F(Texts, ExplainArgumentsAndCapacity) {
-  char text[2000];
+  char text[8000];
   size_t needed = 0;
   ASSERT_EQ(tuttiExplain(comms[0], "all_reduce", 100, ncclFloat, ncclSum, 0, nullptr, 0, &needed), ok) << ncclGetLastError(nullptr);
   ASSERT_GT(needed, 20u);
@@ -65,7 +65,8 @@ TEST_F(Texts, ExplainArgumentsAndCapacity) {
     ASSERT_EQ(tuttiExplain(comms[0], name, 12, ncclInt, ncclSum, 1, text, sizeof text, nullptr), ok)
         << name << ": " << ncclGetLastError(nullptr);
     for (const char* key :
-         {"collective", "algorithm", "channels", "lanes", "slices", "slots", "sliceBytes", "bytesRead", "bytesWritten", "steps", "simd"})
+         {"collective", "algorithm", "channels", "lanes", "slices", "slots", "sliceBytes", "bytesRead", "bytesWritten", "steps", "simd",
+          "kernel", "protocol", "bytes", "ranks", "nodes", "constants", "estimatedUs", "parts", "rejected"})
       EXPECT_NE(std::string_view(text).find('"' + std::string(key) + "\":"), std::string_view::npos) << key << " in " << text;
   }
   expectUsable();

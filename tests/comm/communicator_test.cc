@@ -142,9 +142,9 @@ TEST(Communicator, MessagesOfOneSizeShareAPlanWhateverTheirType) {
 TEST(Communicator, ExplainsWithoutCounting) {
   Comms comms(2);
   Ints data(100000);
-  const auto summary = comms[0].explain(allReduce(data, data));
-  ASSERT_TRUE(summary);
-  EXPECT_EQ(summary->algorithm, "ring");
+  const auto explanation = comms[0].explain(allReduce(data, data));
+  ASSERT_TRUE(explanation);
+  EXPECT_EQ(explanation->chosen.algorithm, "ring");
   CallRequest wrong = allReduce(data, data);
   wrong.type = -1;
   EXPECT_FALSE(comms[0].explain(wrong));

@@ -38,6 +38,23 @@ TEST(FormGroups, AGroupHasItsMembersInTheirNewOrder) {
   EXPECT_EQ((*members)[1].gpu, 10);
 }
 
+// Ranks that choose by different constants would choose apart.
+TEST(FormGroups, DifferentConstantsAreNobodys) {
+  std::vector<Arrival> arrivals(3);
+  for (size_t i = 0; i < arrivals.size(); ++i) arrivals[i].key = static_cast<int32_t>(i), arrivals[i].constants = 7;
+  for (const Place& place : formGroups(arrivals).places) {
+    EXPECT_EQ(place.constants, 7u);
+    EXPECT_FALSE(place.constantsDiffer);
+  }
+  for (const uint32_t other : {0u, 9u}) {
+    arrivals[1].constants = other;
+    for (const Place& place : formGroups(arrivals).places) {
+      EXPECT_EQ(place.constants, 0u);
+      EXPECT_TRUE(place.constantsDiffer);
+    }
+  }
+}
+
 /// A host device has no multiprocessors.
 TEST(FormGroups, GpusAreAsGoodAsTheLeastOfThem) {
   const auto agreed = [](std::initializer_list<std::pair<int32_t, int32_t>> gpus) {

@@ -127,7 +127,8 @@ class FromEnvironment : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* n : {"TUTTI_SIMD", "TUTTI_SLOTS", "TUTTI_SLICE_BYTES", "TUTTI_ALGO", "NCCL_ALGO", "NCCL_BUFFSIZE",
-                          "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "TUTTI_SPIN"})
+                          "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "TUTTI_SPIN",
+                          "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "TUTTI_HOP_NS"})
       unsetenv(n);
     setenv("NCCL_CONF_FILE", "/dev/null", 1);
     config::resetForTest();
@@ -170,6 +171,50 @@ TEST_F(FromEnvironment, SlotsAndSlicesAreBounded) {
   set("TUTTI_SLICE_BYTES", "1000");
   EXPECT_EQ(read().sliceBytes, 1000U);
   EXPECT_EQ(read().messageBytes, 1000U);
+}
+
+TEST_F(FromEnvironment, OlderNamesOfChannelsCountToo) {
+  set("NCCL_MIN_NRINGS", "3");
+  set("NCCL_MIN_NCHANNELS", "2");
+  set("NCCL_MAX_NRINGS", "5");
+  EXPECT_EQ(read().channels, 3);
+  EXPECT_EQ(read().maxChannels, 5);
+}
+
+TEST_F(FromEnvironment, ChannelsOfMessagesAreTheUsers) {
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  uses.small.blocksPerMultiprocessor = 1;
+  Place place;
+  place.ranks = 4;
+  place.multiprocessors = 132;
+  const auto channels = [&] {
+    const auto settings = readDeviceSettings(read(), {}, place, uses);
+    EXPECT_TRUE(settings);
+    return settings ? settings->messageChannels : 0;
+  };
+  const int32_t before = channels();
+  set("NCCL_MAX_P2P_NCHANNELS", "2");
+  EXPECT_EQ(channels(), 2);
+  set("NCCL_MAX_P2P_NCHANNELS", "64");
+  EXPECT_EQ(channels(), before);
+  set("NCCL_MIN_P2P_NCHANNELS", std::to_string(before + 3).c_str());
+  EXPECT_EQ(channels(), before + 3);
+}
+
+TEST_F(FromEnvironment, MeasuredConstantsReplaceTheBuiltInOnes) {
+  tune::Platform measured;
+  measured.name = "measured";
+  measured.host = tune::hostMachine();
+  measured.host->hopNs = 77;
+  const auto settings = readSettings({}, &measured);
+  ASSERT_TRUE(settings);
+  EXPECT_EQ(settings->machine.hopNs, 77);
+  EXPECT_EQ(settings->constants, "measured");
+  EXPECT_EQ(read().machine.hopNs, tune::hostMachine().hopNs);
+  EXPECT_EQ(read().constants, "host");
+  set("TUTTI_HOP_NS", "500");
+  EXPECT_EQ(readSettings({}, &measured)->machine.hopNs, 500) << "the variable wins";
 }
 
 TEST_F(FromEnvironment, BuffsizeIsDividedAmongTheSlots) {

@@ -194,7 +194,7 @@ class Arguments(Temporary):
         self.assertIn("folder.json", err)
 
     def test_help_and_version(self):
-        for command in ([], ["bench"], ["run"], ["prove"], ["env"], ["topo"], ["topo", "facts"]):
+        for command in ([], ["bench"], ["run"], ["prove"], ["env"], ["topo"], ["topo", "facts"], ["explain"], ["tune"]):
             code, out, err = run(*command, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn("--help", out)
@@ -311,6 +311,94 @@ class Topo(Temporary):
                 got, out, err = run(*command, *arguments)
                 self.assertEqual((got, out), (code, ""), err)
                 self.assertIn(words, err)
+
+
+class Explain(Temporary):
+    DGX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "topologies", "nvidia-dgxh100-h100x8.xml")
+
+    def test_three_kinds_of_machines(self):
+        for machine, ranks in ((["--topo", self.DGX, "--nodes", "8"], 64), (["--gpus", "4"], 4), (["--ranks", "3"], 3)):
+            code, out, err = run("explain", "all_reduce", "4M", "--json", *machine)
+            self.assertEqual(code, 0, err)
+            plan = json.loads(out)
+            self.assertEqual((plan["ranks"], plan["bytes"], plan["collective"]), (ranks, 4 << 20, "all_reduce"))
+            self.assertTrue(all(one["reason"] for one in plan["rejected"]))
+            code, out, err = run("explain", "all_reduce", "4M", *machine)
+            self.assertEqual(code, 0, err)
+            self.assertIn(plan["algorithm"], out)
+
+    def test_variables_forbid(self):
+        for machine in (["--topo", self.DGX, "--nodes", "2"], ["--gpus", "4"], ["--ranks", "3"]):
+            code, out, err = run("explain", "all_reduce", "8", "--json", *machine, environment={"NCCL_ALGO": "allreduce:tree"})
+            self.assertEqual(code, 0, err)
+            plan = json.loads(out)
+            self.assertEqual(plan["algorithm"], "tree")
+            self.assertTrue(any("NCCL_ALGO=allreduce:tree" in one["reason"] for one in plan["rejected"]), out)
+        code, out, err = run("explain", "all_reduce", "8", "--json", "--topo", self.DGX, environment={"NCCL_PROTO": "^LL"})
+        self.assertNotEqual(json.loads(out)["protocol"], "LL")
+        for machine in (["--topo", self.DGX], ["--gpus", "4"]):
+            code, out, err = run("explain", "all_reduce", "1G", "--json", *machine, environment={"NCCL_MAX_CTAS": "2"})
+            self.assertEqual(code, 0, err)
+            self.assertLessEqual(json.loads(out)["channels"], 2)
+
+    def test_what_is_wrong_is_told(self):
+        for arguments, code, word in ((["all_reduce", "many"], 2, "many"), (["reduce_all", "8"], 2, "reduce_all"),
+                                      (["all_reduce", "8", "--topo", "/no/such.xml"], 3, "/no/such.xml"),
+                                      (["all_reduce", "8", "--nodes", "2"], 2, "--topo"), (["all_reduce"], 2, "SIZE"),
+                                      (["broadcast", "8", "--ranks", "2", "--root", "2"], 2, "--root"),
+                                      (["all_reduce", "8", "--gpus", "2", "--ranks", "2"], 2, "--"),
+                                      (["all_reduce", "8", "--datatype", "all"], 2, "--datatype")):
+            got, _, err = run("explain", *arguments)
+            self.assertEqual(got, code, (arguments, err))
+            self.assertIn(word, err)
+        code, _, err = run("explain", "all_reduce", "8", "--gpus", "2", environment={"NCCL_ALGO": "rings"})
+        self.assertEqual(code, 2)
+        self.assertIn("rings", err)
+
+
+class Tune(Temporary):
+    MEASURED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "measured", "nccl-h200x4.json")
+    CONSTANTS = {"hopNs": 1, "switchNs": 1, "messageNs": 1, "pipeNs": 1, "bytesPerNs": 1000, "farHopNs": 1, "farBytesPerNs": 1}
+
+    def test_the_model_of_links_is_near_enough(self):
+        code, out, err = run("tune", "--errors", self.MEASURED)
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("allowed are 25%", out)
+        self.assertEqual(run("tune", "--errors", "/no/such.json")[0], 3)
+        with open(self.path("broken.json"), "w", encoding="utf-8") as file:
+            file.write("{")
+        code, _, err = run("tune", "--errors", self.path("broken.json"))
+        self.assertEqual(code, 2)
+        self.assertIn("broken.json", err)
+
+    def explain(self):
+        environment = {"TUTTI_CACHE_DIR": self.path("cache"), "NCCL_DEBUG": "WARN"}
+        code, out, err = run("explain", "all_reduce", "64K", "--ranks", "2", "--json", environment=environment)
+        self.assertEqual(code, 0, err)
+        return json.loads(out[out.index("{"):]), out[:out.index("{")] + err
+
+    def test_what_is_kept_is_what_communicators_choose_by(self):
+        code, out, err = run("tune", "--dry-run", environment={"TUTTI_CACHE_DIR": self.path("cache")})
+        self.assertEqual(code, 0, err)
+        self.assertFalse(os.path.exists(self.path("cache")))
+        key = re.search(r"machine ([0-9a-f]{16})", out)[1]
+        before, warnings = self.explain()
+        self.assertEqual((before["constants"], warnings.count("WARN")), ("host", 0), warnings)
+        os.mkdir(self.path("cache"))
+        kept = self.path(f"cache/tune-{key}.json")
+        platform = {"name": "quick", "source": "a test", "key": key, "host": self.CONSTANTS}
+        with open(kept, "w", encoding="utf-8") as file:
+            json.dump(platform, file)
+        after, warnings = self.explain()
+        self.assertEqual((after["constants"], warnings.count("WARN")), ("quick", 0), warnings)
+        self.assertLess(after["estimatedUs"], before["estimatedUs"] / 10)
+        with open(kept, "w", encoding="utf-8") as file:
+            json.dump({**platform, "host": {**self.CONSTANTS, "hopNs": "soon"}}, file)
+        broken, warnings = self.explain()
+        self.assertEqual(broken["constants"], "host")
+        self.assertEqual(warnings.count("WARN"), 1, warnings)
+        self.assertIn("host.hopNs", warnings)
+        self.assertIn(kept, warnings)
 
 
 if __name__ == "__main__":

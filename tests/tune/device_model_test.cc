@@ -13,7 +13,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 /// Microseconds in a graph: without a launch of its own.
 double graphUs(std::string_view algorithm, KernelId kernel, uint64_t bytes, int32_t channels, uint64_t sliceBytes, uint64_t pieceBytes,
-               int32_t ranks = 2, Collective collective = Collective::AllReduce, const DeviceMachine& machine = {}) {
+               int32_t ranks = 2, Collective collective = Collective::AllReduce, const DeviceMachine& machine = deviceMachine()) {
   const connect::Layout layout = connect::Layout::natural(ranks);
   DeviceModel model(layout, machine);
   const exec::record::Algorithm& a = *exec::record::findAlgorithm(collective, algorithm);
@@ -129,7 +129,7 @@ TEST(DeviceModel, AMessageCostsTheSameInEveryCommunicator) {
 }
 
 /// What a communicator would choose.
-plan::Summary chosen(Collective collective, uint64_t count, int32_t ranks, const DeviceMachine& machine = {}) {
+plan::Summary chosen(Collective collective, uint64_t count, int32_t ranks, const DeviceMachine& machine = deviceMachine()) {
   const connect::Layout layout = connect::Layout::natural(ranks);
   plan::DeviceSettings settings;
   settings.mostBlocks.fill(132);
@@ -174,7 +174,7 @@ TEST(DeviceModel, ChannelsGrowWithTheCall) {
 
 TEST(DeviceModel, TheTableDecides) {
   EXPECT_EQ(chosen(Collective::AllReduce, 256 * kMiB, 4).kernel, "simple");
-  DeviceMachine machine;
+  DeviceMachine machine = deviceMachine();
   machine.kernels[static_cast<size_t>(KernelId::Simple)].linkGBs = 30;
   machine.kernels[static_cast<size_t>(KernelId::LineWindow)].linkGBs = 30;
   EXPECT_EQ(chosen(Collective::AllReduce, 256 * kMiB, 4, machine).kernel, "lines");

@@ -29,6 +29,12 @@ std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, in
   return summary ? summary->algorithm : "none";
 }
 
+Machine machineOf(int32_t cores) {
+  Machine machine = hostMachine();
+  machine.cores = cores;
+  return machine;
+}
+
 constexpr uint64_t kLarge = uint64_t{256} << 20;
 
 TEST(Model, SmallAllReducesGoInOneFlightAndLargeOnesInTwo) {
@@ -54,8 +60,8 @@ TEST(Model, GrowsWithBytesHopsAndCrowding) {
   const exec::record::Algorithm& ring = *exec::record::findAlgorithm(Collective::AllReduce, "ring");
   const exec::record::Algorithm& oneShot = *exec::record::findAlgorithm(Collective::AllReduce, "oneshot");
   const auto geometry = [](uint64_t count) { return algo::makeGeometry(algo::Division::Shares, count, 8, DataType::U8, 1, 1 << 18); };
-  Model roomy(layout, {.cores = 8});
-  Model crowded(layout, {.cores = 2});
+  Model roomy(layout, machineOf(8));
+  Model crowded(layout, machineOf(2));
   EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, false), roomy.estimateUs(ring, geometry(1 << 20), 1 << 20, false));
   EXPECT_LT(roomy.estimateUs(oneShot, geometry(8), 8, false), roomy.estimateUs(ring, geometry(8), 8, false));
   EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, false), crowded.estimateUs(ring, geometry(8), 8, false));
@@ -65,7 +71,7 @@ TEST(Model, GrowsWithBytesHopsAndCrowding) {
 TEST(Model, ExtendsToManyRanks) {
   const auto us = [](std::string_view algorithm, int32_t ranks) {
     const connect::Layout layout = connect::Layout::natural(ranks);
-    Model model(layout, {.cores = 1 << 20});
+    Model model(layout, machineOf(1 << 20));
     const auto& a = *exec::record::findAlgorithm(Collective::AllReduce, algorithm);
     return model.estimateUs(a, algo::makeGeometry(algo::Division::Shares, 8, 2, DataType::U8, 1, 64), 8, false);
   };

@@ -22,31 +22,6 @@ int tell(const Status& status) {
   return status.code() == Code::SystemError ? kExitError : kExitUsage;
 }
 
-/// The environment's variables, then those of the command line.
-Status readVariables(TopoOptions& options) {
-  std::vector<std::string_view> known(topo::pathVariables().begin(), topo::pathVariables().end());
-  known.insert(known.end(), graphVariables().begin(), graphVariables().end());
-  const auto apply = [&](const std::string& name, const std::string& value) -> Status {
-    TUTTI_TRY(topo::applyPathVariable(name, value, options.facts.settings));
-    return applyGraphVariables({{name, value}}, options.graphs);
-  };
-  for (const std::string_view name : known) {
-    const char* value = std::getenv(std::string(name).c_str());
-    if (value != nullptr) TUTTI_TRY(apply(std::string(name), value));
-  }
-  for (const std::string& variable : options.variables) {
-    const size_t cut = variable.find('=');
-    const std::string name = variable.substr(0, cut);
-    if (cut == std::string::npos || std::find(known.begin(), known.end(), name) == known.end()) {
-      std::string names;
-      for (const std::string_view one : known) names += format(" {}", one);
-      return error(Code::InvalidArgument, "--set \"{}\": expected NAME=VALUE with one of{}", variable, names);
-    }
-    TUTTI_TRY(apply(name, variable.substr(cut + 1)));
-  }
-  return {};
-}
-
 /// n2-collnet-gpus0_1: as the reference's runs are named.
 std::string runName(const FactsOptions& options) {
   std::string name = format("n{}", options.nodes);
@@ -93,6 +68,30 @@ int showWithoutGpus(const Source& source, const TopoOptions& options) {
 }
 
 }  // namespace
+
+Status readVariables(TopoOptions& options) {
+  std::vector<std::string_view> known(topo::pathVariables().begin(), topo::pathVariables().end());
+  known.insert(known.end(), graphVariables().begin(), graphVariables().end());
+  const auto apply = [&](const std::string& name, const std::string& value) -> Status {
+    TUTTI_TRY(topo::applyPathVariable(name, value, options.facts.settings));
+    return applyGraphVariables({{name, value}}, options.graphs);
+  };
+  for (const std::string_view name : known) {
+    const char* value = std::getenv(std::string(name).c_str());
+    if (value != nullptr) TUTTI_TRY(apply(std::string(name), value));
+  }
+  for (const std::string& variable : options.variables) {
+    const size_t cut = variable.find('=');
+    const std::string name = variable.substr(0, cut);
+    if (cut == std::string::npos || std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string names;
+      for (const std::string_view one : known) names += format(" {}", one);
+      return error(Code::InvalidArgument, "--set \"{}\": expected NAME=VALUE with one of{}", variable, names);
+    }
+    TUTTI_TRY(apply(name, variable.substr(cut + 1)));
+  }
+  return {};
+}
 
 int runTopo(TopoOptions options) {
   if (const Status status = readVariables(options); !status.ok()) return tell(status);

@@ -20,6 +20,9 @@ struct TopoOptions {
   std::string dumpGraphs;  ///< Where `facts` also writes the channels to, as graph XML; empty: nowhere.
 };
 
+/// The environment's variables, then those of the command line, into `facts` and `graphs`. Error: one that makes no sense.
+Status readVariables(TopoOptions& options);
+
 /// Both print to stdout; what is wrong goes to stderr. 0: done; 2: a file or setting that makes no sense; 3: the file cannot be read.
 int runTopo(TopoOptions options);
 int runTopoFacts(TopoOptions options);

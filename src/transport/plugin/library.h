@@ -1,7 +1,7 @@
 // External libraries that may hold a network: which files NCCL_NET_PLUGIN names, and what they export.
 //
 // Owner: shared by the networks made from it; unloaded with the last of them. Any thread.
-// 1. A value is tried as it is given, then, when it is no path and not lib….so, as libnccl-net-<value>.so.
+// 1. A value is tried as plugin/loader.h says: as it is given, then as libnccl-net-<value>.so.
 // 2. "none" names no file, "STATIC_PLUGIN" the program itself; nothing given: libnccl-net.so. At most kMostNames of a list count.
 // 3. Of several versions the newest is taken.
 #pragma once
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "core/unique_handle.h"
+#include "core/unique_library.h"
 #include "transport/plugin/versions.h"
 
 namespace tutti::transport::plugin {
@@ -22,15 +22,6 @@ inline constexpr size_t kMostNames = 14;
 
 /// The names of the list, in order; empty when external plugins are off.
 std::vector<std::string> pluginNames(std::string_view list);
-/// The files to try for a name, in order; an empty one is the program itself.
-std::vector<std::string> filesOf(std::string_view name);
-
-struct LibraryTraits {
-  using Type = void*;
-  static Type invalid() noexcept { return nullptr; }
-  static void close(Type handle) noexcept;
-};
-
 class Library {
  public:
   /// SystemError when no file can be opened, InvalidUsage when none exports a version up to `newest`.
@@ -46,7 +37,7 @@ class Library {
  private:
   Library() = default;
 
-  UniqueHandle<LibraryTraits> handle_;
+  UniqueLibrary library_;
   const Version* version_ = nullptr;
   const void* raw_ = nullptr;
   std::string networkName_;

@@ -16,15 +16,6 @@ TEST(PluginNames, FollowTheRulesOfTheVariable) {
   EXPECT_EQ(pluginNames("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16").size(), kMostNames);
 }
 
-TEST(PluginFiles, AreTheNameAndThenTheConventionalOne) {
-  EXPECT_EQ(filesOf("ofi"), (Names{"ofi", "libnccl-net-ofi.so"}));
-  EXPECT_EQ(filesOf("libfoo.so"), Names{"libfoo.so"});
-  EXPECT_EQ(filesOf("libfoo.so.1"), (Names{"libfoo.so.1", "libnccl-net-libfoo.so.1.so"}));
-  EXPECT_EQ(filesOf("/opt/foo"), Names{"/opt/foo"});
-  EXPECT_EQ(filesOf("./foo"), Names{"./foo"});
-  EXPECT_EQ(filesOf("STATIC_PLUGIN"), Names{""});
-}
-
 TEST(Library, IsFoundByShortNameAndByFile) {
   for (const char* name : {"example", "libnccl-net-example.so"}) {
     const auto library = Library::load(name);

@@ -1,0 +1,296 @@
+#include "tune/platform.h"
+
+#include <cmath>
+#define JSON_NO_IO  // no iostreams inside the library
+#include <nlohmann/json.hpp>
+
+#include "tune/embedded.h"
+
+namespace tutti::tune {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+struct Field {
+  const char* name;
+  double T::*at;
+};
+
+constexpr Field<Machine> kMachineFields[] = {
+    {"hopNs", &Machine::hopNs},           {"switchNs", &Machine::switchNs},           {"messageNs", &Machine::messageNs},
+    {"pipeNs", &Machine::pipeNs},         {"bytesPerNs", &Machine::bytesPerNs},       {"farHopNs", &Machine::farHopNs},
+    {"farBytesPerNs", &Machine::farBytesPerNs},
+};
+constexpr Field<KernelCost> kKernelFields[] = {
+    {"startUs", &KernelCost::startUs}, {"messageUs", &KernelCost::messageUs}, {"hopUs", &KernelCost::hopUs},
+    {"roundUs", &KernelCost::roundUs}, {"jobUs", &KernelCost::jobUs},         {"blockGBs", &KernelCost::blockGBs},
+    {"linkGBs", &KernelCost::linkGBs},
+};
+constexpr Field<LinkConstants> kFactors[] = {
+    {"ringLl", &LinkConstants::ringLl},       {"ringLl128", &LinkConstants::ringLl128}, {"ringSimple", &LinkConstants::ringSimple},
+    {"tree", &LinkConstants::tree},           {"treeLl", &LinkConstants::treeLl},       {"treeLl128", &LinkConstants::treeLl128},
+    {"treeLl128Nodes", &LinkConstants::treeLl128Nodes},
+    {"oneChain", &LinkConstants::oneChain},   {"pat", &LinkConstants::pat},             {"plateau", &LinkConstants::plateau},
+};
+struct ScaleTable {
+  const char* name;
+  std::array<ByScale, kGenerations> LinkConstants::*at;
+};
+constexpr ScaleTable kScaleTables[] = {
+    {"llGBs", &LinkConstants::llGBs},
+    {"ringLl128ChannelGBs", &LinkConstants::ringLl128ChannelGBs},
+    {"treeLl128ChannelGBs", &LinkConstants::treeLl128ChannelGBs},
+    {"treeChannelGBs", &LinkConstants::treeChannelGBs},
+    {"nvlsTreeChannelGBs", &LinkConstants::nvlsTreeChannelGBs},
+};
+constexpr const char* kLinkNames[kLinkKinds] = {"nvlink", "pci", "net"};
+constexpr const char* kGenerationNames[kGenerations] = {"volta", "ampere", "hopper", "blackwell"};
+constexpr double kMostNumber = 1e15;
+
+std::string keyOf(NcclAlgorithm algorithm) {
+  std::string key(name(algorithm));
+  for (char& c : key) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return key;
+}
+
+/// Walks an object, remembers which of its keys it was asked for, and the first thing that is wrong.
+class Reader {
+ public:
+  Reader(const Json& json, std::string where, Status& status) : json_(json), where_(std::move(where)), status_(status) {
+    if (!json_.is_object()) refuse(where_, "expected an object");
+  }
+  /// Tells of keys that nobody asked for.
+  ~Reader() {
+    if (!json_.is_object()) return;
+    for (const auto& [key, value] : json_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end()) refuse(at(key), "is unknown");
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  bool has(const std::string& key) {
+    known_.push_back(key);
+    return json_.is_object() && json_.contains(key);
+  }
+  Reader object(const std::string& key) {
+    static const Json kNothing;
+    return {has(key) ? json_[key] : kNothing, at(key), status_};
+  }
+  std::string text(const std::string& key) {
+    if (has(key) && json_[key].is_string()) return json_[key].get<std::string>();
+    refuse(at(key), "expected a string");
+    return {};
+  }
+  double number(const std::string& key) { return has(key) ? numberOf(json_[key], at(key)) : (refuse(at(key), "is missing"), 0); }
+  uint64_t bytes(const std::string& key) { return static_cast<uint64_t>(number(key)); }
+  template <size_t N>
+  std::array<double, N> numbers(const std::string& key) {
+    std::array<double, N> all{};
+    if (!has(key) || !json_[key].is_array() || json_[key].size() != N) {
+      refuse(at(key), format("expected a list of {} numbers", N).c_str());
+      return all;
+    }
+    for (size_t i = 0; i < N; ++i) all[i] = numberOf(json_[key][i], at(key));
+    return all;
+  }
+
+ private:
+  std::string at(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
+  double numberOf(const Json& value, const std::string& where) {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (std::isfinite(number) && number >= 0 && number <= kMostNumber) return number;
+    refuse(where, format("is {}: expected a number from 0 to {:g}", value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40),
+                         kMostNumber).c_str());
+    return 0;
+  }
+  void refuse(const std::string& where, const char* what) {
+    if (status_.ok()) status_ = error(Code::InvalidUsage, "{}: {}", where.empty() ? "the file" : where, what);
+  }
+
+  const Json& json_;
+  std::string where_;
+  Status& status_;
+  std::vector<std::string> known_;
+};
+
+template <class T, size_t N>
+void readFields(Reader& reader, const Field<T> (&fields)[N], T& value) {
+  for (const Field<T>& field : fields) value.*field.at = reader.number(field.name);
+}
+
+template <class T, size_t N>
+Json fieldsOf(const Field<T> (&fields)[N], const T& value) {
+  Json json;
+  for (const Field<T>& field : fields) json[field.name] = value.*field.at;
+  return json;
+}
+
+KernelCost readKernel(Reader reader) {
+  KernelCost cost;
+  readFields(reader, kKernelFields, cost);
+  cost.leastBytes = reader.bytes("leastBytes");
+  cost.flowBytes = reader.bytes("flowBytes");
+  return cost;
+}
+
+Json kernelJson(const KernelCost& cost) {
+  Json json = fieldsOf(kKernelFields, cost);
+  json["leastBytes"] = cost.leastBytes;
+  json["flowBytes"] = cost.flowBytes;
+  return json;
+}
+
+DeviceMachine readDevices(Reader reader) {
+  DeviceMachine machine;
+  machine.launchUs = reader.number("launchUs");
+  machine.blockUs = reader.number("blockUs");
+  Reader kernels = reader.object("kernels");
+  for (int k = 0; k < exec::cuda::kNumKernels; ++k)
+    machine.kernels[static_cast<size_t>(k)] =
+        readKernel(kernels.object(exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name));
+  machine.lone = readKernel(kernels.object("lone"));
+  return machine;
+}
+
+Json devicesJson(const DeviceMachine& machine) {
+  Json json = {{"launchUs", machine.launchUs}, {"blockUs", machine.blockUs}};
+  for (int k = 0; k < exec::cuda::kNumKernels; ++k)
+    json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
+        kernelJson(machine.kernels[static_cast<size_t>(k)]);
+  json["kernels"]["lone"] = kernelJson(machine.lone);
+  return json;
+}
+
+/// Algorithms that are not there have zeros.
+std::array<ByProtocol, kNcclAlgorithms> readAlgorithms(Reader reader) {
+  std::array<ByProtocol, kNcclAlgorithms> all{};
+  for (int a = 0; a < kNcclAlgorithms; ++a) {
+    const std::string key = keyOf(static_cast<NcclAlgorithm>(a));
+    if (reader.has(key)) all[static_cast<size_t>(a)] = reader.numbers<kNcclProtocols>(key);
+  }
+  return all;
+}
+
+Json algorithmsJson(const std::array<ByProtocol, kNcclAlgorithms>& all) {
+  Json json;
+  for (int a = 0; a < kNcclAlgorithms; ++a) json[keyOf(static_cast<NcclAlgorithm>(a))] = all[static_cast<size_t>(a)];
+  return json;
+}
+
+LinkConstants readLinks(Reader reader) {
+  LinkConstants links;
+  links.baseUs = readAlgorithms(reader.object("baseUs"));
+  Reader hops = reader.object("hopUs");
+  for (size_t l = 0; l < kLinkKinds; ++l) links.hopUs[l] = readAlgorithms(hops.object(kLinkNames[l]));
+  for (const ScaleTable& table : kScaleTables) {
+    Reader rows = reader.object(table.name);
+    for (size_t g = 0; g < kGenerations; ++g) (links.*table.at)[g] = rows.numbers<kScales>(kGenerationNames[g]);
+  }
+  Reader factors = reader.object("factors");
+  readFields(factors, kFactors, links);
+  return links;
+}
+
+Json linksJson(const LinkConstants& links) {
+  Json json;
+  json["baseUs"] = algorithmsJson(links.baseUs);
+  for (size_t l = 0; l < kLinkKinds; ++l) json["hopUs"][kLinkNames[l]] = algorithmsJson(links.hopUs[l]);
+  for (const ScaleTable& table : kScaleTables)
+    for (size_t g = 0; g < kGenerations; ++g) json[table.name][kGenerationNames[g]] = (links.*table.at)[g];
+  json["factors"] = fieldsOf(kFactors, links);
+  return json;
+}
+
+/// What has to be more than nothing, because times are divided by it.
+Status checkPlatform(const Platform& platform) {
+  const auto refuse = [](std::string_view what) { return error(Code::InvalidUsage, "{} is 0: expected more", what); };
+  if (platform.host && (platform.host->bytesPerNs <= 0 || platform.host->farBytesPerNs <= 0))
+    return refuse("host.bytesPerNs or host.farBytesPerNs");
+  if (!platform.devices) return {};
+  for (const KernelCost& cost : platform.devices->kernels)
+    if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
+  return platform.devices->lone.blockGBs <= 0 || platform.devices->lone.linkGBs <= 0 ? refuse("blockGBs or linkGBs of lone") : Status();
+}
+
+const Platform& need(std::string_view wanted) {
+  const Platform* const platform = findPlatform(wanted);
+  if (platform == nullptr) std::abort();  // the files are part of the build, and every test reads them
+  return *platform;
+}
+
+}  // namespace
+
+std::string_view name(NcclAlgorithm algorithm) {
+  static constexpr std::string_view kNames[] = {"Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"};
+  return kNames[static_cast<size_t>(algorithm)];
+}
+
+std::string_view name(NcclProtocol protocol) {
+  static constexpr std::string_view kNames[] = {"LL", "LL128", "Simple"};
+  return kNames[static_cast<size_t>(protocol)];
+}
+
+Result<Platform> parsePlatform(std::string_view where, std::string_view text) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& e) {
+    return fail(Code::InvalidUsage, "{}: {}", where, e.what());
+  }
+  Platform platform;
+  Status status;
+  {
+    Reader reader(json, "", status);
+    platform.name = reader.text("name");
+    platform.source = reader.text("source");
+    if (reader.has("key")) platform.key = reader.text("key");
+    if (reader.has("host")) {
+      Reader host = reader.object("host");
+      readFields(host, kMachineFields, platform.host.emplace());
+    }
+    if (reader.has("devices")) platform.devices = readDevices(reader.object("devices"));
+    if (reader.has("links")) platform.links = readLinks(reader.object("links"));
+  }
+  if (status.ok()) status = checkPlatform(platform);
+  if (!status.ok()) return fail(status.code(), "{}: {}", where, status.text());
+  return platform;
+}
+
+std::string toText(const Platform& platform) {
+  Json json = {{"name", platform.name}, {"source", platform.source}};
+  if (!platform.key.empty()) json["key"] = platform.key;
+  if (platform.host) json["host"] = fieldsOf(kMachineFields, *platform.host);
+  if (platform.devices) json["devices"] = devicesJson(*platform.devices);
+  if (platform.links) json["links"] = linksJson(*platform.links);
+  return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+const Platform* findPlatform(std::string_view wanted) {
+  static const std::vector<Platform> kPlatforms = [] {
+    std::vector<Platform> all;
+    for (const Embedded& embedded : embeddedPlatforms())
+      if (auto platform = parsePlatform(embedded.name, embedded.text)) all.push_back(std::move(*platform));
+    return all;
+  }();
+  for (const Platform& platform : kPlatforms)
+    if (platform.name == wanted) return &platform;
+  return nullptr;
+}
+
+const Machine& hostMachine() {
+  static const Machine& machine = *need("host").host;
+  return machine;
+}
+
+const DeviceMachine& deviceMachine() {
+  static const DeviceMachine& machine = *need("hopper-nvlink").devices;
+  return machine;
+}
+
+const LinkConstants& linkConstants() {
+  static const LinkConstants& links = *need("nccl").links;
+  return links;
+}
+
+}  // namespace tutti::tune

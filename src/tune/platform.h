@@ -1,0 +1,76 @@
+// The constants of a platform as data: what the models reckon with, as files have it and as the library carries it.
+//
+// Plain values and pure functions; any thread. The built-in platforms are parsed once and stay.
+// 1. A file is one JSON object: "name", "source" (where the numbers are from), and what it knows of: "host" (Machine), "devices"
+//    (DeviceMachine), "links" (LinkConstants). What is there is there whole: a missing number, one that is none, and an unknown key are
+//    InvalidUsage, with the file and the place in it. Optional: "key", the machine that it was measured on.
+// 2. Which files there are is said by CMakeLists.txt: platforms/*.json become part of the library.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+#include "exec/cuda/launch.h"
+#include "tune/link_constants.h"
+
+namespace tutti::tune {
+
+/// Ranks that are threads or processes of a machine. No constant has a number here: hostMachine() is the built-in one.
+struct Machine {
+  double hopNs = 0;      ///< from a store until another core has seen it and gone on
+  double switchNs = 0;   ///< until a rank that shares its core with others gets its turn, for each of them
+  double messageNs = 0;  ///< to send or to receive
+  double pipeNs = 0;     ///< more for a small one of a pipe, whose slot is given back; with larger ones that goes on beside the copies
+  double bytesPerNs = 0;     ///< of memory traffic, by one core
+  double farHopNs = 0;       ///< from a send until a rank on another host has seen it
+  double farBytesPerNs = 0;  ///< between two hosts
+  // Of the communicator, not of the platform:
+  int32_t cores = 1;
+  bool spansHosts = false;  ///< nodes are connected by a network
+};
+
+/// What a call costs on a kernel. GB/s are thousands of bytes a us.
+struct KernelCost {
+  double startUs = 0;       ///< from the launch until the first step, and from the last one until the end
+  double messageUs = 0;     ///< windows: to store for a peer, or to see what one has stored
+  double hopUs = 0;         ///< from the step of a rank until that of another which waits for it
+  double roundUs = 0;       ///< windows: of every round of the second and later slices, which ranks go through in lockstep
+  double jobUs = 0;         ///< pipes: of every piece of every step, in the block that carries it out
+  double blockGBs = 0;      ///< memory traffic of one block, read and written
+  double linkGBs = 0;       ///< payload from one device to others, and through its memory
+  uint64_t leastBytes = 1;  ///< of a channel's part of a chunk: with fewer, another channel is of no use
+  uint64_t flowBytes = 0;   ///< pipes: so much of a piece is passed on at a time; 0: all of it
+};
+
+/// GPUs of one host. deviceMachine() is the built-in one.
+struct DeviceMachine {
+  double launchUs = 0;  ///< a call that is launched by itself, on top of what a kernel costs
+  double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
+  std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
+  KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
+};
+
+struct Platform {
+  std::string name;
+  std::string source;
+  std::string key;  ///< tune/store.h
+  std::optional<Machine> host;
+  std::optional<DeviceMachine> devices;
+  std::optional<LinkConstants> links;
+};
+
+/// `where` names the text in errors.
+Result<Platform> parsePlatform(std::string_view where, std::string_view text);
+/// The same as text: what is parsed again is equal, to the bit.
+std::string toText(const Platform& platform);
+
+/// The built-in platform of that name; null when there is none.
+const Platform* findPlatform(std::string_view name);
+const Machine& hostMachine();
+const DeviceMachine& deviceMachine();
+const LinkConstants& linkConstants();
+
+}  // namespace tutti::tune

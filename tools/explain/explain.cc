@@ -1,0 +1,189 @@
+#include "explain/explain.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "comm/settings.h"
+#include "config/params.h"
+#include "explain/fabric.h"
+#include "plan/device_planner.h"
+#include "plan/link_planner.h"
+#include "tutti.h"
+
+namespace tutti::tool {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitError = 3;
+/// What `--gpus` stands for: the machine that the built-in constants were measured on.
+constexpr int32_t kMultiprocessors = 132;
+
+/// As tuttiExplain calls it; a message is looked at from its sender's side.
+std::string nameOf(const bench::Operation& operation) {
+  switch (operation.op) {
+    case bench::Op::AllToAll: return "all_to_all";
+    case bench::Op::SendRecv: return "send";
+    default: return std::string(operation.name);
+  }
+}
+
+Collective collectiveOf(bench::Op op) {
+  switch (op) {
+    case bench::Op::AllReduce: return Collective::AllReduce;
+    case bench::Op::AllGather: return Collective::AllGather;
+    case bench::Op::ReduceScatter: return Collective::ReduceScatter;
+    case bench::Op::Broadcast: return Collective::Broadcast;
+    case bench::Op::Reduce: return Collective::Reduce;
+    case bench::Op::AllToAll: return Collective::AllToAll;
+    case bench::Op::Gather: return Collective::Gather;
+    case bench::Op::Scatter: return Collective::Scatter;
+    case bench::Op::SendRecv: break;
+  }
+  return Collective::SendRecv;
+}
+
+int rootOf(const ExplainOptions& options, int ranks) {
+  return options.operation->op == bench::Op::SendRecv ? std::min(1, ranks - 1) : options.root;
+}
+
+plan::Shape shapeOf(const ExplainOptions& options, int ranks) {
+  plan::Shape shape;
+  shape.collective = collectiveOf(options.operation->op);
+  shape.type = options.type;
+  shape.count = countOf(options, ranks);
+  shape.root = Rank(rootOf(options, ranks));
+  return shape;
+}
+
+Status failed(ncclResult_t result, const char* what) {
+  if (result == ncclSuccess) return {};
+  return error(static_cast<Code>(result), "{}: {}", what, ncclGetLastError(nullptr));
+}
+
+Result<std::string> askLibrary(const ExplainOptions& options, ncclComm_t comm) {
+  const std::string name = nameOf(*options.operation);
+  const auto ask = [&](char* text, size_t capacity, size_t* needed) {
+    return failed(tuttiExplain(comm, name.c_str(), countOf(options, options.ranks), static_cast<ncclDataType_t>(options.type), ncclSum,
+                               rootOf(options, options.ranks), text, capacity, needed),
+                  "tuttiExplain");
+  };
+  size_t needed = 0;
+  if (Status status = ask(nullptr, 0, &needed); !status.ok()) return tl::unexpected(std::move(status));
+  std::string text(needed, '\0');
+  if (Status status = ask(text.data(), text.size(), nullptr); !status.ok()) return tl::unexpected(std::move(status));
+  text.pop_back();  // the NUL
+  return text;
+}
+
+/// What the environment makes of a configuration that says nothing.
+comm::Config configOfEnvironment() {
+  comm::Config config;
+  const auto replace = [](int32_t& value, int64_t given) {
+    if (given != config::kUndefined) value = static_cast<int32_t>(std::clamp<int64_t>(given, 1, 64));
+  };
+  replace(config.minCtas, config::get<config::Param::MinCtas>());
+  replace(config.maxCtas, config::get<config::Param::MaxCtas>());
+  return config;
+}
+
+int tell(const Status& status) {
+  std::fprintf(stderr, "tutti explain: %s\n", status.text().c_str());
+  const bool isUsage = status.code() == Code::InvalidUsage || status.code() == Code::InvalidArgument;
+  return isUsage ? kExitUsage : kExitError;
+}
+
+}  // namespace
+
+uint64_t countOf(const ExplainOptions& options, int ranks) {
+  const uint64_t one = options.operation->sizeCount(1, ranks) * sizeOf(options.type);
+  return std::max<uint64_t>(1, options.bytes / one);
+}
+
+Result<std::string> explainHost(const ExplainOptions& options) {
+  if (setenv("TUTTI_DEVICE", "host", 1) != 0) return fail(Code::SystemError, "setenv failed");
+  std::vector<ncclComm_t> comms(static_cast<size_t>(options.ranks), nullptr);
+  ncclUniqueId id;
+  Status status = failed(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  if (status.ok()) status = failed(ncclGroupStart(), "ncclGroupStart");
+  if (!status.ok()) return tl::unexpected(std::move(status));
+  for (int rank = 0; rank < options.ranks && status.ok(); ++rank)
+    status = failed(ncclCommInitRank(&comms[static_cast<size_t>(rank)], options.ranks, id, rank), "ncclCommInitRank");
+  if (Status ended = failed(ncclGroupEnd(), "ncclGroupEnd"); status.ok()) status = std::move(ended);
+  Result<std::string> text = status.ok() ? askLibrary(options, comms.front()) : Result<std::string>(tl::unexpected(std::move(status)));
+  for (const ncclComm_t comm : comms)
+    if (comm != nullptr) (void)ncclCommAbort(comm);
+  return text;
+}
+
+Result<std::string> explainGpus(const ExplainOptions& options) {
+  const comm::Config config = configOfEnvironment();
+  const auto host = comm::readSettings(config);
+  if (!host) return tl::unexpected(host.error());
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  uses.lone.blocksPerMultiprocessor = 1;
+  comm::Place place;
+  place.ranks = options.gpus;
+  place.multiprocessors = kMultiprocessors;
+  place.keepsLines = true;
+  const auto settings = comm::readDeviceSettings(*host, config, place, uses);
+  if (!settings) return tl::unexpected(settings.error());
+  if (Status status = plan::fitRanks(options.gpus); !status.ok()) return tl::unexpected(std::move(status));
+  const connect::Layout layout = connect::Layout::natural(options.gpus);
+  plan::DevicePlanner planner(layout, Rank(0), *settings);
+  plan::Explanation explanation;
+  const std::string name = nameOf(*options.operation);
+  explanation.collective = name;
+  const uint64_t count = countOf(options, options.gpus);
+  explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
+  explanation.ranks = options.gpus;
+  explanation.nodes = 1;
+  explanation.constants = settings->constants;
+  const auto chosen = planner.summarize(shapeOf(options, options.gpus), &explanation.rejected);
+  if (!chosen) return tl::unexpected(chosen.error());
+  explanation.chosen = *chosen;
+  return plan::toJson(explanation);
+}
+
+Result<std::string> explainTopology(const ExplainOptions& options) {
+  TopoOptions topo = options.topo;
+  if (Status status = readVariables(topo); !status.ok()) return tl::unexpected(std::move(status));
+  const auto source = openSource(topo.source);
+  if (!source) return tl::unexpected(source.error());
+  const auto fabric = fabricOf(source->machine, topo.facts, topo.graphs);
+  if (!fabric) return tl::unexpected(fabric.error());
+  if (options.operation->isRooted && options.root >= fabric->ranks)
+    return fail(Code::InvalidArgument, "root {} is out of range: the {} nodes have ranks 0 to {}", options.root, fabric->nodes,
+                fabric->ranks - 1);
+  const comm::Config config = configOfEnvironment();
+  const auto host = comm::readSettings(config);
+  if (!host) return tl::unexpected(host.error());
+  plan::LinkSettings settings;
+  settings.restrictions = host->restrictions;
+  settings.protocols = host->protocols;
+  settings.deterministic = host->deterministic;
+  settings.minChannels = host->channels;
+  settings.maxChannels = host->maxChannels;
+  plan::LinkPlanner planner(*fabric, tune::linkConstants(), std::move(settings));
+  auto explanation = planner.explain(shapeOf(options, fabric->ranks));
+  if (!explanation) return tl::unexpected(std::move(explanation).error());
+  const std::string name = nameOf(*options.operation);
+  explanation->collective = name;
+  explanation->constants = "nccl";
+  return plan::toJson(*explanation);
+}
+
+int runExplain(ExplainOptions options) {
+  const auto text = !options.topo.source.file.empty() ? explainTopology(options)
+                    : options.gpus > 0                ? explainGpus(options)
+                                                      : explainHost(options);
+  if (!text) return tell(text.error());
+  const auto shown = options.writesJson ? Result<std::string>(*text + "\n") : showExplanation(*text);
+  if (!shown) return tell(shown.error());
+  std::fputs(shown->c_str(), stdout);
+  return 0;
+}
+
+}  // namespace tutti::tool
