@@ -20,8 +20,6 @@ namespace {
 /// Peer and direction of a message.
 std::pair<int32_t, bool> keyOf(const DeviceCall& call) { return {call.call.root, call.call.receives}; }
 
-bool isCapturing(const driver::cuda::CaptureInfo& capture) { return capture.status == driver::cuda::CaptureStatus::Active; }
-
 /// What two blocks of a launch that run the same works must have in common, but for the loop type (Batch).
 bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& x = *a.plan->plan;
@@ -75,8 +73,7 @@ Status DeviceRank::enter(std::span<const Stream> streams, const driver::cuda::Ca
     TUTTI_TRY(driver.record(joined_.get(), other));
     TUTTI_TRY(driver.wait(first, joined_.get()));
   }
-  // A capture cannot wait for what is outside it; whoever replays it orders it behind what came before.
-  if (isCapturing(capture)) return capture.id == captureId_ ? driver.wait(first, captured_.get()) : Status();
+  if (capture.isActive()) return captures_.enter(first, capture, mixesGraphs_ ? ended_.get() : nullptr);
   if (hasLaunched_.load(std::memory_order_relaxed)) TUTTI_TRY(driver.wait(first, ended_.get()));
   latest_.store(first, std::memory_order_relaxed);
   isUnmarked_.store(true, std::memory_order_release);  // pairs with isIdle()
@@ -86,9 +83,9 @@ Status DeviceRank::enter(std::span<const Stream> streams, const driver::cuda::Ca
 Status DeviceRank::leave(std::span<const Stream> streams, const driver::cuda::CaptureInfo& capture) {
   driver::cuda::Driver& driver = devices_.driver();
   const Stream first = streams.front();
-  if (isCapturing(capture)) {
-    TUTTI_TRY(driver.record(captured_.get(), first));
-    captureId_ = capture.id;
+  if (capture.isActive()) {
+    TUTTI_TRY(captures_.leave(first, mixesGraphs_ ? ended_.get() : nullptr));
+    if (mixesGraphs_) hasLaunched_.store(true, std::memory_order_release);  // pairs with isIdle(): the graph records the event
   } else {
     TUTTI_TRY(driver.record(ended_.get(), first));
     isUnmarked_.store(false, std::memory_order_relaxed);
@@ -106,7 +103,7 @@ Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   for (const DeviceCall& call : calls) {
     const auto capture = devices_.driver().captureInfo(call.stream);
     if (!capture) return capture.error();
-    const uint64_t own = isCapturing(*capture) ? capture->id : 0;
+    const uint64_t own = capture->isActive() ? capture->id : 0;
     if (id && *id != own)
       return error(Code::InvalidUsage,
                    "calls of a group on streams of which some are captured into a graph and others not, or into another one");
@@ -219,8 +216,7 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   if (isMessage) {  // ranks do not count each other's messages
     launch.comm.wait.board = nullptr;
   } else {
-    launch.comm.wait.launch = ++launches_;
-    launch.comm.wait.signature = signature;
+    launch.comm.wait.signature = signature;  // the device counts: a graph is launched as often as its owner likes
   }
   exec::cuda::LaunchOptions options;
   options.blocks = blocks;

@@ -59,7 +59,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub
   endpoint->config_ = config;
   endpoint->around_ = around;
   endpoint->page_ = Page(*page, ranks);
-  (void)around.parking->sweep();
+  if (const auto scope = SetUpScope::enter(around.gpu->context())) (void)around.parking->sweep();
   endpoint->peers_.resize(static_cast<size_t>(ranks));
   for (auto& used : endpoint->ends_) used.resize(static_cast<size_t>(config.channels));
   if (Status status = endpoint->prepare(); !status.ok()) return tl::unexpected(std::move(status));
@@ -73,13 +73,14 @@ void Endpoint::forgo(local::Hub& hub, Rank rank) {
 }
 
 Endpoint::~Endpoint() {
-  Parking::Car car{hub_, page_, {}, std::move(registered_), {}};
-  if (keepsMemory_) {
+  const auto scope = SetUpScope::enter(around_.gpu->context());  // freeing is no part of anybody's capture
+  Parking::Car car{hub_, page_, {}, std::move(registered_), rank_, {}, {}};
+  if (kept_) {
     for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
-    std::move(kept_.begin(), kept_.end(), std::back_inserter(car.banks));
+    car.kept = std::move(*kept_);
   }
   peers_.clear();  // else nothing of others is mapped for this rank any more
-  if (!keepsMemory_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
+  if (!kept_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
   std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
   for (Bank& window : windows_)
     if (window) car.banks.push_back(std::move(window));
@@ -87,10 +88,7 @@ Endpoint::~Endpoint() {
   around_.parking->leave(std::move(car));
 }
 
-void Endpoint::keepMemory(std::vector<Bank> others) {
-  keepsMemory_ = true;
-  kept_ = std::move(others);
-}
+void Endpoint::keepMemory(Kept kept) { kept_ = std::move(kept); }
 
 Poll Endpoint::fail(Status status) {
   status_ = std::move(status);
@@ -356,6 +354,7 @@ exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   v.wait.relay = asPointer<exec::cuda::AbortRelay>(control + layout.relay);
   if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return v;
   v.wait.board = asPointer<exec::cuda::BoardEntry>(control + layout.board);
+  v.wait.own = asPointer<exec::cuda::BoardEntry>(control + layout.board) + rank_.value;
   for (int32_t r = 0; r < ranks_; ++r)
     if (r != rank_.value)
       v.wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].controlAddress + layout.board) + rank_.value;
