@@ -209,6 +209,8 @@ class Communicator {
   Status openParts(const Outcome& outcome);
   Status openGpu(const Outcome& outcome);
   void lookAtGpu();
+  /// The log, and ncclGetLastError, tell once what has ended the communicator.
+  void sayWhy();
   /// Says to the peers which collectives come next.
   void postOnGpu(std::span<const DeviceCall> calls);
   /// The latest collectives beside those of the peers that have come as far: whether all agree.

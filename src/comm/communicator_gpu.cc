@@ -72,16 +72,13 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
   return poll;
 }
 
-/// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why: the log does, and
-/// ncclGetLastError.
+/// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why.
 void Communicator::lookAtGpu() {
   if (gpu_ == nullptr) return;
-  const ErrorLatch& latch = hub().latch(rank_);
-  if (!latch.tripped()) {
+  if (!hub().latch(rank_).tripped()) {
     if (Status status = gpu_->look(); !status.ok()) hub().failAll(status);
   }
-  if (latch.tripped() && !revoked_ && !saysWhy_.exchange(true, std::memory_order_relaxed))
-    observe::warn("rank {}: {}", rank_.value, latch.status().text());
+  sayWhy();
 }
 
 void Communicator::postOnGpu(std::span<const DeviceCall> calls) {
