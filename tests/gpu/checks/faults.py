@@ -144,8 +144,8 @@ class Process:
         environment = dict(os.environ, TUTTI_TIMEOUT_MS=str(DEADLINE_MS))
         if options.host:
             environment["TUTTI_DEVICE"] = "host"
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", str(rank)] + (["--host"] if options.host else []),
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        command = [sys.executable, os.path.abspath(__file__), "--worker", str(rank)] + (["--host"] if options.host else [])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
