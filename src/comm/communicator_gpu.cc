@@ -81,7 +81,7 @@ void Communicator::lookAtGpu() {
   sayWhy();
 }
 
-void Communicator::postOnGpu(std::span<const DeviceCall> calls) {
+uint64_t Communicator::postOnGpu(std::span<const DeviceCall> calls) {
   uint64_t sequence = issuedCollectives_;
   for (const DeviceCall& call : calls) {
     if (call.call.isMessage()) continue;
@@ -89,6 +89,7 @@ void Communicator::postOnGpu(std::span<const DeviceCall> calls) {
     posted.sequence = sequence++;
     hub().board(rank_).post(posted);
   }
+  return sequence;
 }
 
 /// Kernels that wait compare what they are in (exec/cuda/verdict.h), but not those that are served at once, and none runs yet where a rank
@@ -105,6 +106,17 @@ Status Communicator::compareOnGpu() {
       const auto theirs = hub().board(Rank(r)).find(sequence);
       if (theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, Rank(r), *theirs);
     }
+  }
+  return {};
+}
+
+Status Communicator::compareWithOne(uint64_t end) {
+  if (!turn_->checks || ranks_ == 1) return {};
+  const Rank peer((rank_.value + 1 + compared_++ % (ranks_ - 1)) % ranks_);
+  for (uint64_t back = 0; back < 2 && back < end; ++back) {
+    const auto own = hub().board(rank_).find(end - 1 - back);
+    const auto theirs = hub().board(peer).find(end - 1 - back);
+    if (own && theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, peer, *theirs);
   }
   return {};
 }
@@ -174,7 +186,10 @@ Status Communicator::pairSelfMessages(std::vector<DeviceCall>& calls) {
 }
 
 Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) {
-  postOnGpu(calls);
+  if (Status status = compareWithOne(postOnGpu(calls)); !status.ok()) {
+    stop(status);
+    return status;
+  }
   return gpu_->offer(calls);
 }
 

@@ -1,6 +1,7 @@
 // How a group's calls become launches, and launches follow one another.
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <tuple>
 
@@ -96,6 +97,20 @@ Status DeviceRank::leave(std::span<const Stream> streams, const driver::cuda::Ca
   return {};
 }
 
+Status DeviceRank::enterOrder(Stream stream, const driver::cuda::CaptureInfo& capture) {
+  LaunchOrder* const order = device_.order.get();
+  if (order == nullptr) return {};
+  if (capture.isActive()) return order->captures.enter(stream, capture, mixesGraphs_ ? order->ended.get() : nullptr);
+  return devices_.driver().wait(stream, order->ended.get());
+}
+
+Status DeviceRank::leaveOrder(Stream stream, const driver::cuda::CaptureInfo& capture) {
+  LaunchOrder* const order = device_.order.get();
+  if (order == nullptr) return {};
+  if (capture.isActive()) return order->captures.leave(stream, mixesGraphs_ ? order->ended.get() : nullptr);
+  return devices_.driver().record(order->ended.get(), stream);
+}
+
 Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   const auto scope = ContextScope::enter(device_.gpu->context());
   if (!scope) return scope.error();
@@ -119,8 +134,12 @@ Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchTh
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
+  std::unique_lock<std::mutex> ordered;
+  if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
   TUTTI_TRY(enter(streams, *capture));
+  TUTTI_TRY(enterOrder(streams.front(), *capture));
   TUTTI_TRY(launchThem());
+  TUTTI_TRY(leaveOrder(streams.front(), *capture));
   return leave(streams, *capture);
 }
 

@@ -105,6 +105,9 @@ class DeviceRank {
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   template <class LaunchThem>
   Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
+  /// Behind what other communicators have launched on the GPU, where there is an order of them.
+  Status enterOrder(driver::cuda::Stream stream, const driver::cuda::CaptureInfo& capture);
+  Status leaveOrder(driver::cuda::Stream stream, const driver::cuda::CaptureInfo& capture);
   Status enter(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
   Status leave(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
 

@@ -121,6 +121,12 @@ Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
   auto stream = driver::cuda::OwnedStream::of(*driver_, driver_->createStream());
   if (!stream) return tl::unexpected(std::move(stream).error());
   device->stream = std::move(*stream);
+  if (config::get<Param::LaunchOrderImplicit>()) {
+    auto ended = driver::cuda::OwnedEvent::of(*driver_, driver_->createEvent());
+    if (!ended) return tl::unexpected(std::move(ended).error());
+    device->order = std::make_unique<LaunchOrder>(*driver_);
+    device->order->ended = std::move(*ended);
+  }
   if (Status status = executor_->load(device->kernels); !status.ok()) return tl::unexpected(std::move(status));
   const auto lines = keepsLines(*device->gpu);
   if (!lines) return tl::unexpected(lines.error());

@@ -1,8 +1,11 @@
 // Captured calls: what graphs compute, how they stand among other calls, and what is left when graphs and communicators go in any order.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/process.h"
@@ -329,6 +332,65 @@ TEST_F(GpuGraphs, AReplayBesideAnotherCallIsAMismatch) {
   for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
   comms.clear();
   destroyAll(graphs);
+}
+
+/// With NCCL_LAUNCH_ORDER_IMPLICIT as the parameter says.
+class GpuLaunchOrder : public GpuGraphs, public testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    order_ = std::make_unique<ScopedSetting>("NCCL_LAUNCH_ORDER_IMPLICIT", GetParam() ? "1" : "0");
+    GpuGraphs::SetUp();
+  }
+
+ private:
+  std::unique_ptr<ScopedSetting> order_;
+};
+
+// Kernels of two communicators that wait for their peers, each where the other's peer should run, would wait for ever.
+TEST_P(GpuLaunchOrder, CommunicatorsOfAGpuFollowOneAnotherWhereThatIsWanted) {
+  auto second = create();
+  const auto others = moreStreams();
+  auto gate = std::make_shared<std::promise<void>>();
+  {
+    const UseGpu use(gpus, 0);
+    ASSERT_EQ(gpus.driver().enqueue(streams[0], [gate, opened = gate->get_future().share()] { opened.wait(); }), Error::Success);
+  }
+  ASSERT_EQ(sumAll(comms, streams), ncclSuccess);
+  ASSERT_EQ(sumAll(second, others), ncclSuccess);
+  if (!GetParam()) awaitAll(others);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  {
+    const UseGpu use(gpus, 0);
+    EXPECT_EQ(gpus.driver().streamQuery(others[0]), GetParam() ? Error::NotReady : Error::Success);
+  }
+  gate->set_value();
+  awaitAll(streams);
+  awaitAll(others);
+  const auto graphs = captured([&] {
+    ASSERT_EQ(sumAll(comms, streams), ncclSuccess);
+    ASSERT_EQ(sumAll(second, streams), ncclSuccess);
+  });
+  EXPECT_EQ(gpus.driver().shape(graphs[0]).records, GetParam() ? 3u : 2u) << "one for the GPU, one for each communicator";
+  replay(graphs, others);
+  awaitAll(others);
+  if (GetParam()) expectAll(16, "four sums, none beside another");
+  destroyAll(graphs);
+  destroyStreams(others);
+  destroy(second);
+}
+
+INSTANTIATE_TEST_SUITE_P(Implicit, GpuLaunchOrder, testing::Bool());
+
+// Kernels compare while they wait; of what was served at once, the next call tells.
+TEST_F(GpuGraphs, ACallThatDiffersIsNoticedByTheNextOne) {
+  ASSERT_EQ(sumAll(comms, streams), ncclSuccess);
+  awaitAll(streams);
+  auto use = comm::process().handles.use(comms[0]);
+  exec::host::Call other{Collective::AllReduce, DataType::F64, 0, 0, kCount, use->nextSequence(), false};
+  use->hub().board(Rank(1)).post(other);  // as if rank 1 had come to another call
+  EXPECT_EQ(sum(*data[0], kCount, comms[0], streams[0]), ncclInvalidUsage);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("rank 1"), std::string::npos) << ncclGetLastError(comms[0]);
+  EXPECT_EQ(awaitError(comms[1], kSlow), ncclInvalidUsage) << "both hear of it";
 }
 
 }  // namespace
