@@ -129,6 +129,7 @@ int run(int argc, char** argv) {
   addProve(app, action);
   addEnv(app, action);
   addTopo(app, action);
+  addDoctor(app, action);
   try {
     std::reverse(words.begin(), words.end());  // as the parser takes them
     app.parse(std::move(words));

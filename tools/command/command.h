@@ -40,5 +40,6 @@ void addBench(CLI::App& app, const std::vector<std::string>& words, Action& acti
 /// `tail`: the words from the first "--" on, which the parser has not seen.
 void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action);
 void addTopo(CLI::App& app, Action& action);
+void addDoctor(CLI::App& app, Action& action);
 
 }  // namespace tutti::tool
