@@ -85,7 +85,8 @@ void tellLibrary() {
       info(Subsys::Init | Subsys::Env, "This is {}, build id {}", library.path, shown(library));
     } else {
       // Not an error of anybody's call, so none for ncclGetLastError.
-      log(Level::Version, Subsys::All, "NCCL WARN a second libnccl is mapped, {}, build id {}: what was bound to it does not reach this library",
+      log(Level::Version, Subsys::All,
+          "NCCL WARN a second libnccl is mapped, {}, build id {}: what was bound to it does not reach this library",
           library.path, shown(library));
     }
   }

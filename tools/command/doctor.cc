@@ -9,9 +9,9 @@ namespace tutti::tool {
 namespace {
 
 constexpr const char* kDoctorFooter = R"(
-Looks which libnccl.so.2 programs would load, from LD_PRELOAD, LD_LIBRARY_PATH, the linker's cache and the packages of python3; whether there
-is a CUDA driver that works, GPUs, and peer access between them; and at the limits of processes. Run it where and as the job would run, also
-under its container and its batch system.
+Looks which libnccl.so.2 programs would load, from LD_PRELOAD, LD_LIBRARY_PATH, the linker's cache and the packages of python3; whether
+there is a CUDA driver that works, GPUs, and peer access between them; and at the limits of processes. Run it where and as the job would
+run, also under its container and its batch system.
 
 Exit codes: 0 nothing is wrong, 1 something is.)";
 

@@ -71,7 +71,8 @@ std::string quoted(const std::string& path) {
 Candidate probeApart(const std::string& path) {
   Candidate candidate;
   candidate.path = path;
-  const std::string output = outputOf(format("env -u LD_PRELOAD {} doctor --probe {} 2>&1", quoted(realOf("/proc/self/exe")), quoted(path)));
+  const std::string self = quoted(realOf("/proc/self/exe"));
+  const std::string output = outputOf(format("env -u LD_PRELOAD {} doctor --probe {} 2>&1", self, quoted(path)));
   const auto lines = split(output, "\n");
   if (lines.size() < 2 || lines[0] != "probed") {
     candidate.error = output.empty() ? "it ends the process that opens it" : split(output, "\n").front();

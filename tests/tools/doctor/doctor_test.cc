@@ -19,8 +19,8 @@ using Kind = Finding::Kind;
 class DoctorLibraries : public testing::Test {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/tutti_doctor_XXXXXX";
-    root = mkdtemp(name);
+    root = "/tmp/tutti_doctor_" + std::string(6, 'X');
+    ASSERT_NE(mkdtemp(root.data()), nullptr);
     for (const char* folder : {"/ours", "/theirs", "/cached", "/site/nvidia/nccl/lib"}) {
       ASSERT_EQ(std::system(format("mkdir -p {}{}", root, folder).c_str()), 0);
       std::ofstream(root + folder + "/libnccl.so.2") << folder;
