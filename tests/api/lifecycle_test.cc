@@ -273,6 +273,18 @@ TEST(Departed, APeerIsNamed) {
   });
 }
 
+// Found by tests/gpu/check faults: the state was an error, and nothing told whose.
+TEST(AsyncError, NamesItsCauseThoughNoCallHadWaited) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok) << ncclGetLastError(nullptr);
+  EXPECT_EQ(ncclGetUniqueId(nullptr), ncclInvalidArgument) << "another text before";
+  EXPECT_EQ(ncclCommAbort(comms[1]), ok);
+  EXPECT_EQ(stateOf(comms[0]), ncclRemoteError);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("rank 1 aborted its communicator"), std::string::npos)
+      << ncclGetLastError(comms[0]);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ok);
+}
+
 /// What a child that was forked now sees; it ends at once.
 template <class Body>
 bool holdsInChild(Body&& body) {

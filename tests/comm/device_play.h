@@ -24,7 +24,8 @@ struct Launched {
 /// Kernels of a GPU that takes one block of each a multiprocessor.
 class WrittenDown final : public exec::cuda::Executor {
  public:
-  WrittenDown(std::vector<Launched>& launches, FakeApi*& fake) : launches_(launches), fake_(fake) {}
+  /// `fake`: where launches on streams that are captured become nodes; null: nowhere.
+  explicit WrittenDown(std::vector<Launched>& launches, FakeApi* const* fake = nullptr) : launches_(launches), fake_(fake) {}
   Status load(exec::cuda::KernelUses& uses) override {
     for (auto& use : uses.of) use.blocksPerMultiprocessor = 1;
     uses.small.blocksPerMultiprocessor = 1;
@@ -33,15 +34,15 @@ class WrittenDown final : public exec::cuda::Executor {
   Status launch(KernelId kernel, const exec::cuda::Launch& launch, const exec::cuda::LaunchOptions& options, void* stream) override {
     launches_.push_back({kernel, launch, options, stream});
     const auto on = static_cast<driver::cuda::Stream>(stream);
-    if (fake_->isCapturing(on)) {
-      EXPECT_EQ(fake_->enqueue(on, [] {}), driver::cuda::Error::Success);
+    if (fake_ != nullptr && (*fake_)->isCapturing(on)) {
+      EXPECT_EQ((*fake_)->enqueue(on, [] {}), driver::cuda::Error::Success);
     }
     return {};
   }
 
  private:
   std::vector<Launched>& launches_;
-  FakeApi*& fake_;
+  FakeApi* const* fake_;
 };
 
 /// The devices of a process of its own.
@@ -53,7 +54,7 @@ struct Gpus {
               fake = api.get();
               return std::unique_ptr<driver::cuda::Api>(std::move(api));
             },
-            [this] { return std::make_unique<WrittenDown>(launches, fake); }) {}
+            [this] { return std::make_unique<WrittenDown>(launches, &fake); }) {}
   FakeApi* fake = nullptr;
   std::vector<Launched> launches;
   Devices devices;
