@@ -134,7 +134,21 @@ Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
   return device;
 }
 
+/// Memory may be allocated and freed while somebody captures: allocators do.
+bool Devices::free(void* pointer) {
+  driver::cuda::Driver* driver = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    driver = driver_.get();
+  }
+  if (driver == nullptr) return false;
+  const auto outside = driver::cuda::OutsideCaptures::enter(*driver);
+  return allocator_.free(pointer);
+}
+
 Result<void*> Devices::allocate(Bytes bytes) {
+  const auto outside = driver::cuda::OutsideCaptures::enter(*driver_);
+  if (!outside) return tl::unexpected(outside.error());
   const auto ordinal = current();
   if (!ordinal) return tl::unexpected(ordinal.error());
   const auto device = at(*ordinal);

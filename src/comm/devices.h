@@ -75,7 +75,7 @@ class Devices {
   /// ncclMemAlloc: memory of the current GPU.
   Result<void*> allocate(Bytes bytes);
   /// False: it was not allocated here.
-  bool free(void* pointer) { return allocator_.free(pointer); }
+  bool free(void* pointer);
 
  private:
   Status start();

@@ -141,6 +141,8 @@ TEST_F(GpuGraphs, CommunicatorsComeAndGoWhileACaptureIsUnderWay) {
     auto second = create();
     ASSERT_EQ(sumAll(second, others), ncclSuccess) << ncclGetLastError(nullptr);
     destroy(second);  // waits for its kernels
+    const UseGpu use(gpus, 0);
+    const GpuInts memory(1000);
   });
   expectAll(2, "what was not captured has run");
   replay(graphs, streams);
