@@ -80,7 +80,8 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
 /// A graph that is still there may be launched, by whoever has it, whatever has become of the communicator.
 DeviceRank::~DeviceRank() {
   if (endpoint_ == nullptr) return;
-  const auto setUp = SetUpScope::enter(device_.gpu->context());  // another thread may have a capture under way
+  const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());  // another thread may have a capture under way
+  if (!outside) devices_.driver().tellLost(outside.error());
   const bool isBusy = !isIdle();
   auto graphs = captures_.alive();
   if (isBusy)

@@ -59,7 +59,11 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub
   endpoint->config_ = config;
   endpoint->around_ = around;
   endpoint->page_ = Page(*page, ranks);
-  if (const auto scope = SetUpScope::enter(around.gpu->context())) (void)around.parking->sweep();
+  {
+    const auto outside = driver::cuda::OutsideCaptures::enter(around.gpu->driver());
+    if (!outside) return tl::unexpected(outside.error());
+    (void)around.parking->sweep();
+  }
   endpoint->peers_.resize(static_cast<size_t>(ranks));
   for (auto& used : endpoint->ends_) used.resize(static_cast<size_t>(config.channels));
   if (Status status = endpoint->prepare(); !status.ok()) return tl::unexpected(std::move(status));
@@ -73,7 +77,8 @@ void Endpoint::forgo(local::Hub& hub, Rank rank) {
 }
 
 Endpoint::~Endpoint() {
-  const auto scope = SetUpScope::enter(around_.gpu->context());  // freeing is no part of anybody's capture
+  const auto outside = driver::cuda::OutsideCaptures::enter(around_.gpu->driver());  // freeing is no part of anybody's capture
+  if (!outside) around_.gpu->driver().tellLost(outside.error());
   Parking::Car car{hub_, page_, {}, std::move(registered_), rank_, {}, {}};
   if (kept_) {
     for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
