@@ -302,8 +302,8 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int exclude
 
 /* ---- Communicators: end ------------------------------------------------------------------------------------------------- */
 
-/* Completes all work issued so far; afterwards only queries, ncclCommDestroy and ncclCommAbort are meant. Waits for every CUDA
- * graph that captured the communicator. NULL: ncclSuccess; twice or after ncclCommRevoke: ncclInvalidArgument. */
+/* Completes all work issued so far; afterwards only queries, ncclCommDestroy and ncclCommAbort are meant. CUDA graphs
+ * that captured the communicator are not waited for (NCCL waits). NULL: ncclSuccess; twice or after ncclCommRevoke: ncclInvalidArgument. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t pncclCommFinalize(ncclComm_t comm);
 

@@ -131,6 +131,7 @@ int run(int argc, char** argv) {
   addTopo(app, action);
   addExplain(app, action);
   addTune(app, action);
+  addDoctor(app, action);
   try {
     std::reverse(words.begin(), words.end());  // as the parser takes them
     app.parse(std::move(words));

@@ -182,7 +182,7 @@ exec::cuda::CommView Fabric::view(int32_t rank, KernelId kernel, uint64_t launch
   for (int32_t r = 0; r < ranks(); ++r) {
     v.window.base[r] = member(r).windows[which];
     v.window.arrivals[r] = member(r).arrivals;
-    v.wait.post[r] = member(r).board + rank;
+    if (r != rank) v.wait.post[r] = member(r).board + rank;
   }
   v.window.epochs = m.epochs[which];
   v.window.shareBytes = config_.shareBytes;
@@ -192,7 +192,7 @@ exec::cuda::CommView Fabric::view(int32_t rank, KernelId kernel, uint64_t launch
   v.wait.verdict = verdict_;
   v.wait.timeoutNs = config_.timeoutNs;
   v.wait.board = m.board;
-  v.wait.launch = launch;
+  v.wait.own = m.board + rank;
   v.wait.signature = launch * 0x9e3779b97f4a7c15u;
   return v;
 }

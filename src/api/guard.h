@@ -28,6 +28,8 @@ ncclResult_t report(const char* function, const Status& status) noexcept;
 template <class Body>
 ncclResult_t guard(const char* function, Body&& body) noexcept {
   try {
+    if (comm::forked().parent != 0) [[unlikely]]
+      return report(function, comm::refuseForked());
     Status status = std::forward<Body>(body)();
     if (status.ok()) [[likely]]
       return ncclSuccess;

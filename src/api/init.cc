@@ -9,6 +9,7 @@
 #include "api/devices.h"
 #include "api/guard.h"
 #include "config/params.h"
+#include "observe/libraries.h"
 
 namespace tutti::api {
 
@@ -41,6 +42,7 @@ Status chooseDevice(comm::JoinRequest& request) {
 void printBanner(int rank) {
   observe::setUpLog();
   observe::printBanner(format("NCCL version {}.{}.{}+tutti{}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, "0.1.0"), rank == 0);
+  observe::tellLibrary();
 }
 
 Status checkRanks(ncclComm_t* newcomm, int ranks, int rank) {

@@ -217,10 +217,14 @@ class Communicator {
   Status openParts(const Outcome& outcome);
   Status openGpu(const Outcome& outcome);
   void lookAtGpu();
-  /// Says to the peers which collectives come next.
-  void postOnGpu(std::span<const DeviceCall> calls);
+  /// The log, and ncclGetLastError, tell once what has ended the communicator.
+  void sayWhy();
+  /// Says to the peers which collectives come next, and returns the number after theirs.
+  uint64_t postOnGpu(std::span<const DeviceCall> calls);
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
   Status compareOnGpu();
+  /// The same for the two before number `end` and one peer, another one each time: for every call.
+  Status compareWithOne(uint64_t end);
   void waitForGpu();
   template <class Look>
   Poll lookForRanks(Look&& look, Status& cause);
@@ -265,6 +269,7 @@ class Communicator {
   std::map<std::pair<bool, std::vector<int32_t>>, uint64_t> childrenOfKind_;
   std::atomic<int32_t> children_ = 0;
   std::unique_ptr<DeviceRank> gpu_;          // null: host devices
+  int32_t compared_ = 0;                     // calls on GPUs: which peer compareWithOne() looks at
   bool isGpuLost_ = false;                   // its kernels did not end in time; by the thread that ends the communicator
   std::atomic<bool> saysWhy_ = false;        // what has ended it was said while nobody waited
   std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only

@@ -77,19 +77,16 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
   return poll;
 }
 
-/// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why: the log does, and
-/// ncclGetLastError.
+/// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why.
 void Communicator::lookAtGpu() {
   if (gpu_ == nullptr) return;
-  const ErrorLatch& latch = hub().latch(rank_);
-  if (!latch.tripped()) {
+  if (!hub().latch(rank_).tripped()) {
     if (Status status = gpu_->look(); !status.ok()) hub().failAll(status);
   }
-  if (latch.tripped() && !revoked_ && !saysWhy_.exchange(true, std::memory_order_relaxed))
-    observe::warn("rank {}: {}", rank_.value, latch.status().text());
+  sayWhy();
 }
 
-void Communicator::postOnGpu(std::span<const DeviceCall> calls) {
+uint64_t Communicator::postOnGpu(std::span<const DeviceCall> calls) {
   uint64_t sequence = issuedCollectives_;
   for (const DeviceCall& call : calls) {
     if (call.call.isMessage()) continue;
@@ -97,6 +94,7 @@ void Communicator::postOnGpu(std::span<const DeviceCall> calls) {
     posted.sequence = sequence++;
     hub().board(rank_).post(posted);
   }
+  return sequence;
 }
 
 /// Kernels that wait compare what they are in (exec/cuda/verdict.h), but not those that are served at once, and none runs yet where a rank
@@ -113,6 +111,17 @@ Status Communicator::compareOnGpu() {
       const auto theirs = hub().board(Rank(r)).find(sequence);
       if (theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, Rank(r), *theirs);
     }
+  }
+  return {};
+}
+
+Status Communicator::compareWithOne(uint64_t end) {
+  if (!turn_->checks || ranks_ == 1) return {};
+  const Rank peer((rank_.value + 1 + compared_++ % (ranks_ - 1)) % ranks_);
+  for (uint64_t back = 0; back < 2 && back < end; ++back) {
+    const auto own = hub().board(rank_).find(end - 1 - back);
+    const auto theirs = hub().board(peer).find(end - 1 - back);
+    if (own && theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, peer, *theirs);
   }
   return {};
 }
@@ -182,7 +191,10 @@ Status Communicator::pairSelfMessages(std::vector<DeviceCall>& calls) {
 }
 
 Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) {
-  postOnGpu(calls);
+  if (Status status = compareWithOne(postOnGpu(calls)); !status.ok()) {
+    stop(status);
+    return status;
+  }
   return gpu_->offer(calls);
 }
 

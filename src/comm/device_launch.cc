@@ -1,6 +1,7 @@
 // How a group's calls become launches, and launches follow one another.
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <tuple>
 
@@ -19,8 +20,6 @@ namespace {
 
 /// Peer and direction of a message.
 std::pair<int32_t, bool> keyOf(const DeviceCall& call) { return {call.call.root, call.call.receives}; }
-
-bool isCapturing(const driver::cuda::CaptureInfo& capture) { return capture.status == driver::cuda::CaptureStatus::Active; }
 
 /// What two blocks of a launch that run the same works must have in common, but for the loop type (Batch).
 bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
@@ -75,8 +74,7 @@ Status DeviceRank::enter(std::span<const Stream> streams, const driver::cuda::Ca
     TUTTI_TRY(driver.record(joined_.get(), other));
     TUTTI_TRY(driver.wait(first, joined_.get()));
   }
-  // A capture cannot wait for what is outside it; whoever replays it orders it behind what came before.
-  if (isCapturing(capture)) return capture.id == captureId_ ? driver.wait(first, captured_.get()) : Status();
+  if (capture.isActive()) return captures_.enter(first, capture, mixesGraphs_ ? ended_.get() : nullptr);
   if (hasLaunched_.load(std::memory_order_relaxed)) TUTTI_TRY(driver.wait(first, ended_.get()));
   latest_.store(first, std::memory_order_relaxed);
   isUnmarked_.store(true, std::memory_order_release);  // pairs with isIdle()
@@ -86,9 +84,9 @@ Status DeviceRank::enter(std::span<const Stream> streams, const driver::cuda::Ca
 Status DeviceRank::leave(std::span<const Stream> streams, const driver::cuda::CaptureInfo& capture) {
   driver::cuda::Driver& driver = devices_.driver();
   const Stream first = streams.front();
-  if (isCapturing(capture)) {
-    TUTTI_TRY(driver.record(captured_.get(), first));
-    captureId_ = capture.id;
+  if (capture.isActive()) {
+    TUTTI_TRY(captures_.leave(first, mixesGraphs_ ? ended_.get() : nullptr));
+    if (mixesGraphs_) hasLaunched_.store(true, std::memory_order_release);  // pairs with isIdle(): the graph records the event
   } else {
     TUTTI_TRY(driver.record(ended_.get(), first));
     isUnmarked_.store(false, std::memory_order_relaxed);
@@ -99,6 +97,20 @@ Status DeviceRank::leave(std::span<const Stream> streams, const driver::cuda::Ca
   return {};
 }
 
+Status DeviceRank::enterOrder(Stream stream, const driver::cuda::CaptureInfo& capture) {
+  LaunchOrder* const order = device_.order.get();
+  if (order == nullptr) return {};
+  if (capture.isActive()) return order->captures.enter(stream, capture, mixesGraphs_ ? order->ended.get() : nullptr);
+  return devices_.driver().wait(stream, order->ended.get());
+}
+
+Status DeviceRank::leaveOrder(Stream stream, const driver::cuda::CaptureInfo& capture) {
+  LaunchOrder* const order = device_.order.get();
+  if (order == nullptr) return {};
+  if (capture.isActive()) return order->captures.leave(stream, mixesGraphs_ ? order->ended.get() : nullptr);
+  return devices_.driver().record(order->ended.get(), stream);
+}
+
 Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   const auto scope = ContextScope::enter(device_.gpu->context());
   if (!scope) return scope.error();
@@ -106,7 +118,7 @@ Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   for (const DeviceCall& call : calls) {
     const auto capture = devices_.driver().captureInfo(call.stream);
     if (!capture) return capture.error();
-    const uint64_t own = isCapturing(*capture) ? capture->id : 0;
+    const uint64_t own = capture->isActive() ? capture->id : 0;
     if (id && *id != own)
       return error(Code::InvalidUsage,
                    "calls of a group on streams of which some are captured into a graph and others not, or into another one");
@@ -121,7 +133,7 @@ Result<bool> DeviceRank::isCaptured(std::span<const DeviceCall> calls) {
   for (const DeviceCall& call : calls) {
     const auto capture = devices_.driver().captureInfo(call.stream);
     if (!capture) return tl::unexpected(capture.error());
-    if (isCapturing(*capture)) return true;
+    if (capture->isActive()) return true;
   }
   return false;
 }
@@ -133,8 +145,12 @@ Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchTh
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
+  std::unique_lock<std::mutex> ordered;
+  if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
   TUTTI_TRY(enter(streams, *capture));
+  TUTTI_TRY(enterOrder(streams.front(), *capture));
   TUTTI_TRY(launchThem());
+  TUTTI_TRY(leaveOrder(streams.front(), *capture));
   return leave(streams, *capture);
 }
 
@@ -230,8 +246,7 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   if (isMessage) {  // ranks do not count each other's messages
     launch.comm.wait.board = nullptr;
   } else {
-    launch.comm.wait.launch = ++launches_;
-    launch.comm.wait.signature = signature;
+    launch.comm.wait.signature = signature;  // the device counts: a graph is launched as often as its owner likes
   }
   exec::cuda::LaunchOptions options;
   options.blocks = blocks;

@@ -4,12 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "config/params.h"
 #include "core/format.h"
 #include "observe/log.h"
 
 namespace tutti::comm {
 
-using driver::cuda::ContextScope;
+using driver::cuda::SetUpScope;
 using transport::device::EndpointConfig;
 
 namespace {
@@ -61,10 +62,10 @@ Status statusOf(const exec::cuda::Verdict& v) {
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
                                                      const plan::DeviceSettings& settings, bool checks, Devices& devices, Device& device) {
   std::unique_ptr<DeviceRank> opened(new DeviceRank(rank, layout, settings, devices, device));
-  const auto scope = ContextScope::enter(device.gpu->context());
+  const auto scope = SetUpScope::enter(device.gpu->context());
   if (!scope) return tl::unexpected(scope.error());
   driver::cuda::Driver& driver = devices.driver();
-  for (driver::cuda::OwnedEvent* event : {&opened->ended_, &opened->joined_, &opened->captured_}) {
+  for (driver::cuda::OwnedEvent* event : {&opened->ended_, &opened->joined_}) {
     auto made = driver::cuda::OwnedEvent::of(driver, driver.createEvent());
     if (!made) return tl::unexpected(std::move(made).error());
     *event = std::move(*made);
@@ -74,18 +75,30 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
   opened->endpoint_ = std::move(*endpoint);
+  opened->mixesGraphs_ = config::get<config::Param::GraphMixingSupport>();
   return opened;
 }
 
+/// A graph that is still there may be launched, by whoever has it, whatever has become of the communicator.
 DeviceRank::~DeviceRank() {
   if (endpoint_ == nullptr) return;
+  const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());  // another thread may have a capture under way
+  if (!outside) devices_.driver().tellLost(outside.error());
   const bool isBusy = !isIdle();
-  if (!isBusy && captureId_ == 0) return;
-  observe::warn("what rank {} has on device {} is kept until the process ends: {}", rank_.value, device_.gpu->device(),
-                isBusy ? "its kernels have not ended" : "its calls were captured into a graph that may still be launched");
-  std::vector<memory::Bank> programs;
-  for (auto& [words, bank] : programs_) programs.push_back(std::move(bank));
-  endpoint_->keepMemory(std::move(programs));
+  auto graphs = captures_.alive();
+  if (isBusy)
+    observe::warn("what rank {} has on device {} is kept until the process ends: its kernels have not ended", rank_.value,
+                  device_.gpu->device());
+  else if (!graphs.empty())
+    observe::info(observe::Subsys::Init, "what rank {} has on device {} is kept until {} graphs with its calls are destroyed", rank_.value,
+                  device_.gpu->device(), graphs.size());
+  if (isBusy || !graphs.empty()) {
+    transport::device::Kept kept{isBusy, std::move(graphs), {}, std::move(ended_)};
+    for (auto& [words, bank] : programs_) kept.banks.push_back(std::move(bank));
+    endpoint_->keepMemory(std::move(kept));
+  }
+  endpoint_.reset();
+  programs_.clear();
 }
 
 void DeviceRank::refreshViews() {
@@ -105,7 +118,7 @@ Result<exec::cuda::ProgramView> DeviceRank::load(const exec::cuda::PackedProgram
   auto at = programs_.find(program.words);
   if (at == programs_.end()) {
     const Bytes bytes(program.words.size() * sizeof(uint64_t));
-    const auto scope = driver::cuda::SetUpScope::enter(device_.gpu->context());
+    const auto scope = SetUpScope::enter(device_.gpu->context());
     if (!scope) return tl::unexpected(scope.error());
     auto bank = device_.pool.take(memory::Purpose::Kernels, bytes);
     if (!bank) return tl::unexpected(std::move(bank).error());

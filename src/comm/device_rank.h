@@ -1,7 +1,8 @@
 // What a communicator of GPUs has beside that of a host device: its memory on the GPU, its plans, and the launches of its kernels.
 //
 // Owner: the communicator. Used by the thread that uses the communicator, but look() and isIdle(), which any thread may call.
-// 1. Works of all launches run in the order of their launches, whatever streams they were issued on.
+// 1. Works of all launches run in the order of their launches, whatever streams they were issued on. A graph into which calls were captured
+//    takes part in that order as one launch, each time it is launched (unless NCCL_GRAPH_MIXING_SUPPORT=0).
 // 2. What a call needs beyond its launch (memory, mappings, programs) is there before the call is launched: prepare it with planFor(),
 //    offer() and settle(). A repeated call needs none of it.
 // 3. Collectives of a launch count on all ranks alike; messages are launches of their own, after the collectives of a group.
@@ -14,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/captures.h"
 #include "comm/devices.h"
 #include "exec/host/signature.h"
 #include "observe/flight_recorder.h"
@@ -86,7 +88,13 @@ class DeviceRank {
  private:
   struct Batch;
   DeviceRank(Rank rank, const connect::Layout& layout, const plan::DeviceSettings& settings, Devices& devices, Device& device)
-      : rank_(rank), ranks_(layout.ranks()), devices_(devices), device_(device), settings_(settings), planner_(layout, rank, settings) {}
+      : rank_(rank),
+        ranks_(layout.ranks()),
+        devices_(devices),
+        device_(device),
+        settings_(settings),
+        planner_(layout, rank, settings),
+        captures_(devices.driver()) {}
   Result<exec::cuda::ProgramView> load(const exec::cuda::PackedProgram& program);
   void refreshViews();
   /// A call, and where it comes among the messages of its launch.
@@ -102,6 +110,9 @@ class DeviceRank {
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   template <class LaunchThem>
   Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
+  /// Behind what other communicators have launched on the GPU, where there is an order of them.
+  Status enterOrder(driver::cuda::Stream stream, const driver::cuda::CaptureInfo& capture);
+  Status leaveOrder(driver::cuda::Stream stream, const driver::cuda::CaptureInfo& capture);
   Status enter(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
   Status leave(std::span<const driver::cuda::Stream> streams, const driver::cuda::CaptureInfo& capture);
 
@@ -115,14 +126,13 @@ class DeviceRank {
   std::unique_ptr<transport::device::Endpoint> endpoint_;
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
   exec::cuda::CommView views_[transport::device::kNumProtocols];
-  driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch outside captures
+  driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch, or the latest graph
   driver::cuda::OwnedEvent joined_;
-  driver::cuda::OwnedEvent captured_;                   // recorded behind the latest launch of the latest capture
-  uint64_t captureId_ = 0;                              // of that; 0: none yet
+  Captures captures_;
+  bool mixesGraphs_ = true;                             // graphs are ordered among launches and other graphs
   std::atomic<driver::cuda::Stream> latest_ = nullptr;  // where that was, or will be
   std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;
-  uint64_t launches_ = 0;   // of collectives
   uint64_t timeoutNs_ = 0;  // of the launch that is made
 };
 

@@ -128,6 +128,12 @@ Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
   auto stream = driver::cuda::OwnedStream::of(*driver_, driver_->createStream());
   if (!stream) return tl::unexpected(std::move(stream).error());
   device->stream = std::move(*stream);
+  if (config::get<Param::LaunchOrderImplicit>()) {
+    auto ended = driver::cuda::OwnedEvent::of(*driver_, driver_->createEvent());
+    if (!ended) return tl::unexpected(std::move(ended).error());
+    device->order = std::make_unique<LaunchOrder>(*driver_);
+    device->order->ended = std::move(*ended);
+  }
   if (Status status = executor_->load(device->kernels); !status.ok()) return tl::unexpected(std::move(status));
   const auto lines = keepsLines(*device->gpu);
   if (!lines) return tl::unexpected(lines.error());
@@ -135,7 +141,21 @@ Result<std::unique_ptr<Device>> Devices::open(int32_t ordinal) {
   return device;
 }
 
+/// Memory may be allocated and freed while somebody captures: allocators do.
+bool Devices::free(void* pointer) {
+  driver::cuda::Driver* driver = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    driver = driver_.get();
+  }
+  if (driver == nullptr) return false;
+  const auto outside = driver::cuda::OutsideCaptures::enter(*driver);
+  return allocator_.free(pointer);
+}
+
 Result<void*> Devices::allocate(Bytes bytes) {
+  const auto outside = driver::cuda::OutsideCaptures::enter(*driver_);
+  if (!outside) return tl::unexpected(outside.error());
   const auto ordinal = current();
   if (!ordinal) return tl::unexpected(ordinal.error());
   const auto device = at(*ordinal);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "comm/captures.h"
 #include "comm/peer_paths.h"
 #include "driver/cuda/driver.h"
 #include "exec/cuda/launch.h"
@@ -22,6 +23,15 @@
 #include "transport/device/segments.h"
 
 namespace tutti::comm {
+
+/// The launches of all communicators of a GPU, one after the other: NCCL_LAUNCH_ORDER_IMPLICIT. Two kernels of two communicators that wait
+/// for their peers, each on the blocks that the other's peer needs, would wait for ever; one order on all ranks prevents it.
+struct LaunchOrder {
+  explicit LaunchOrder(driver::cuda::Driver& driver) : captures(driver) {}
+  std::mutex mutex;                // held while a communicator launches; protects what follows
+  driver::cuda::OwnedEvent ended;  // recorded behind the latest launch or graph of any communicator
+  Captures captures;
+};
 
 /// A GPU of this process. Everything but `kernels` locks for itself; nothing changes after it was opened.
 struct Device {
@@ -40,7 +50,8 @@ struct Device {
   /// Stores of 128 bytes arrive whole and in order at all devices that it reaches: what NVLink does, from sm_90 on
   /// (tests/gpu/ll128_torture), and buses are not known to.
   bool keepsLines = false;
-  driver::cuda::OwnedStream stream;  ///< for copies at set-up
+  driver::cuda::OwnedStream stream;    ///< for copies at set-up
+  std::unique_ptr<LaunchOrder> order;  ///< null: each communicator is its own
 };
 
 class Devices {
@@ -75,7 +86,7 @@ class Devices {
   /// ncclMemAlloc: memory of the current GPU.
   Result<void*> allocate(Bytes bytes);
   /// False: it was not allocated here.
-  bool free(void* pointer) { return allocator_.free(pointer); }
+  bool free(void* pointer);
 
  private:
   Status start();

@@ -5,6 +5,7 @@
 #include "comm/opening.h"
 #include "exec/host/verdict.h"
 #include "exec/host/wait.h"
+#include "observe/log.h"
 
 namespace tutti::comm {
 
@@ -31,6 +32,12 @@ bool Communicator::isWorking() const {
   return finished < busyUntil_.load(std::memory_order_relaxed) || (!isBlocking() && finalized_ && !isDrained());
 }
 
+void Communicator::sayWhy() {
+  const ErrorLatch& latch = hub().latch(rank_);
+  if (latch.tripped() && !revoked_ && !saysWhy_.exchange(true, std::memory_order_relaxed))
+    observe::warn("rank {}: {}", rank_.value, latch.status().text());
+}
+
 Code Communicator::state() {
   if (const Code code = poison_.code(); code != Code::Ok) return code;
   const bool isSettled = advanceSetups() == Poll::Ready;
@@ -41,6 +48,7 @@ Code Communicator::state() {
   }
   lookAtGpu();
   if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) {
+    sayWhy();
     if (!isDrained()) hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended
     return code;
   }

@@ -1,5 +1,8 @@
 #include "comm/process.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "config/params.h"
@@ -35,9 +38,37 @@ std::shared_ptr<exec::host::Stream> StreamTable::remove(void* handle) {
 Process::Process()
     : devices([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return driver::cuda::openDriver(); }, exec::cuda::makeExecutor) {}
 
+namespace {
+
+Process* known = nullptr;  // for the handler: it runs in the only thread of a process that has just begun
+Fork origin;
+
+void noteFork() {
+  if (known == nullptr || known->handles.live() == 0) return;
+  origin.communicators = known->handles.live();
+  origin.parent = static_cast<int32_t>(getppid());
+}
+
+Process* makeProcess() {
+  known = new Process;
+  (void)pthread_atfork(nullptr, nullptr, noteFork);
+  return known;
+}
+
+}  // namespace
+
 Process& process() {
-  static Process* const state = new Process;  // never destroyed, see the header
+  static Process* const state = makeProcess();  // never destroyed, see the header
   return *state;
+}
+
+const Fork& forked() { return origin; }
+
+Status refuseForked() {
+  return error(Code::InvalidUsage,
+               "this process was forked from process {} while that had {} communicators: threads, connections and CUDA do not survive a "
+               "fork. Fork before communicators are made, or start processes anew (multiprocessing: 'spawn' or 'forkserver')",
+               origin.parent, origin.communicators);
 }
 
 ThreadState& thisThread() {

@@ -55,6 +55,16 @@ struct Process {
 
 Process& process();
 
+/// What a process was forked from while that one had communicators: the parent's id, and how many. Neither changes.
+struct Fork {
+  int32_t parent = 0;  ///< 0: nothing of the kind
+  size_t communicators = 0;
+};
+/// Any thread; costs a load.
+const Fork& forked();
+/// InvalidUsage in such a process: threads, connections and CUDA do not survive a fork.
+Status refuseForked();
+
 /// What belongs to one calling thread.
 struct ThreadState {
   Group group;

@@ -1,4 +1,7 @@
 // Revoke, shared fates, the estimate of a group, and ends in every state.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -268,6 +271,43 @@ TEST(Departed, APeerIsNamed) {
     EXPECT_TRUE(refused(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comms[0], nullptr), ncclRemoteError, {"rank 1"}));
     EXPECT_EQ(ncclCommDestroy(comms[0]), ok);
   });
+}
+
+// Found by tests/gpu/check faults: the state was an error, and nothing told whose.
+TEST(AsyncError, NamesItsCauseThoughNoCallHadWaited) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok) << ncclGetLastError(nullptr);
+  EXPECT_EQ(ncclGetUniqueId(nullptr), ncclInvalidArgument) << "another text before";
+  EXPECT_EQ(ncclCommAbort(comms[1]), ok);
+  EXPECT_EQ(stateOf(comms[0]), ncclRemoteError);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("rank 1 aborted its communicator"), std::string::npos)
+      << ncclGetLastError(comms[0]);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ok);
+}
+
+/// What a child that was forked now sees; it ends at once.
+template <class Body>
+bool holdsInChild(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body() ? 0 : 1);
+  int outcome = -1;
+  return waitpid(child, &outcome, 0) == child && WIFEXITED(outcome) && WEXITSTATUS(outcome) == 0;
+}
+
+TEST(Fork, WhileCommunicatorsLiveIsRefusedInTheChild) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok) << ncclGetLastError(nullptr);
+  EXPECT_TRUE(holdsInChild([&] {
+    int version = 0;
+    ncclUniqueId id;
+    return refused(ncclGetUniqueId(&id), ncclInvalidUsage, {"was forked from process", "2 communicators"}) &&
+           refused(ncclCommDestroy(comms[0]), ncclInvalidUsage, {"spawn"}) && ncclGetVersion(&version) == ncclInvalidUsage;
+  }));
+  for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ok) << "the parent goes on";
+  EXPECT_TRUE(holdsInChild([] {
+    int version = 0;
+    return ncclGetVersion(&version) == ok;
+  })) << "none lives any more";
 }
 
 }  // namespace

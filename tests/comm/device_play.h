@@ -25,7 +25,8 @@ struct Launched {
 /// Kernels of a GPU that takes one block of each a multiprocessor.
 class WrittenDown final : public exec::cuda::Executor {
  public:
-  explicit WrittenDown(std::vector<Launched>& launches) : launches_(launches) {}
+  /// `fake`: where launches on streams that are captured become nodes; null: nowhere.
+  explicit WrittenDown(std::vector<Launched>& launches, FakeApi* const* fake = nullptr) : launches_(launches), fake_(fake) {}
   Status load(exec::cuda::KernelUses& uses) override {
     for (auto& use : uses.of) use.blocksPerMultiprocessor = 1;
     uses.lone.blocksPerMultiprocessor = 1;
@@ -33,6 +34,10 @@ class WrittenDown final : public exec::cuda::Executor {
   }
   Status launch(KernelId kernel, const exec::cuda::Launch& launch, const exec::cuda::LaunchOptions& options, void* stream) override {
     launches_.push_back({kernel, launch, options, stream});
+    const auto on = static_cast<driver::cuda::Stream>(stream);
+    if (fake_ != nullptr && (*fake_)->isCapturing(on)) {
+      EXPECT_EQ((*fake_)->enqueue(on, [] {}), driver::cuda::Error::Success);
+    }
     return {};
   }
   /// All paths are good; addresses of a fake device are the host's.
@@ -46,6 +51,7 @@ class WrittenDown final : public exec::cuda::Executor {
 
  private:
   std::vector<Launched>& launches_;
+  FakeApi* const* fake_;
 };
 
 /// The devices of a process of its own.
@@ -57,7 +63,7 @@ struct Gpus {
               fake = api.get();
               return std::unique_ptr<driver::cuda::Api>(std::move(api));
             },
-            [this] { return std::make_unique<WrittenDown>(launches); }) {}
+            [this] { return std::make_unique<WrittenDown>(launches, &fake); }) {}
   FakeApi* fake = nullptr;
   std::vector<Launched> launches;
   Devices devices;

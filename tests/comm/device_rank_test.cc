@@ -11,6 +11,8 @@
 namespace tutti::comm {
 namespace {
 
+using driver::cuda::Error;
+using driver::cuda::Graph;
 using driver::cuda::Stream;
 using play::Gpus;
 using play::Launched;
@@ -112,7 +114,6 @@ TEST_F(DeviceRankTest, AllRanksLaunchTheSame) {
     EXPECT_EQ(l.options.blocks, first.options.blocks);
     EXPECT_EQ(l.launch.works, 1);
     EXPECT_EQ(l.launch.work[0].geometry.channels, first.launch.work[0].geometry.channels);
-    EXPECT_EQ(l.launch.comm.wait.launch, 1u);
     EXPECT_EQ(l.launch.comm.wait.signature, first.launch.comm.wait.signature);
     EXPECT_NE(l.launch.work[0].program.words, nullptr);
     EXPECT_TRUE(gpus.fake->accessible(r, reinterpret_cast<uint64_t>(l.launch.work[0].program.words), Bytes(8)));
@@ -132,7 +133,6 @@ TEST_F(DeviceRankTest, ARepeatedCallCostsNoMemoryAndFewCalls) {
   EXPECT_LE(gpus.fake->calls(), 5u) << "context in and out, capture, the event before and the event behind";
   EXPECT_EQ(gpus.fake->used(0), used);
   EXPECT_EQ(of(0).size(), 2u);
-  EXPECT_EQ(of(0)[1].launch.comm.wait.launch, 2u);
 }
 
 TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {
@@ -149,7 +149,6 @@ TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {
   ASSERT_EQ(launches.size(), 2u) << "floats by themselves";
   EXPECT_EQ(launches[0].launch.works, 1);
   EXPECT_EQ(launches[1].launch.works, 3) << "signed and unsigned integers have the same loops";
-  EXPECT_EQ(launches[1].launch.comm.wait.launch, 2u);
   EXPECT_EQ(of(0)[1].launch.comm.wait.signature, launches[1].launch.comm.wait.signature);
   EXPECT_NE(launches[0].launch.comm.wait.signature, launches[1].launch.comm.wait.signature);
 }
@@ -206,32 +205,21 @@ TEST_F(DeviceRankTest, StreamsInDifferentCapturesAreRefused) {
   const std::vector<DeviceCall> calls = {collective(0, Collective::AllReduce, 2, DataType::F32, a),
                                          collective(0, Collective::AllReduce, 2, DataType::F32, b)};
   EXPECT_TRUE(ranks[0]->checkStreams(calls).ok());
-  gpus.fake->setCapture(b, driver::cuda::CaptureStatus::Active, 7);
+  ASSERT_EQ(gpus.fake->beginCapture(b), Error::Success);
   EXPECT_EQ(ranks[0]->checkStreams(calls).code(), Code::InvalidUsage);
-  gpus.fake->setCapture(a, driver::cuda::CaptureStatus::Active, 8);
+  ASSERT_EQ(gpus.fake->beginCapture(a), Error::Success);
   EXPECT_EQ(ranks[0]->checkStreams(calls).code(), Code::InvalidUsage);
-  gpus.fake->setCapture(a, driver::cuda::CaptureStatus::Active, 7);
-  EXPECT_TRUE(ranks[0]->checkStreams(calls).ok());
+  Graph graph = nullptr;
+  ASSERT_EQ(gpus.fake->endCapture(a, &graph), Error::Success);
+  ASSERT_EQ(gpus.fake->destroyGraph(graph), Error::Success);
+  const auto forked = driver::cuda::OwnedEvent::of(gpus.devices.driver(), gpus.devices.driver().createEvent());
+  ASSERT_TRUE(gpus.devices.driver().record(forked->get(), b).ok());
+  ASSERT_TRUE(gpus.devices.driver().wait(a, forked->get()).ok());
+  EXPECT_TRUE(ranks[0]->checkStreams(calls).ok()) << "one capture";
+  ASSERT_EQ(gpus.fake->endCapture(b, &graph), Error::Success);
+  ASSERT_EQ(gpus.fake->destroyGraph(graph), Error::Success);
   gpus.devices.driver().destroyStream(a);
   gpus.devices.driver().destroyStream(b);
-}
-
-// A graph may be launched at any time as long as it lives, which nobody here knows.
-TEST_F(DeviceRankTest, WhatACaptureHasSeenIsKept) {
-  const auto scope = driver::cuda::ContextScope::enter((*gpus.devices.at(0))->gpu->context());
-  const Stream a = *gpus.devices.driver().createStream();
-  gpus.fake->setCapture(a, driver::cuda::CaptureStatus::Active, 7);
-  std::vector<std::vector<DeviceCall>> calls(kRanks);
-  for (int32_t r = 0; r < kRanks; ++r)
-    calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2, DataType::F32, r == 0 ? a : nullptr));
-  launchAll(calls);
-  EXPECT_TRUE(ranks[0]->isIdle()) << "nothing was launched outside the capture";
-  const auto kernelBytes = [&](int32_t device) { return (*gpus.devices.at(device))->budget.usage().of(memory::Purpose::Kernels).value; };
-  calls.clear();
-  ranks.clear();
-  EXPECT_GT(kernelBytes(0), 0u) << "its program too";
-  EXPECT_EQ(kernelBytes(1), 0u);
-  gpus.devices.driver().destroyStream(a);
 }
 
 TEST_F(DeviceRankTest, MessagesComeAfterCollectivesAndByDistance) {

@@ -184,7 +184,7 @@ TEST_F(FromEnvironment, OlderNamesOfChannelsCountToo) {
 TEST_F(FromEnvironment, ChannelsOfMessagesAreTheUsers) {
   exec::cuda::KernelUses uses;
   for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
-  uses.small.blocksPerMultiprocessor = 1;
+  uses.lone.blocksPerMultiprocessor = 1;
   Place place;
   place.ranks = 4;
   place.multiprocessors = 132;

@@ -42,5 +42,6 @@ void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action)
 void addTopo(CLI::App& app, Action& action);
 void addExplain(CLI::App& app, Action& action);
 void addTune(CLI::App& app, Action& action);
+void addDoctor(CLI::App& app, Action& action);
 
 }  // namespace tutti::tool

@@ -29,7 +29,7 @@ Result<tune::Fabric> fabricOf(const topo::Document& machine, const FactsOptions&
   if (!view) return tl::unexpected(view.error());
   const auto found = graphsOf(*view, facts, graphs);
   if (!found) return tl::unexpected(found.error());
-  const auto nodes = nodesOf(machine, facts, graphs);
+  const auto nodes = nodesOf(machine, facts, graphs, *found);
   if (!nodes) return tl::unexpected(nodes.error());
   const auto channels =
       connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = facts.isCollNet});

@@ -32,6 +32,10 @@ const char* listedName(Error error) {
     case Error::NotSupported: return "CUDA_ERROR_NOT_SUPPORTED";
     case Error::SystemNotReady: return "CUDA_ERROR_SYSTEM_NOT_READY";
     case Error::StreamCaptureUnsupported: return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case Error::StreamCaptureInvalidated: return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case Error::StreamCaptureUnjoined: return "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
+    case Error::StreamCaptureIsolation: return "CUDA_ERROR_STREAM_CAPTURE_ISOLATION";
+    case Error::CapturedEvent: return "CUDA_ERROR_CAPTURED_EVENT";
     case Error::Unknown: return "CUDA_ERROR_UNKNOWN";
   }
   return nullptr;

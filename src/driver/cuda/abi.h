@@ -15,6 +15,8 @@ struct CUctx_st;     // NOLINT(readability-identifier-naming)
 struct CUstream_st;  // NOLINT(readability-identifier-naming)
 struct CUevent_st;   // NOLINT(readability-identifier-naming)
 struct CUgraph_st;   // NOLINT(readability-identifier-naming)
+struct CUgraphNode_st;   // NOLINT(readability-identifier-naming)
+struct CUuserObject_st;  // NOLINT(readability-identifier-naming)
 
 namespace tutti::driver::cuda {
 
@@ -25,6 +27,9 @@ using Context = CUctx_st*;
 using Stream = CUstream_st*;
 using Event = CUevent_st*;
 using Graph = CUgraph_st*;
+using GraphNode = CUgraphNode_st*;
+using UserObject = CUuserObject_st*;
+using HostFunction = void (*)(void*);
 
 inline constexpr uintptr_t kLegacyStream = 1;  ///< the stream that NULL means
 inline constexpr uintptr_t kPerThreadStream = 2;
@@ -58,6 +63,10 @@ enum class Error : int32_t {
   NotSupported = 801,
   SystemNotReady = 802,
   StreamCaptureUnsupported = 900,
+  StreamCaptureInvalidated = 901,
+  StreamCaptureUnjoined = 904,
+  StreamCaptureIsolation = 905,
+  CapturedEvent = 907,
   Unknown = 999,
 };
 
@@ -151,6 +160,9 @@ inline constexpr uint32_t kHostRegisterDeviceMap = 2;
 inline constexpr uint32_t kIpcLazyPeerAccess = 1;
 inline constexpr uint32_t kStreamNonBlocking = 1;
 inline constexpr uint32_t kEventDisableTiming = 2;
+inline constexpr uint32_t kAddCaptureDependencies = 0;
+inline constexpr uint32_t kUserObjectNoDestructorSync = 1;
+inline constexpr uint32_t kUserObjectMove = 1;
 
 static_assert(sizeof(Location) == 8 && sizeof(AccessDesc) == 12 && sizeof(AllocationProp) == 32);
 static_assert(offsetof(AllocationProp, location) == 8 && offsetof(AllocationProp, win32) == 16 && offsetof(AllocationProp, flags) == 24);

@@ -56,7 +56,10 @@ struct PointerInfo {
 
 struct CaptureInfo {
   CaptureStatus status = CaptureStatus::None;
-  uint64_t id = 0;  ///< of the capture, unique in the process; only when Active
+  uint64_t id = 0;                   ///< of the capture, unique in the process; only when Active, as what follows
+  Graph graph = nullptr;             ///< what is captured into
+  std::span<const GraphNode> after;  ///< what the stream's next node will follow; gone with the next call on the stream
+  bool isActive() const { return status == CaptureStatus::Active; }
 };
 
 /// Memory that stays on `device`; `handles`: what it may be exported as.
@@ -143,6 +146,17 @@ class Driver {
   Result<CaptureInfo> captureInfo(Stream stream);
   /// Sets how this thread's calls stand to captures that are under way, and says how they stood.
   Result<CaptureMode> exchangeCaptureMode(CaptureMode mode);
+
+  // Graphs, also while they are captured. A node that records or waits for an event does so whenever the graph is launched.
+  Result<GraphNode> addWait(Graph graph, Event event);  ///< waits behind nothing
+  Result<GraphNode> addRecord(Graph graph, std::span<const GraphNode> after, Event event);
+  Status addDependencies(Graph graph, std::span<const GraphNode> from, GraphNode to);
+  /// The next node of a stream that is captured follows these, too.
+  Status follow(Stream stream, std::span<const GraphNode> nodes);
+  /// `destroy(what)` is called once, on any thread, when neither the graph nor any that was made of it is left, or runs; where this fails,
+  /// before it returns. `destroy` may not call the driver.
+  Status keepWith(Graph graph, void* what, HostFunction destroy);
+
   Result<Event> createEvent();  ///< without timing
   void destroyEvent(Event event);
   Status record(Event event, Stream stream);

@@ -40,7 +40,10 @@ Status Driver::wait(Stream stream, Event event) {
 
 Result<CaptureInfo> Driver::captureInfo(Stream stream) {
   CaptureInfo info;
-  const Error error = api_->streamGetCaptureInfo(stream, &info.status, &info.id);
+  const GraphNode* after = nullptr;
+  size_t count = 0;
+  const Error error = api_->streamGetCaptureInfo(stream, &info.status, &info.id, &info.graph, &after, &count);
+  if (error == Error::Success && info.isActive()) info.after = {after, count};
   return checked(error, info, Call::streamGetCaptureInfo, "stream {}", shown(stream));
 }
 

@@ -20,6 +20,7 @@ bool givesBack(Call call) {
     case Call::memHostUnregister:
     case Call::ipcCloseMemHandle:
     case Call::streamDestroy:
+    case Call::userObjectRelease:
     case Call::eventDestroy: return true;
     default: return false;
   }
@@ -45,14 +46,20 @@ Error FakeApi::enter(Call call, const Act& act) {
   if (call == Call::getErrorName) return act();
   const bool fails = ++calls_ == failAt_;
   if (!fails) {
-    const Error error = act();
+    const Error refused = driver_->permit(call);
+    const Error error = refused == Error::Success ? act() : refused;
     const FakeQueues::Mark wait = driver_->takeWait();
+    const auto destroyed = driver_->takeDestroyed();
     lock.unlock();
+    for (const auto& destroy : destroyed) destroy();
     driver_->queues().await(wait);
     return error;
   }
   failed_ = call;
   if (givesBack(call)) (void)act();
+  const auto destroyed = driver_->takeDestroyed();
+  lock.unlock();
+  for (const auto& destroy : destroyed) destroy();
   return failWith_;
 }
 
@@ -106,9 +113,42 @@ Error FakeApi::enqueue(Stream stream, std::function<void()> work) {
   return driver_->enqueue(stream, std::move(work));
 }
 
-void FakeApi::setCapture(Stream stream, CaptureStatus status, uint64_t id) {
+Error FakeApi::beginCapture(Stream stream, CaptureMode mode) {
   const std::lock_guard lock(mutex_);
-  driver_->setCapture(stream, status, id);
+  return driver_->beginCapture(stream, mode);
+}
+
+Error FakeApi::endCapture(Stream stream, Graph* graph) {
+  std::unique_lock lock(mutex_);
+  const Error error = driver_->endCapture(stream, graph);
+  const auto destroyed = driver_->takeDestroyed();
+  lock.unlock();
+  for (const auto& destroy : destroyed) destroy();
+  return error;
+}
+
+bool FakeApi::isCapturing(Stream stream) const {
+  const std::lock_guard lock(mutex_);
+  return driver_->isCapturing(stream);
+}
+
+Error FakeApi::launchGraph(Graph graph, Stream stream) {
+  const std::lock_guard lock(mutex_);
+  return driver_->launchGraph(graph, stream);
+}
+
+Error FakeApi::destroyGraph(Graph graph) {
+  std::unique_lock lock(mutex_);
+  const Error error = driver_->destroyGraph(graph);
+  const auto destroyed = driver_->takeDestroyed();
+  lock.unlock();
+  for (const auto& destroy : destroyed) destroy();
+  return error;
+}
+
+FakeShape FakeApi::shape(Graph graph) const {
+  const std::lock_guard lock(mutex_);
+  return driver_->shape(graph);
 }
 
 void FakeApi::setBusy(bool busy) {
@@ -139,6 +179,8 @@ FakeCounts FakeDriver::alive() const {
   counts.events = events_.size();
   counts.backings = backings.size();
   counts.working = queues_.working();
+  counts.graphs = graphs_.size();
+  counts.userObjects = objects_.size();
   return counts;
 }
 

@@ -7,7 +7,9 @@
 //    the stream, or waits for it through an event, runs after it. Whose context is current, who may access what, what overlaps what is
 //    checked as the driver does, when the call is made.
 // 3. Everything alive is counted (alive()); a test that ends with an idle() fake has leaked nothing.
-// 4. failAt(n) fails the nth call from then on. A call that gives something back does it all the same, and then fails.
+// 4. Captures are those of the driver: what would break one, a call that a capture forbids or work that waits for work outside, fails and
+//    breaks it. Graphs run as a user launches them; their nodes record and wait for events then.
+// 5. failAt(n) fails the nth call from then on. A call that gives something back does it all the same, and then fails.
 #pragma once
 
 #include <functional>
@@ -56,7 +58,18 @@ struct FakeCounts {
   size_t events = 0;
   size_t backings = 0;  ///< memfds held here
   size_t working = 0;   ///< streams with work that is not over
+  size_t graphs = 0;
+  size_t userObjects = 0;
   friend bool operator==(const FakeCounts&, const FakeCounts&) = default;
+};
+
+/// What a graph consists of.
+struct FakeShape {
+  size_t works = 0;    ///< what was enqueued, copied or filled
+  size_t waits = 0;    ///< for events
+  size_t records = 0;  ///< of events
+  bool isChain = true;   ///< of any two works, one follows the other
+  bool isFenced = true;  ///< every work follows every wait, and every record follows every work
 };
 
 class FakeApi final : public Api {
@@ -88,7 +101,14 @@ class FakeApi final : public Api {
   /// a default one. No lock is held while it runs; it may call what is here, but not wait for its own stream.
   Error enqueue(Stream stream, std::function<void()> work);
 
-  void setCapture(Stream stream, CaptureStatus status, uint64_t id);
+  // What a user does with captures and graphs.
+  Error beginCapture(Stream stream, CaptureMode mode = CaptureMode::Global);
+  Error endCapture(Stream stream, Graph* graph);
+  bool isCapturing(Stream stream) const;
+  /// Runs all nodes on the stream, one after the other.
+  Error launchGraph(Graph graph, Stream stream);
+  Error destroyGraph(Graph graph);
+  FakeShape shape(Graph graph) const;
   /// While true, work given to streams counts as unfinished: queries say NotReady.
   void setBusy(bool busy);
 

@@ -56,7 +56,16 @@ class FakeDriver {
   /// The device of the context that is current in this thread; -1 without one.
   Device current() const;
   bool accessible(Device device, DevicePtr address, uint64_t bytes) const;
-  void setCapture(Stream stream, CaptureStatus status, uint64_t id) { captures_[stream] = {status, id}; }
+  Error beginCapture(Stream stream, CaptureMode mode);
+  Error endCapture(Stream stream, Graph* graph);
+  bool isCapturing(Stream stream) const { return captureOf_.contains(stream); }
+  Error launchGraph(Graph graph, Stream stream);
+  Error destroyGraph(Graph graph);
+  FakeShape shape(Graph graph) const;
+  /// Success, or why a capture that is under way forbids the call; that capture is broken then.
+  Error permit(Call call);
+  /// What lost its last reference; to be called without the lock.
+  std::vector<std::function<void()>> takeDestroyed() { return std::exchange(destroyed_, {}); }
   void setBusy(bool busy) { busy_ = busy; }
   Error enqueue(Stream stream, std::function<void()> work);
   /// What the call that has just been made waits for; to be waited for by its thread, which has let go of the lock.
@@ -68,9 +77,34 @@ class FakeDriver {
     BackingRef backing;
     size_t references = 0;
   };
+  struct Node {
+    enum class Kind { Work, Wait, Record } kind = Kind::Work;
+    std::set<GraphNode> after;
+    FakeQueues::Work work;
+    Event event = nullptr;
+  };
+  struct GraphState {
+    std::map<GraphNode, Node> nodes;
+    std::vector<UserObject> kept;  // as often as it holds a reference
+  };
   struct Capture {
-    CaptureStatus status = CaptureStatus::None;
+    CaptureStatus status = CaptureStatus::Active;
+    CaptureMode mode = CaptureMode::Global;
+    std::thread::id thread;  // that began it
+    Stream origin = nullptr;
+    Graph graph = nullptr;
+  };
+  struct Captured {
     uint64_t id = 0;
+    std::vector<GraphNode> after;
+  };
+  struct Object {
+    std::function<void()> destroy;
+    size_t references = 0;
+  };
+  struct EventState {
+    FakeQueues::Mark mark;
+    Captured captured;  // where a capture has recorded it; id 0: none has
   };
 
   bool isDevice(Device device) const { return device >= 0 && device < options_.devices; }
@@ -83,6 +117,15 @@ class FakeDriver {
   /// The region that holds all of the range; null when there is none, and then *touches says whether any begins or ends in it.
   static const Regions::value_type* find(const Regions& regions, DevicePtr address, uint64_t bytes);
   static bool touches(const Regions& regions, DevicePtr address, uint64_t bytes);
+  Error breakCapture(uint64_t id, Error why);
+  GraphNode addNode(Graph graph, Node node);
+  Error addEventNode(GraphNode* made, Graph graph, const GraphNode* after, size_t count, Event event, Node::Kind kind);
+  void releaseObject(UserObject object);
+  bool follows(const GraphState& graph, GraphNode later, GraphNode earlier) const;
+  /// Behind what its capture has of the stream.
+  void capture(Stream stream, FakeQueues::Work work);
+  /// Runs on the stream, behind what is there: `now`, at once where there is nothing.
+  void give(Stream stream, FakeQueues::Work work, bool now);
   Error checkCopy(DevicePtr address, uint64_t bytes, Device device) const;
   Error writeAttribute(void* value, PointerAttribute attribute, DevicePtr address) const;
   bool isStream(Stream stream) const;
@@ -104,9 +147,14 @@ class FakeDriver {
   Regions registered_;
   std::map<Stream, FakeQueues::Ref> streams_;
   std::map<std::pair<Device, std::thread::id>, FakeQueues::Ref> defaults_;  // no thread: the legacy stream
-  std::map<Stream, Capture> captures_;
+  std::map<uint64_t, Capture> captures_;   // under way
+  std::map<Stream, Captured> captureOf_;
+  uint64_t lastCapture_ = 0;
+  std::map<Graph, GraphState> graphs_;
+  std::map<UserObject, Object> objects_;
+  std::vector<std::function<void()>> destroyed_;
   std::map<std::thread::id, CaptureMode> modes_;
-  std::map<Event, FakeQueues::Mark> events_;
+  std::map<Event, EventState> events_;
   uintptr_t lastObject_ = 0x10000;
   bool busy_ = false;
   FakeQueues::Mark wait_;

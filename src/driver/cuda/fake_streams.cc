@@ -1,4 +1,5 @@
 // The fake's copies, streams and events: what a stream is given is done before the call returns, unless it has work before it.
+#include <algorithm>
 #include <cstring>
 
 #include "driver/cuda/fake_driver.h"
@@ -21,8 +22,13 @@ FakeQueues::Ref FakeDriver::queueOf(Stream stream) {
 Error FakeDriver::enqueue(Stream stream, std::function<void()> work) {
   if (current() < 0) return Error::InvalidContext;
   if (!isStream(stream)) return Error::InvalidHandle;
-  queues_.put(queueOf(stream), std::move(work));
+  give(stream, std::move(work), false);
   return Error::Success;
+}
+
+void FakeDriver::give(Stream stream, FakeQueues::Work work, bool now) {
+  if (isCapturing(stream)) return capture(stream, std::move(work));
+  now ? queues_.putOrRun(queueOf(stream), std::move(work)) : queues_.put(queueOf(stream), std::move(work));
 }
 
 /// Memory that no device has is taken for the caller's own.
@@ -38,7 +44,7 @@ Error FakeDriver::memcpyAsync(DevicePtr to, DevicePtr from, size_t bytes, Stream
   if (to == 0 || from == 0) return Error::InvalidValue;
   for (const DevicePtr address : {to, from})
     if (const Error error = checkCopy(address, bytes, current()); error != Error::Success) return error;
-  queues_.putOrRun(queueOf(stream), [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+  give(stream, [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); }, true);
   return Error::Success;
 }
 
@@ -46,7 +52,7 @@ Error FakeDriver::memsetD8Async(DevicePtr to, uint8_t value, size_t bytes, Strea
   if (current() < 0) return Error::InvalidContext;
   if (!isStream(stream)) return Error::InvalidHandle;
   if (!accessible(current(), to, bytes)) return Error::InvalidValue;
-  queues_.putOrRun(queueOf(stream), [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  give(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, true);
   return Error::Success;
 }
 
@@ -61,7 +67,7 @@ Error FakeDriver::streamCreate(Stream* stream, uint32_t flags) {
 Error FakeDriver::streamDestroy(Stream stream) {
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return Error::InvalidHandle;
-  captures_.erase(stream);
+  captureOf_.erase(stream);
   queues_.forget(found->second);
   streams_.erase(found);
   return Error::Success;
@@ -69,11 +75,13 @@ Error FakeDriver::streamDestroy(Stream stream) {
 
 Error FakeDriver::streamQuery(Stream stream) {
   if (!isStream(stream)) return Error::InvalidHandle;
+  if (isCapturing(stream)) return breakCapture(captureOf_.at(stream).id, Error::StreamCaptureUnsupported);
   return busy_ || !queues_.isOver(queues_.mark(queueOf(stream))) ? Error::NotReady : Error::Success;
 }
 
 Error FakeDriver::streamSynchronize(Stream stream) {
   if (!isStream(stream)) return Error::InvalidHandle;
+  if (isCapturing(stream)) return breakCapture(captureOf_.at(stream).id, Error::StreamCaptureUnsupported);
   if (busy_) return Error::LaunchFailed;  // work that never ends cannot be waited for: say so instead of hanging
   wait_ = queues_.mark(queueOf(stream));
   return Error::Success;
@@ -83,15 +91,18 @@ Error FakeDriver::streamWaitEvent(Stream stream, Event event, uint32_t flags) {
   if (flags != 0) return Error::InvalidValue;
   const auto found = events_.find(event);
   if (!isStream(stream) || found == events_.end()) return Error::InvalidHandle;
-  if (!queues_.isOver(found->second)) queues_.putWait(queueOf(stream), found->second);
-  return Error::Success;
-}
-
-Error FakeDriver::streamGetCaptureInfo(Stream stream, CaptureStatus* status, uint64_t* id) {
-  if (!isStream(stream)) return Error::InvalidHandle;
-  const auto capture = captures_.find(stream);
-  *status = capture == captures_.end() ? CaptureStatus::None : capture->second.status;
-  if (*status == CaptureStatus::Active) *id = capture->second.id;
+  const auto& [mark, captured] = found->second;
+  const bool isOfCapture = captures_.contains(captured.id);
+  if (!isOfCapture && isCapturing(stream)) return breakCapture(captureOf_.at(stream).id, Error::StreamCaptureIsolation);
+  if (!isOfCapture) {
+    if (!queues_.isOver(mark)) queues_.putWait(queueOf(stream), mark);
+    return Error::Success;
+  }
+  Captured& own = captureOf_[stream];  // it may join the capture by this
+  if (own.id != 0 && own.id != captured.id) return breakCapture(own.id, Error::StreamCaptureIsolation);
+  own.id = captured.id;
+  for (const GraphNode node : captured.after)
+    if (std::find(own.after.begin(), own.after.end(), node) == own.after.end()) own.after.push_back(node);
   return Error::Success;
 }
 
@@ -113,21 +124,24 @@ Error FakeDriver::eventDestroy(Event event) { return events_.erase(event) == 1 ?
 Error FakeDriver::eventRecord(Event event, Stream stream) {
   const auto found = events_.find(event);
   if (found == events_.end() || !isStream(stream)) return Error::InvalidHandle;
-  found->second = queues_.mark(queueOf(stream));
+  const auto captured = captureOf_.find(stream);
+  found->second = captured == captureOf_.end() ? EventState{queues_.mark(queueOf(stream)), {}} : EventState{{}, captured->second};
   return Error::Success;
 }
 
 Error FakeDriver::eventQuery(Event event) {
   const auto found = events_.find(event);
   if (found == events_.end()) return Error::InvalidHandle;
-  return busy_ || !queues_.isOver(found->second) ? Error::NotReady : Error::Success;
+  if (captures_.contains(found->second.captured.id)) return Error::CapturedEvent;
+  return busy_ || !queues_.isOver(found->second.mark) ? Error::NotReady : Error::Success;
 }
 
 Error FakeDriver::eventSynchronize(Event event) {
   const auto found = events_.find(event);
   if (found == events_.end()) return Error::InvalidHandle;
   if (busy_) return Error::LaunchFailed;
-  wait_ = found->second;
+  if (captures_.contains(found->second.captured.id)) return Error::CapturedEvent;
+  wait_ = found->second.mark;
   return Error::Success;
 }
 

@@ -96,32 +96,44 @@ class [[nodiscard]] ContextScope {
   Driver* driver_;
 };
 
-/// A context is current, and captures that this thread or others have under way do not forbid what it does: for set-up, which no capture is
-/// to record.
-class [[nodiscard]] SetUpScope {
+/// Captures that this thread or others have under way do not forbid what it does: for what no capture is to record.
+class [[nodiscard]] OutsideCaptures {
  public:
-  static Result<SetUpScope> enter(const PrimaryContext& context) {
-    auto scope = ContextScope::enter(context);
-    if (!scope) return tl::unexpected(std::move(scope).error());
-    const auto mode = context.driver().exchangeCaptureMode(CaptureMode::Relaxed);
+  static Result<OutsideCaptures> enter(Driver& driver) {
+    const auto mode = driver.exchangeCaptureMode(CaptureMode::Relaxed);
     if (!mode) return tl::unexpected(mode.error());
-    return SetUpScope(std::move(*scope), context.driver(), *mode);
+    return OutsideCaptures(driver, *mode);
   }
-  SetUpScope(SetUpScope&& other) noexcept
-      : scope_(std::move(other.scope_)), driver_(std::exchange(other.driver_, nullptr)), before_(other.before_) {}
-  SetUpScope(const SetUpScope&) = delete;
-  SetUpScope& operator=(const SetUpScope&) = delete;
-  SetUpScope& operator=(SetUpScope&&) = delete;
-  ~SetUpScope() {
+  OutsideCaptures(OutsideCaptures&& other) noexcept : driver_(std::exchange(other.driver_, nullptr)), before_(other.before_) {}
+  OutsideCaptures(const OutsideCaptures&) = delete;
+  OutsideCaptures& operator=(const OutsideCaptures&) = delete;
+  OutsideCaptures& operator=(OutsideCaptures&&) = delete;
+  ~OutsideCaptures() {
     if (driver_ == nullptr) return;
     if (const auto mode = driver_->exchangeCaptureMode(before_); !mode) driver_->tellLost(mode.error());
   }
 
  private:
-  SetUpScope(ContextScope scope, Driver& driver, CaptureMode before) : scope_(std::move(scope)), driver_(&driver), before_(before) {}
-  ContextScope scope_;
+  OutsideCaptures(Driver& driver, CaptureMode before) : driver_(&driver), before_(before) {}
   Driver* driver_;
   CaptureMode before_;
+};
+
+/// The same, and a context is current: for set-up.
+class [[nodiscard]] SetUpScope {
+ public:
+  static Result<SetUpScope> enter(const PrimaryContext& context) {
+    auto scope = ContextScope::enter(context);
+    if (!scope) return tl::unexpected(std::move(scope).error());
+    auto outside = OutsideCaptures::enter(context.driver());
+    if (!outside) return tl::unexpected(std::move(outside).error());
+    return SetUpScope(std::move(*scope), std::move(*outside));
+  }
+
+ private:
+  SetUpScope(ContextScope scope, OutsideCaptures outside) : scope_(std::move(scope)), outside_(std::move(outside)) {}
+  ContextScope scope_;
+  OutsideCaptures outside_;
 };
 
 }  // namespace tutti::driver::cuda

@@ -5,6 +5,7 @@
 // 2. `abort` is set by the host or by any rank whose wait gave up; it is never cleared while a kernel runs.
 // 3. The board tells calls that differ apart: every launch posts its number and signature to all peers before it does anything else, and
 //    a wait that lasts compares what its peer has posted. Two looks in a row must agree, because a post is two words.
+// 4. Launches are counted on the device, in the rank's own entry of its own board: the same launch comes again when a graph is replayed.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct Verdict {
   int32_t step;       ///< of the lane's program
   uint64_t expected;  ///< ForData, ForSlot, ForHandOver: the counter waited for; ForCell, ForArrival: the epoch
   uint64_t seen;
-  uint64_t launch;  ///< number of the launch that waited
+  uint64_t launch;  ///< number of the launch that waited; 0: none has one
 };
 
 /// Keeps a waiting device off the bus: of all its threads at most one looks at the host's abort word in every kHostLookNs, and
@@ -45,7 +46,7 @@ struct AbortRelay {
 
 /// What a rank is doing, as its peers see it: written by one thread of its launch (relaxed), read by peers that wait (relaxed).
 struct BoardEntry {
-  uint64_t launch;  ///< number, from 1
+  uint64_t launch;  ///< number, from 1; the same on all ranks if they launch the same
   uint64_t signature;
 };
 inline constexpr int kBoardPeers = 8;
@@ -56,9 +57,9 @@ struct WaitControl {
   AbortRelay* relay = nullptr;  ///< in the rank's own memory
   Verdict* verdict = nullptr;
   uint64_t timeoutNs = 0;              ///< 0: for ever
-  BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: no board with that peer
+  BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: itself, or no board with that peer
   const BoardEntry* board = nullptr;   ///< [kBoardPeers] in own memory, by peer; null: none
-  uint64_t launch = 0;                 ///< number of this launch, the same on all ranks
+  BoardEntry* own = nullptr;           ///< of the board: this rank's; written by one thread of its launch alone
   uint64_t signature = 0;              ///< of its calls, the same on all ranks if they agree
 };
 static_assert(std::is_trivially_copyable_v<WaitControl> && std::is_trivially_copyable_v<Verdict>);

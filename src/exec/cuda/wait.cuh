@@ -29,7 +29,7 @@ __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNot
     control.verdict->step = note.step;
     control.verdict->expected = expected;
     control.verdict->seen = seen;
-    control.verdict->launch = control.launch;
+    control.verdict->launch = control.board == nullptr ? 0 : arch::loadRelaxedSys(&control.own->launch);
     arch::fenceAcqRelSys();
   }
   // Whoever came second while the first one writes leaves it to that one: the host looks while kernels run.
@@ -47,20 +47,24 @@ __device__ __forceinline__ bool isAborted(const WaitControl& control, uint64_t n
   return true;
 }
 
-/// Tells all peers what this launch is. One thread of a launch.
+/// Counts this launch, and tells all peers what it is. One thread of a launch.
 __device__ __forceinline__ void postOnBoards(const WaitControl& control) {
   if (control.board == nullptr) return;
+  const arch::Words2 entry{{arch::loadRelaxedSys(&control.own->launch) + 1, control.signature}};
+  arch::storeRelaxedSys(reinterpret_cast<arch::Words2*>(control.own), entry);
   for (int peer = 0; peer < kBoardPeers; ++peer) {
     if (control.post[peer] == nullptr) continue;
-    arch::storeRelaxedSys(reinterpret_cast<arch::Words2*>(control.post[peer]), {{control.launch, control.signature}});
+    arch::storeRelaxedSys(reinterpret_cast<arch::Words2*>(control.post[peer]), entry);
   }
 }
 
-/// The signature of the launch in which `peer` is, if it is the launch with this number and not this one; else the own.
+/// The signature of the launch in which `peer` is, if it is the launch with this number and not this one; else the own. Before this launch
+/// has posted, the own entry is that of the launch before, which was compared when it ran.
 __device__ __forceinline__ uint64_t foreignSignature(const WaitControl& control, int32_t peer) {
   if (control.board == nullptr || peer < 0 || peer >= kBoardPeers) return control.signature;
+  const arch::Words2 own = arch::loadRelaxedSys(reinterpret_cast<const arch::Words2*>(control.own));
   const arch::Words2 entry = arch::loadRelaxedSys(reinterpret_cast<const arch::Words2*>(control.board + peer));
-  return entry.word[0] == control.launch ? entry.word[1] : control.signature;
+  return own.word[1] == control.signature && entry.word[0] == own.word[0] ? entry.word[1] : control.signature;
 }
 
 /// What a wait remembers between two looks at what could end it.

@@ -37,7 +37,11 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub
   endpoint->config_ = config;
   endpoint->around_ = around;
   endpoint->page_ = Page(*page, ranks);
-  (void)around.parking->sweep();
+  {
+    const auto outside = driver::cuda::OutsideCaptures::enter(around.gpu->driver());
+    if (!outside) return tl::unexpected(outside.error());
+    (void)around.parking->sweep();
+  }
   endpoint->peers_.resize(static_cast<size_t>(ranks));
   for (auto& used : endpoint->ends_) used.resize(static_cast<size_t>(config.channels));
   if (Status status = endpoint->prepare(); !status.ok()) return tl::unexpected(std::move(status));
@@ -53,13 +57,15 @@ void Endpoint::forgo(local::Hub& hub, Rank rank) {
 Endpoint::~Endpoint() {
   around_.connecting->remove(*this);
   survey_.reset();
-  Parking::Car car{hub_, page_, {}, std::move(registered_), {}};
-  if (keepsMemory_) {
+  const auto outside = driver::cuda::OutsideCaptures::enter(around_.gpu->driver());  // freeing is no part of anybody's capture
+  if (!outside) around_.gpu->driver().tellLost(outside.error());
+  Parking::Car car{hub_, page_, {}, std::move(registered_), rank_, {}, {}};
+  if (kept_) {
     for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
-    std::move(kept_.begin(), kept_.end(), std::back_inserter(car.banks));
+    car.kept = std::move(*kept_);
   }
   peers_.clear();  // else nothing of others is mapped for this rank any more
-  if (!keepsMemory_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
+  if (!kept_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
   std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
   for (Bank& window : windows_)
     if (window) car.banks.push_back(std::move(window));
@@ -68,10 +74,7 @@ Endpoint::~Endpoint() {
   around_.parking->leave(std::move(car));
 }
 
-void Endpoint::keepMemory(std::vector<Bank> others) {
-  keepsMemory_ = true;
-  kept_ = std::move(others);
-}
+void Endpoint::keepMemory(Kept kept) { kept_ = std::move(kept); }
 
 Poll Endpoint::fail(Status status) {
   status_ = std::move(status);
@@ -315,6 +318,7 @@ exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   v.wait.relay = asPointer<exec::cuda::AbortRelay>(control + layout.relay);
   if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return v;
   v.wait.board = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board);
+  v.wait.own = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board) + rank_.value;
   for (int32_t r = 0; r < ranks_; ++r)
     if (r != rank_.value)
       v.wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].shared + layout.board) + rank_.value;

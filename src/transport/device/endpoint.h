@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,8 +66,8 @@ class Endpoint {
   /// What kernels of a protocol see; window and pipes are those that are open. All but launch, signature and deadline of `wait`.
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
   KernelPage& kernelPage() const { return page_.kernel(); }
-  /// A kernel of this rank has not ended, or may be launched again: what it may touch is never given back, nor are `others`.
-  void keepMemory(std::vector<memory::Bank> others);
+  /// Kernels of this rank have not ended, or may be launched again: what they may touch is given back later, or never, as `kept` says.
+  void keepMemory(Kept kept);
 
  private:
   /// This rank's part of the pipes of a port.
@@ -123,8 +124,7 @@ class Endpoint {
   std::array<std::vector<driver::cuda::DevicePtr>, kNumWindows> windowOf_;  // by rank; empty until settled
   std::array<std::vector<int32_t>, kNumProtocols> ends_;                    // used ones, by channel
   Rank missing_{-1};
-  bool keepsMemory_ = false;
-  std::vector<memory::Bank> kept_;
+  std::optional<Kept> kept_;
   Status status_;
 };
 

@@ -24,6 +24,13 @@ Result<std::shared_ptr<HostPages::Registered>> HostPages::use(const memory::Gpu&
 
 namespace {
 
+bool outlivesItsGraphs(const Parking::Car& car) {
+  const auto& graphs = car.kept.graphs;
+  return !car.kept.forEver && !graphs.empty() && std::all_of(graphs.begin(), graphs.end(), [](const auto& graph) {
+    return graph->isGone.load(std::memory_order_acquire);  // pairs with whoever made the mark
+  });
+}
+
 bool isFree(const Parking::Car& car) {
   for (int32_t r = 0; r < car.page.ranks(); ++r) {
     const bool hasLeft = car.page.rank(r).left.load(std::memory_order_acquire) != 0;  // pairs with ~Endpoint
@@ -34,6 +41,13 @@ bool isFree(const Parking::Car& car) {
 
 }  // namespace
 
+/// Now nothing of the rank's can run any more.
+void Parking::letGo(Car& car) {
+  car.reached.clear();
+  car.kept = {};
+  car.page.rank(car.rank.value).left.store(1, std::memory_order_release);  // pairs with isFree()
+}
+
 void Parking::leave(Car car) {
   {
     const std::lock_guard lock(mutex_);
@@ -43,8 +57,17 @@ void Parking::leave(Car car) {
 }
 
 size_t Parking::sweep() {
-  std::vector<Car> gone;  // given back without the lock
+  std::vector<Car> done;  // with their graphs; all is given back without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto others = std::partition(cars_.begin(), cars_.end(), [](const Car& car) { return !outlivesItsGraphs(car); });
+    done.assign(std::make_move_iterator(others), std::make_move_iterator(cars_.end()));
+    cars_.erase(others, cars_.end());
+  }
+  for (Car& car : done) letGo(car);
+  std::vector<Car> gone;
   const std::lock_guard lock(mutex_);
+  cars_.insert(cars_.end(), std::make_move_iterator(done.begin()), std::make_move_iterator(done.end()));
   const auto busy = std::partition(cars_.begin(), cars_.end(), [](const Car& car) { return !isFree(car); });
   gone.assign(std::make_move_iterator(busy), std::make_move_iterator(cars_.end()));
   cars_.erase(busy, cars_.end());

@@ -4,6 +4,7 @@
 // Owner: the process (comm/process.h). Any thread.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,8 +33,21 @@ class HostPages {
   std::map<void*, std::weak_ptr<Registered>> known_;
 };
 
+/// A graph with kernels of an endpoint. Whoever captured it holds one, and so does the graph, in which it outlives all launches.
+struct GraphMark {
+  std::atomic<bool> isGone = false;  ///< the graph, and all that was made of it (release; readers: acquire)
+};
+
+/// What kernels of an endpoint that is gone may still touch, beside what was its own.
+struct Kept {
+  bool forEver = false;                            ///< a kernel has not ended, and may never
+  std::vector<std::shared_ptr<GraphMark>> graphs;  ///< until all of them are gone
+  std::vector<memory::Bank> banks;
+  driver::cuda::OwnedEvent event;  ///< that the graphs use
+};
+
 /// A peer's kernel that ends later may still give back a slot of a pipe whose other side has gone. Banks wait here until all ranks of their
-/// communicator have left, or died.
+/// communicator have left, or died. A rank whose calls are in graphs has not left before the last of them is gone.
 class Parking {
  public:
   struct Car {
@@ -41,7 +55,10 @@ class Parking {
     Page page;
     std::vector<memory::Bank> banks;
     std::shared_ptr<HostPages::Registered> registered;
-    std::vector<Reached> reached;  // of peers, where a kernel may still use it
+    // Where kernels may still be launched, or run.
+    Rank rank{-1};
+    std::vector<Reached> reached;  ///< of peers
+    Kept kept;
   };
   /// Gives back what nobody touches any more, this one if it may.
   void leave(Car car);
@@ -50,6 +67,7 @@ class Parking {
   size_t size() const;
 
  private:
+  static void letGo(Car& car);
   mutable std::mutex mutex_;
   std::vector<Car> cars_;
 };

@@ -22,7 +22,9 @@ constexpr bool samePassing() {
     using To = std::remove_cv_t<std::remove_pointer_t<A>>;
     using From = std::remove_cv_t<std::remove_pointer_t<B>>;
     constexpr bool opaqueTo = std::is_void_v<To> || std::is_function_v<To>;
-    if constexpr (opaqueTo || std::is_void_v<From>) {
+    if constexpr (std::is_function_v<To> && std::is_function_v<From>) {
+      return std::is_same_v<To, From>;
+    } else if constexpr (opaqueTo || std::is_void_v<From>) {
       return opaqueTo == std::is_void_v<From>;
     } else if constexpr (std::is_class_v<To> && std::is_class_v<From>) {
       if constexpr (
@@ -79,6 +81,10 @@ static_assert(equals(Error::LaunchFailed, CUDA_ERROR_LAUNCH_FAILED) && equals(Er
 static_assert(equals(Error::NotSupported, CUDA_ERROR_NOT_SUPPORTED) && equals(Error::Unknown, CUDA_ERROR_UNKNOWN));
 static_assert(equals(Error::SystemNotReady, CUDA_ERROR_SYSTEM_NOT_READY));
 static_assert(equals(Error::StreamCaptureUnsupported, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+static_assert(equals(Error::StreamCaptureInvalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+static_assert(equals(Error::StreamCaptureUnjoined, CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
+static_assert(equals(Error::StreamCaptureIsolation, CUDA_ERROR_STREAM_CAPTURE_ISOLATION));
+static_assert(equals(Error::CapturedEvent, CUDA_ERROR_CAPTURED_EVENT));
 
 static_assert(equals(Attribute::MultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
 static_assert(equals(Attribute::PciBusId, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) &&
@@ -143,6 +149,9 @@ static_assert(equals(CaptureMode::Relaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
 static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE && kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS && kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
+static_assert(kAddCaptureDependencies == CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
+static_assert(kUserObjectNoDestructorSync == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC && kUserObjectMove == CU_GRAPH_USER_OBJECT_MOVE);
+static_assert(std::is_same_v<Graph, CUgraph> && std::is_same_v<GraphNode, CUgraphNode> && std::is_same_v<UserObject, CUuserObject>);
 static_assert(std::is_same_v<Stream, CUstream> && std::is_same_v<Event, CUevent> && std::is_same_v<Context, CUcontext>);
 
 TEST(Abi, StreamNumbersAreThoseOfTheHeader) {

@@ -123,10 +123,15 @@ TEST(Driver, CapturesAreSeen) {
   const auto stream = OwnedStream::of(*world.driver, world.driver->createStream());
   ASSERT_TRUE(stream);
   EXPECT_EQ(world.driver->captureInfo(stream->get())->status, CaptureStatus::None);
-  world.fake->setCapture(stream->get(), CaptureStatus::Active, 42);
+  ASSERT_EQ(world.fake->beginCapture(stream->get()), Error::Success);
   const auto info = world.driver->captureInfo(stream->get());
   EXPECT_EQ(info->status, CaptureStatus::Active);
-  EXPECT_EQ(info->id, 42u);
+  EXPECT_NE(info->id, 0u);
+  EXPECT_NE(info->graph, nullptr);
+  EXPECT_TRUE(info->after.empty());
+  Graph graph = nullptr;
+  ASSERT_EQ(world.fake->endCapture(stream->get(), &graph), Error::Success);
+  EXPECT_EQ(world.fake->destroyGraph(graph), Error::Success);
   EXPECT_EQ(world.driver->exchangeCaptureMode(CaptureMode::Relaxed).value_or(CaptureMode::Relaxed), CaptureMode::Global);
   EXPECT_EQ(world.driver->exchangeCaptureMode(CaptureMode::Global).value_or(CaptureMode::Global), CaptureMode::Relaxed);
 }

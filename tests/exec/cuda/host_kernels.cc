@@ -62,6 +62,8 @@ class Checker {
     reach_.demand(wait.relay, sizeof *wait.relay, "the relay");
     if (wait.board == nullptr) return;
     reach_.demand(wait.board, kBoardPeers * sizeof(BoardEntry), "its board");
+    reach_.demand(wait.own, sizeof(BoardEntry), "its own entry");
+    if (wait.own < wait.board || wait.own >= wait.board + kBoardPeers) refuse("its own entry is not on its own board");
     for (const BoardEntry* entry : wait.post)
       if (entry != nullptr) reach_.demand(entry, sizeof *entry, "a peer's board");
   }

@@ -38,18 +38,22 @@ uint64_t signatureOf(const WaitControl& control, int32_t peer) {
   const BoardEntry& entry = control.board[peer];
   const uint64_t launch = loadWord(entry.launch);
   const uint64_t signature = loadWord(entry.signature);
-  return launch == control.launch ? signature : control.signature;
+  const bool hasPosted = loadWord(control.own->signature) == control.signature;
+  return hasPosted && launch == loadWord(control.own->launch) ? signature : control.signature;
 }
 
 }  // namespace
 
 void postOnBoards(const WaitControl& control) {
   if (control.board == nullptr) return;
-  for (BoardEntry* entry : control.post) {
-    if (entry == nullptr) continue;
+  const uint64_t launch = loadWord(control.own->launch) + 1;
+  const auto post = [&](BoardEntry* entry) {
+    if (entry == nullptr) return;
     atomic(entry->signature).store(control.signature, std::memory_order_relaxed);
-    atomic(entry->launch).store(control.launch, std::memory_order_relaxed);
-  }
+    atomic(entry->launch).store(launch, std::memory_order_relaxed);
+  };
+  post(control.own);
+  for (BoardEntry* entry : control.post) post(entry);
 }
 
 void HostWait::report(const WaitControl& control, const Note& note) {
@@ -63,7 +67,7 @@ void HostWait::report(const WaitControl& control, const Note& note) {
     verdict.step = note.step;
     verdict.expected = note.expected;
     verdict.seen = note.seen;
-    verdict.launch = control.launch;
+    verdict.launch = control.board == nullptr ? 0 : loadWord(control.own->launch);
     atomic(verdict.state).store(Verdict::Complete, std::memory_order_release);
   }
   atomic(*control.abort).store(1, std::memory_order_relaxed);

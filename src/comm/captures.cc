@@ -1,0 +1,74 @@
+#include "comm/captures.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::comm {
+
+using driver::cuda::CaptureInfo;
+using driver::cuda::Event;
+using driver::cuda::Stream;
+using transport::device::GraphMark;
+
+namespace {
+
+/// Called by the driver on a thread of its own.
+void graphIsGone(void* mark) {
+  const std::unique_ptr<std::shared_ptr<GraphMark>> held(static_cast<std::shared_ptr<GraphMark>*>(mark));
+  (*held)->isGone.store(true, std::memory_order_release);  // pairs with GraphMark's readers
+}
+
+bool isGone(const std::shared_ptr<GraphMark>& mark) { return mark->isGone.load(std::memory_order_acquire); }
+
+}  // namespace
+
+/// The number of a capture is never used twice, so what was known of a graph that is gone is no use.
+Result<Captures::Graph*> Captures::at(const CaptureInfo& capture) {
+  const auto known = std::find_if(graphs_.begin(), graphs_.end(), [&](const Graph& graph) { return graph.capture == capture.id; });
+  if (known != graphs_.end()) return &*known;
+  std::erase_if(graphs_, [](const Graph& graph) { return isGone(graph.mark); });
+  Graph made;
+  made.capture = capture.id;
+  made.mark = std::make_shared<GraphMark>();
+  auto held = std::make_unique<std::shared_ptr<GraphMark>>(made.mark);
+  if (Status status = driver_.keepWith(capture.graph, held.release(), graphIsGone); !status.ok()) return tl::unexpected(std::move(status));
+  graphs_.push_back(std::move(made));
+  return &graphs_.back();
+}
+
+Status Captures::enter(Stream stream, const CaptureInfo& capture, Event ended) {
+  const auto graph = at(capture);
+  if (!graph) return graph.error();
+  if (!(*graph)->tail.empty()) return driver_.follow(stream, (*graph)->tail);
+  if (ended == nullptr) return {};
+  const auto wait = driver_.addWait(capture.graph, ended);
+  if (!wait) return wait.error();
+  return driver_.follow(stream, {&*wait, 1});
+}
+
+Status Captures::leave(Stream stream, Event ended) {
+  const auto capture = driver_.captureInfo(stream);
+  if (!capture) return capture.error();
+  if (!capture->isActive())
+    return error(Code::UnhandledCudaError, "the capture of stream {} was broken while a call was captured",
+                 static_cast<const void*>(stream));
+  const auto graph = at(*capture);
+  if (!graph) return graph.error();
+  Graph& g = **graph;
+  g.tail.assign(capture->after.begin(), capture->after.end());
+  if (ended == nullptr) return {};
+  if (g.record != nullptr) return driver_.addDependencies(capture->graph, g.tail, g.record);
+  const auto record = driver_.addRecord(capture->graph, g.tail, ended);
+  if (!record) return record.error();
+  g.record = *record;
+  return {};
+}
+
+std::vector<std::shared_ptr<GraphMark>> Captures::alive() {
+  std::vector<std::shared_ptr<GraphMark>> marks;
+  for (const Graph& graph : graphs_)
+    if (!isGone(graph.mark)) marks.push_back(graph.mark);
+  return marks;
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,168 @@
+"""The CUDA driver through ctypes: devices, memory, streams, events, captures, graphs. No other package is needed."""
+import ctypes
+
+GLOBAL, THREAD_LOCAL, RELAXED = range(3)
+NOT_READY = 600
+_P = ctypes.POINTER
+_void = ctypes.c_void_p
+
+
+class CudaError(RuntimeError):
+    def __init__(self, call, code):
+        super().__init__(f"{call} returned {code}")
+        self.code = code
+
+
+class Driver:
+    _driver = None
+
+    def __init__(self):
+        self.lib = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+
+    @classmethod
+    def get(cls):
+        if cls._driver is None:
+            cls._driver = cls()
+        return cls._driver
+
+    def code(self, name, *arguments):
+        return getattr(self.lib, name)(*arguments)
+
+    def call(self, name, *arguments):
+        code = self.code(name, *arguments)
+        if code != 0:
+            raise CudaError(name, code)
+
+
+def devices():
+    """How many there are; 0 without a driver."""
+    try:
+        count = ctypes.c_int()
+        Driver.get().call("cuDeviceGetCount", ctypes.byref(count))
+        return count.value
+    except (OSError, CudaError):
+        return 0
+
+
+class Device:
+    """A GPU with its primary context, which the library uses too."""
+
+    def __init__(self, ordinal):
+        self.driver, self.ordinal = Driver.get(), ordinal
+        device = ctypes.c_int()
+        self.driver.call("cuDeviceGet", ctypes.byref(device), ordinal)
+        self.context = _void()
+        self.driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+
+    def use(self):
+        self.driver.call("cuCtxSetCurrent", self.context)
+        return self
+
+    def free_bytes(self):
+        self.use()
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    def allocate(self, size):
+        self.use()
+        address = ctypes.c_uint64()
+        self.driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value
+
+    def free(self, address):
+        self.use()
+        self.driver.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def write(self, address, data):
+        self.use()
+        self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+
+    def read(self, address, size):
+        self.use()
+        data = ctypes.create_string_buffer(size)
+        self.driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(size))
+        return data.raw
+
+    def stream(self):
+        self.use()
+        stream = _void()
+        self.driver.call("cuStreamCreate", ctypes.byref(stream), 1)
+        return stream.value
+
+    def destroy_stream(self, stream):
+        self.use()
+        self.driver.call("cuStreamDestroy_v2", _void(stream))
+
+    def synchronize(self, stream):
+        self.use()
+        self.driver.call("cuStreamSynchronize", _void(stream))
+
+    def is_idle(self, stream):
+        self.use()
+        code = self.driver.code("cuStreamQuery", _void(stream))
+        if code not in (0, NOT_READY):
+            raise CudaError("cuStreamQuery", code)
+        return code == 0
+
+    def event(self):
+        self.use()
+        event = _void()
+        self.driver.call("cuEventCreate", ctypes.byref(event), 0)
+        return event.value
+
+    def destroy_event(self, event):
+        self.use()
+        self.driver.call("cuEventDestroy_v2", _void(event))
+
+    def record(self, event, stream):
+        self.use()
+        self.driver.call("cuEventRecord", _void(event), _void(stream))
+
+    def wait(self, stream, event):
+        self.use()
+        self.driver.call("cuStreamWaitEvent", _void(stream), _void(event), 0)
+
+    def milliseconds(self, begin, end):
+        self.use()
+        time = ctypes.c_float()
+        self.driver.call("cuEventElapsedTime", ctypes.byref(time), _void(begin), _void(end))
+        return time.value
+
+    def begin_capture(self, stream, mode):
+        self.use()
+        self.driver.call("cuStreamBeginCapture_v2", _void(stream), mode)
+
+    def end_capture(self, stream):
+        self.use()
+        graph = _void()
+        self.driver.call("cuStreamEndCapture", _void(stream), ctypes.byref(graph))
+        return Graph(self, graph)
+
+
+class Graph:
+    """Captured and instantiated."""
+
+    def __init__(self, device, graph):
+        self.device, self.graph, self.executable = device, graph, _void()
+        driver = device.driver
+        try:
+            driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self.executable), graph, ctypes.c_uint64(0))
+        except Exception:
+            driver.code("cuGraphDestroy", graph)
+            raise
+
+    def nodes(self):
+        count = ctypes.c_size_t()
+        self.device.driver.call("cuGraphGetNodes", self.graph, None, ctypes.byref(count))
+        return count.value
+
+    def launch(self, stream):
+        self.device.use()
+        self.device.driver.call("cuGraphLaunch", self.executable, _void(stream))
+
+    def destroy(self):
+        self.device.use()
+        self.device.driver.call("cuGraphExecDestroy", self.executable)
+        self.device.driver.call("cuGraphDestroy", self.graph)

@@ -1,0 +1,324 @@
+"""Lives of communicators on GPUs: many on a device, children, ends with kernels in flight, ends of the process.
+
+usage: life.py [--gpus N] [--seconds S] [--only NAME] [--host]
+One thread a rank. --host leaves out what needs work in flight.
+"""
+import argparse
+import ctypes
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from checks import cuda, nccl  # noqa: E402
+from checks.report import Report, Skip, expect  # noqa: E402
+
+COUNT = 1000
+UNDEFINED = -(1 << 31)
+ABORT_S = 0.1
+
+
+class Config(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("blocking", ctypes.c_int),
+                ("cga_cluster_size", ctypes.c_int), ("min_ctas", ctypes.c_int), ("max_ctas", ctypes.c_int), ("net_name", ctypes.c_char_p),
+                ("split_share", ctypes.c_int), ("traffic_class", ctypes.c_int), ("comm_name", ctypes.c_char_p),
+                ("collnet_enable", ctypes.c_int), ("cta_policy", ctypes.c_int), ("shrink_share", ctypes.c_int), ("nvls_ctas", ctypes.c_int),
+                ("channels_per_net_peer", ctypes.c_int), ("nvlink_centric", ctypes.c_int)]
+
+    def __init__(self, **values):
+        super().__init__()
+        for name, kind in self._fields_:
+            setattr(self, name, None if kind is ctypes.c_char_p else UNDEFINED if kind is ctypes.c_int else 0)
+        self.size, self.magic, self.version = ctypes.sizeof(Config), 0xCAFEBEEF, 22809
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+class Rank:
+    """A thread's rank: a buffer of doubles, and a stream."""
+
+    def __init__(self, world, rank):
+        self.world, self.lib, self.rank, self.size = world, world.lib, rank, world.size
+        self.device = None if world.host else cuda.Device(rank % cuda.devices()).use()
+        self.memory = (ctypes.c_char * (8 * COUNT))() if world.host else None
+        self.address = ctypes.addressof(self.memory) if world.host else self.device.allocate(8 * COUNT)
+        self.stream = None if world.host else self.device.stream()
+
+    def meet(self):
+        self.world.barrier.wait(60)
+
+    def join(self, **config):
+        """A communicator of all ranks."""
+        self.meet()
+        if self.rank == 0:
+            self.world.identity = self.lib.unique_id()
+        self.meet()
+        unique = nccl.UniqueId()
+        ctypes.memmove(ctypes.byref(unique), self.world.identity, nccl.ID_BYTES)
+        comm = ctypes.c_void_p()
+        self.lib.lib.ncclCommInitRankConfig.argtypes = [ctypes.c_void_p, ctypes.c_int, nccl.UniqueId, ctypes.c_int, ctypes.c_void_p]
+        code = self.lib.code("ncclCommInitRankConfig", ctypes.byref(comm), self.size, unique, self.rank, ctypes.byref(Config(**config)))
+        expect(code in (nccl.SUCCESS, nccl.IN_PROGRESS), f"init returned {code}: {self.lib.error(comm)}")
+        self.settle(comm)
+        return comm
+
+    def settle(self, comm):
+        for _ in range(60_000):
+            state = self.lib.async_error(comm)
+            if state != nccl.IN_PROGRESS:
+                expect(state == nccl.SUCCESS, f"the state is {state}: {self.lib.error(comm)}")
+                return
+            time.sleep(0.001)
+        raise TimeoutError("the communicator stays in progress")
+
+    def write(self, value):
+        data = struct.pack(f"{COUNT}d", *([float(value)] * COUNT))
+        if self.device is None:
+            ctypes.memmove(self.address, data, len(data))
+        else:
+            self.device.write(self.address, data)
+
+    def start(self, comm):
+        code = self.lib.all_reduce_code(self.address, self.address, COUNT, nccl.FLOAT64, nccl.SUM, comm, self.stream)
+        expect(code in (nccl.SUCCESS, nccl.IN_PROGRESS), f"ncclAllReduce returned {code}: {self.lib.error(comm)}")
+
+    def demand(self, value):
+        if self.device is not None:
+            self.device.synchronize(self.stream)
+        data = ctypes.string_at(self.address, 8) if self.device is None else self.device.read(self.address, 8)
+        found = struct.unpack("d", data)[0]
+        expect(found == value, f"rank {self.rank} has {found} instead of {value}")
+
+    def works(self, comm, size=None):
+        self.write(1)
+        self.start(comm)
+        self.settle(comm)
+        self.demand(size or self.size)
+
+    def divide(self, call, comm, *arguments):
+        child = ctypes.c_void_p()
+        self.lib.call(call, comm, *arguments[:-1], ctypes.byref(child), *arguments[-1:], comm=comm)
+        return child
+
+    def in_flight(self, comm):
+        """Rank 0 waits in a kernel for the others, which do not come."""
+        if self.world.host:
+            raise Skip("needs work in flight")
+        self.works(comm)
+        self.meet()
+        if self.rank == 0:
+            self.start(comm)
+            time.sleep(0.2)
+            expect(not self.device.is_idle(self.stream), "the kernel has not waited")
+        self.meet()
+
+    def clean(self):
+        """The GPU, and CUDA, are as if nothing had been."""
+        self.device.synchronize(self.stream)
+        self.device.free(self.device.allocate(1 << 20))
+
+
+def many(rank):
+    comms = [rank.join() for _ in range(8)]
+    for turn in range(3):
+        for comm in comms:
+            rank.start(comm) if turn else rank.works(comm)
+    for comm in comms:
+        rank.works(comm)
+        rank.lib.destroy(comm)
+
+
+def non_blocking(rank):
+    comm = rank.join(blocking=0)
+    rank.works(comm)
+    rank.lib.code("ncclCommFinalize", comm)
+    rank.settle(comm)
+    rank.lib.destroy(comm)
+
+
+def children(rank):
+    comm = rank.join()
+    for share in (0, 1):
+        config = Config(split_share=share)
+        half = rank.divide("ncclCommSplit", comm, rank.rank % 2, rank.rank, ctypes.byref(config))
+        rank.works(half, sum(1 for r in range(rank.size) if r % 2 == rank.rank % 2))
+        rank.lib.destroy(half)
+    without = (ctypes.c_int * 1)(rank.size - 1)
+    if rank.rank != rank.size - 1:
+        rest = ctypes.c_void_p()
+        rank.lib.call("ncclCommShrink", comm, without, 1, ctypes.byref(rest), None, 0, comm=comm)
+        rank.works(rest, rank.size - 1)
+        rank.lib.destroy(rest)
+    rank.works(comm)
+    rank.lib.destroy(comm)
+
+
+def abort_in_flight(rank):
+    comm = rank.join()
+    rank.in_flight(comm)
+    begun = time.monotonic()
+    rank.lib.abort(comm)
+    took = time.monotonic() - begun
+    rank.clean()
+    expect(took < ABORT_S, f"abort took {1000 * took:.0f} ms")
+    again = rank.join()
+    rank.works(again)
+    rank.lib.destroy(again)
+    return f"{1000 * took:.1f} ms"
+
+
+def peers_hear(rank):
+    """One rank aborts; the kernel of another ends, and its state says who."""
+    comm = rank.join()
+    rank.in_flight(comm)
+    if rank.rank == 0:
+        begun = time.monotonic()
+        while rank.lib.async_error(comm) == nccl.SUCCESS and time.monotonic() - begun < 5:
+            time.sleep(0.0005)
+        expect(rank.lib.async_error(comm) == nccl.REMOTE, "no error")
+        rank.clean()
+    elif rank.rank == 1:
+        rank.lib.abort(comm)
+    rank.meet()
+    if rank.rank != 1:
+        rank.lib.abort(comm)
+
+
+def revoke_in_flight(rank):
+    comm = rank.join()
+    rank.in_flight(comm)
+    begun = time.monotonic()
+    rank.lib.call("ncclCommRevoke", comm, 0, comm=comm)
+    took = time.monotonic() - begun
+    rank.clean()
+    expect(took < ABORT_S, f"revoke took {1000 * took:.0f} ms")
+    child = rank.divide("ncclCommSplit", comm, 0, rank.rank, None)
+    rank.works(child)
+    rank.lib.destroy(child)
+    rank.lib.destroy(comm)
+    return f"{1000 * took:.1f} ms"
+
+
+def shrink_in_flight(rank):
+    """NCCL_SHRINK_ABORT: what is under way ends, and the rest goes on."""
+    comm = rank.join()
+    rank.in_flight(comm)
+    if rank.rank != rank.size - 1:
+        without = (ctypes.c_int * 1)(rank.size - 1)
+        rest = ctypes.c_void_p()
+        rank.lib.call("ncclCommShrink", comm, without, 1, ctypes.byref(rest), None, 1, comm=comm)
+        rank.clean()
+        rank.works(rest, rank.size - 1)
+        rank.lib.destroy(rest)
+    rank.meet()
+    rank.lib.abort(comm)
+
+
+class World:
+    def __init__(self, options):
+        self.lib, self.size, self.host = nccl.Library(), options.gpus, options.host
+        self.barrier, self.identity = threading.Barrier(self.size), None
+
+    def all(self, check):
+        """The check on every rank's thread; the first failure is raised."""
+        outcomes = [None] * self.size
+        self.barrier.reset()
+
+        def one(number):
+            try:
+                outcomes[number] = check(Rank(self, number))
+            except Exception as error:  # noqa: BLE001: raised below
+                outcomes[number] = error
+                self.barrier.abort()
+
+        threads = [threading.Thread(target=one, args=(r,), daemon=True) for r in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(90)
+            expect(not thread.is_alive(), "a rank hangs")
+        errors = [o for o in outcomes if isinstance(o, Exception)]
+        causes = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)] or errors
+        if causes:
+            raise causes[0]
+        return outcomes[0]
+
+
+def leave(options):
+    """Ends with a live communicator and, on GPUs, a kernel that waits."""
+    world = World(options)
+
+    def check(rank):
+        comm = rank.join()
+        rank.works(comm)
+        rank.meet()
+        if rank.rank == 0 and not world.host:
+            rank.start(comm)
+            time.sleep(0.1)
+        rank.meet()
+
+    world.all(check)
+    print("left", flush=True)
+
+
+def exit_live(options):
+    words = [sys.executable, os.path.abspath(__file__), "--leave", "--gpus", str(options.gpus)] + (["--host"] if options.host else [])
+    begun = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    expect("left" in done.stdout, f"it did not get to its end: {done.stdout[-300:]} {done.stderr[-300:]}")
+    expect(done.returncode == 0, f"code {done.returncode}: {done.stderr[-300:]}")
+    return f"{time.monotonic() - begun:.1f} s in all"
+
+
+def fork(world):
+    def check(rank):
+        comm = rank.join()
+        rank.works(comm)
+        rank.meet()
+        if rank.rank == 0:
+            child = os.fork()
+            if child == 0:
+                refused = world.lib.code("ncclGetUniqueId", ctypes.byref(nccl.UniqueId())) == nccl.INVALID_USAGE
+                os._exit(0 if refused and "forked" in world.lib.error() else 1)
+            expect(os.waitpid(child, 0)[1] == 0, "the child was not refused")
+        rank.meet()
+        rank.works(comm)
+        rank.lib.destroy(comm)
+
+    return world.all(check)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--host", action="store_true")
+    parser.add_argument("--leave", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.host:
+        os.environ["TUTTI_DEVICE"] = "host"
+    if options.leave:
+        leave(options)
+        return 0
+    report = Report("life", options.seconds, options.only)
+    if not options.host and cuda.devices() == 0:
+        report.skip("all", "no GPU")
+        return report.finish()
+    world = World(options)
+    for check in (many, non_blocking, children, abort_in_flight, peers_hear, revoke_in_flight, shrink_in_flight):
+        if not report.run(check.__name__.replace("_", "-"), world.all, check):
+            world = World(options)  # threads of the old one may still be at its barrier
+    report.run("exit-live", exit_live, options)
+    report.run("fork", fork, world)
+    code = report.finish()
+    sys.stdout.flush()
+    os._exit(code)  # a rank that hangs is no reason not to end
+
+
+if __name__ == "__main__":
+    main()
