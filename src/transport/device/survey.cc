@@ -32,8 +32,8 @@ Survey::Survey(const Surroundings& around, const Page& page, const ProcessKey& s
 Survey::~Survey() {
   if (!isProbing_) return;
   const auto scope = driver::cuda::SetUpScope::enter(around_.gpu->context());
-  const Status ended = scope ? around_.gpu->driver().synchronize(around_.stream) : scope.error();
-  if (!ended.ok()) around_.gpu->driver().tellLost(ended);
+  if (!scope) around_.gpu->driver().tellLost(scope.error());  // the kernel is waited for all the same: it uses what goes next
+  if (const Status ended = around_.gpu->driver().synchronize(around_.stream); !ended.ok()) around_.gpu->driver().tellLost(ended);
 }
 
 Poll Survey::fail(Status status) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "comm/process.h"
 #include "core/format.h"
 #include "exec/cuda/host_kernels.h"
@@ -43,6 +46,8 @@ FakeGpus::FakeGpus(const driver::cuda::FakeOptions& options) : fake_(std::make_u
 FakeGpus::~FakeGpus() {
   comm::process().devices.replaceForTest(
       []() -> Result<std::unique_ptr<driver::cuda::Api>> { return fail(Code::SystemError, "no GPUs any more"); }, [] { return nullptr; });
+  // A kernel that has said its last word may not have left its thread yet.
+  for (int i = 0; i < 1000 && fake_->alive().working > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(fake_->idle()) << alive();
 }
 
