@@ -142,16 +142,18 @@ class Device:
 
 
 class Graph:
-    """Captured and instantiated."""
+    """Captured; instantiated before its first launch, because nothing may be while another stream of the thread is captured."""
 
     def __init__(self, device, graph):
-        self.device, self.graph, self.executable = device, graph, _void()
-        driver = device.driver
-        try:
-            driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self.executable), graph, ctypes.c_uint64(0))
-        except Exception:
-            driver.code("cuGraphDestroy", graph)
-            raise
+        self.device, self.graph, self.executable = device, graph, None
+
+    def instantiate(self):
+        if self.executable is not None:
+            return
+        self.device.use()
+        executable = _void()
+        self.device.driver.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), self.graph, ctypes.c_uint64(0))
+        self.executable = executable
 
     def nodes(self):
         count = ctypes.c_size_t()
@@ -159,10 +161,12 @@ class Graph:
         return count.value
 
     def launch(self, stream):
+        self.instantiate()
         self.device.use()
         self.device.driver.call("cuGraphLaunch", self.executable, _void(stream))
 
     def destroy(self):
         self.device.use()
-        self.device.driver.call("cuGraphExecDestroy", self.executable)
+        if self.executable is not None:
+            self.device.driver.call("cuGraphExecDestroy", self.executable)
         self.device.driver.call("cuGraphDestroy", self.graph)
