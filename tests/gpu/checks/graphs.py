@@ -209,7 +209,7 @@ def mixed(world):
     count = 100_000
     world.fill(count)
     one = world.capture(lambda: [world.double(comms, count) for _ in range(2)])
-    two = world.capture(lambda: world.double(comms, count), stream="other")
+    two = world.capture(lambda: world.double(comms, count, "other"), stream="other")
     factor, rounds = 1, 20
     for _ in range(rounds):  # nothing is waited for, and streams alternate: the library alone keeps the order
         world.replay(one)

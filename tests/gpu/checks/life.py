@@ -80,6 +80,7 @@ class Rank:
         if self.device is None:
             ctypes.memmove(self.address, data, len(data))
         else:
+            self.device.synchronize(self.stream)  # which does not wait for copies, nor they for it
             self.device.write(self.address, data)
 
     def start(self, comm):
