@@ -169,7 +169,9 @@ Status readProbe(const std::string& text, transport::device::PairRules& rules) {
   int from = -1;
   int to = -1;
   int end = 0;
-  const bool spoils = std::sscanf(text.c_str(), "spoil=%d-%d%n", &from, &to, &end) == 2 && static_cast<size_t>(end) == text.size();
+  // Numbers that are none, or too large for a rank, are refused below or reach no pair.
+  const bool spoils = std::sscanf(  // NOLINT(bugprone-unchecked-string-to-number-conversion)
+      text.c_str(), "spoil=%d-%d%n", &from, &to, &end) == 2 && static_cast<size_t>(end) == text.size();
   if (!spoils && text != "0" && text != "1")
     return error(Code::InvalidUsage, "TUTTI_P2P_PROBE={}: known are 0, 1 and spoil=A-B with two ranks", text);
   rules.probes = text != "0";

@@ -26,13 +26,14 @@ std::string LinkPlanner::obstacle(const Algorithm& algorithm, NcclProtocol proto
   if (!settings_.protocols.allows(collective, name(protocol))) return format("{} forbids it", settings_.protocols.source());
   if (protocol == NcclProtocol::LL128 && !model_.fabric().keepsLines)
     return "needs lines of 128 bytes that arrive in order: NVLink between all GPUs of a node";
-  if (*tune::familyOf(algorithm) == tune::NcclAlgorithm::Pat && protocol != NcclProtocol::Simple) return "PAT is there with Simple alone";
+  if (tune::familyOf(algorithm) == tune::NcclAlgorithm::Pat && protocol != NcclProtocol::Simple) return "PAT is there with Simple alone";
   return {};
 }
 
 /// The fastest number of channels, or the smallest that is hardly slower.
 std::optional<LinkPlanner::Option> LinkPlanner::best(const Algorithm& algorithm, NcclProtocol protocol, uint64_t bytes) {
-  const int32_t there = model_.linesOf(*tune::familyOf(algorithm)).channels;
+  // Only algorithms that have a family come here.
+  const int32_t there = model_.linesOf(tune::familyOf(algorithm).value()).channels;  // NOLINT(bugprone-unchecked-optional-access)
   const int32_t most = std::clamp(settings_.maxChannels, 1, std::max(there, 1));
   const int32_t least = std::clamp(settings_.minChannels, 1, most);
   std::vector<Option> options;

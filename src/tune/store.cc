@@ -49,8 +49,8 @@ std::string processorModel() {
   unsigned highest = 0;
   unsigned unused[3];
   if (__get_cpuid(0x80000000, &highest, unused, unused + 1, unused + 2) != 0 && highest >= 0x80000004) {
-    for (unsigned i = 0; i < 3; ++i)
-      (void)__get_cpuid(0x80000002 + i, words + 4 * i, words + 4 * i + 1, words + 4 * i + 2, words + 4 * i + 3);
+    for (size_t i = 0; i < 3; ++i)
+      (void)__get_cpuid(0x80000002 + static_cast<unsigned>(i), words + 4 * i, words + 4 * i + 1, words + 4 * i + 2, words + 4 * i + 3);
     model.append(reinterpret_cast<const char*>(words), strnlen(reinterpret_cast<const char*>(words), sizeof words));
   }
 #endif

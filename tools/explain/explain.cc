@@ -175,7 +175,7 @@ Result<std::string> explainTopology(const ExplainOptions& options) {
   return plan::toJson(*explanation);
 }
 
-int runExplain(ExplainOptions options) {
+int runExplain(const ExplainOptions& options) {
   const auto text = !options.topo.source.file.empty() ? explainTopology(options)
                     : options.gpus > 0                ? explainGpus(options)
                                                       : explainHost(options);

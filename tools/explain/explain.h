@@ -33,6 +33,6 @@ Result<std::string> explainTopology(const ExplainOptions& options);
 Result<std::string> showExplanation(const std::string& json);
 
 /// Prints it. 0: done; 2: arguments, settings or a file that make no sense; 3: the library failed, or the file cannot be read.
-int runExplain(ExplainOptions options);
+int runExplain(const ExplainOptions& options);
 
 }  // namespace tutti::tool

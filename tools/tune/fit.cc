@@ -34,7 +34,7 @@ double fit(std::span<double* const> values, const std::function<double()>& loss)
     if (second != nullptr) *second = secondBefore;
     return false;
   };
-  for (double step = 2; step > 1.01; step = std::sqrt(step)) {
+  for (double step = 2; step > 1.01; step = std::sqrt(step)) {  // NOLINT(bugprone-float-loop-counter): seven turns
     bool moved = true;
     for (int round = 0; moved && round < kMostRounds; ++round) {
       moved = false;

@@ -10,8 +10,6 @@ namespace tutti::tool {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using tune::NcclAlgorithm;
-using tune::NcclProtocol;
 
 /// How strongly a constant is held to NCCL's own: as far as rows that say nothing about it let it be.
 constexpr double kHold = 0.002;

@@ -201,10 +201,10 @@ Error FakeApi::deviceGetFieldValues(Handle device, int32_t count, FieldValue* va
     const bool isThere = !found->c2cMBps.empty() && (!isLink || value.scope < found->c2cMBps.size());
     value.error = isThere ? Error::Success : Error::NotSupported;
     if (!isThere) continue;
-    const int32_t MBps = isLink ? found->c2cMBps[value.scope] : 0;
+    const int32_t rate = isLink ? found->c2cMBps[value.scope] : 0;
     value.value = value.field == Field::C2cLinks        ? found->c2cMBps.size()
-                  : value.field == Field::C2cLinkStatus ? (MBps > 0 ? 1 : 0)
-                                                        : static_cast<uint64_t>(MBps);
+                  : value.field == Field::C2cLinkStatus ? (rate > 0 ? 1 : 0)
+                                                        : static_cast<uint64_t>(rate);
     value.value |= uint64_t{0xabcd} << 32;  // what the rest of the union holds is nobody's business
   }
   return Error::Success;

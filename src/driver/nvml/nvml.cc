@@ -157,7 +157,7 @@ Result<C2cLinks> Nvml::c2cLinks(const Device& device) {
       return tl::unexpected(failure(error, "nvmlDeviceGetFieldValues", format("C2C link {} of {}", link, device.busId)));
     if (asked[0].error != Error::Success || number(asked[0]) != kActive || asked[1].error != Error::Success) continue;
     ++found.count;
-    found.MBps = static_cast<int32_t>(std::min<uint32_t>(number(asked[1]), INT32_MAX));
+    found.megabytesPerSecond = static_cast<int32_t>(std::min<uint32_t>(number(asked[1]), INT32_MAX));
   }
   return found;
 }

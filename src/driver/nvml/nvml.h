@@ -30,7 +30,7 @@ struct Link {
 
 struct C2cLinks {
   int32_t count = 0;
-  int32_t MBps = 0;  ///< of each
+  int32_t megabytesPerSecond = 0;  ///< of each
 };
 
 class Nvml {

@@ -54,7 +54,7 @@ Result<GpuFacts> askNvml(driver::nvml::Nvml& nvml, const std::string& busId, int
   const auto toCpu = nvml.c2cLinks(*device);
   if (!toCpu) return tl::unexpected(toCpu.error());
   facts.c2cLinks = toCpu->count;
-  facts.c2cMBps = toCpu->MBps;
+  facts.c2cMBps = toCpu->megabytesPerSecond;
   for (const driver::nvml::Link& link : *links) {
     const std::string target = link.remoteBusId.empty() ? kHiddenSwitch : link.remoteBusId;
     const auto known =

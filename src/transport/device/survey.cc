@@ -115,8 +115,11 @@ Status Survey::formOne(int32_t peer) {
     auto reached = around_.segments->reach(*around_.gpu, card.control.segment);
     if (!reached && seenAs) return std::move(reached).error().at(format("memory of rank {} for rank {}", peer, rank_.value));
     // Of a device that this process does not see, the driver has not said whether it can be reached.
-    if (!reached) path.why = std::move(reached).error().text();
-    if (reached) path.control = std::move(*reached);
+    if (reached) {
+      path.control = std::move(*reached);
+    } else {
+      path.why = reached.error().text();
+    }
   }
   if (!path.why.empty()) {
     path.opinion = Opinion::Host;
