@@ -36,6 +36,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub
   endpoint->ranks_ = ranks;
   endpoint->config_ = config;
   endpoint->around_ = around;
+  around.parking->arrive();
   endpoint->page_ = Page(*page, ranks);
   {
     const auto outside = driver::cuda::OutsideCaptures::enter(around.gpu->driver());

@@ -48,9 +48,15 @@ void Parking::letGo(Car& car) {
   car.page.rank(car.rank.value).left.store(1, std::memory_order_release);  // pairs with isFree()
 }
 
+void Parking::arrive() {
+  const std::lock_guard lock(mutex_);
+  ++present_;
+}
+
 void Parking::leave(Car car) {
   {
     const std::lock_guard lock(mutex_);
+    --present_;
     cars_.push_back(std::move(car));
   }
   (void)sweep();
@@ -66,11 +72,14 @@ size_t Parking::sweep() {
   }
   for (Car& car : done) letGo(car);
   std::vector<Car> gone;
+  std::vector<std::shared_ptr<HostPages::Registered>> pages;
   const std::lock_guard lock(mutex_);
   cars_.insert(cars_.end(), std::make_move_iterator(done.begin()), std::make_move_iterator(done.end()));
   const auto busy = std::partition(cars_.begin(), cars_.end(), [](const Car& car) { return !isFree(car); });
   gone.assign(std::make_move_iterator(busy), std::make_move_iterator(cars_.end()));
   cars_.erase(busy, cars_.end());
+  for (Car& car : gone) retired_.push_back(std::move(car.registered));
+  if (present_ == 0) pages.swap(retired_);
   return gone.size();
 }
 

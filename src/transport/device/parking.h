@@ -48,6 +48,8 @@ struct Kept {
 
 /// A peer's kernel that ends later may still give back a slot of a pipe whose other side has gone. Banks wait here until all ranks of their
 /// communicator have left, or died. A rank whose calls are in graphs has not left before the last of them is gone.
+/// Host pages wait longer, until no endpoint of the process is left: the driver takes a registration back only when all kernels of the process
+/// have ended, and one of another communicator may wait for a rank whose thread this is.
 class Parking {
  public:
   struct Car {
@@ -60,6 +62,8 @@ class Parking {
     std::vector<Reached> reached;  ///< of peers
     Kept kept;
   };
+  /// An endpoint is there, until it leaves.
+  void arrive();
   /// Gives back what nobody touches any more, this one if it may.
   void leave(Car car);
   /// How many endpoints that gave anything back.
@@ -70,6 +74,8 @@ class Parking {
   static void letGo(Car& car);
   mutable std::mutex mutex_;
   std::vector<Car> cars_;
+  size_t present_ = 0;
+  std::vector<std::shared_ptr<HostPages::Registered>> retired_;
 };
 
 }  // namespace tutti::transport::device

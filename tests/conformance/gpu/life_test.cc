@@ -53,6 +53,24 @@ TEST(GpuLife, NonBlockingRanksSumAndEnd) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The driver takes a registration of host memory back when all kernels of the process have ended: a rank that destroys one communicator would
+// wait for a peer's kernel of another one, which waits for that rank.
+TEST(GpuLife, HostPagesGoWithTheLastCommunicator) {
+  FakeGpus gpus(2);
+  std::vector<ncclComm_t> first(2);
+  std::vector<ncclComm_t> second(2);
+  ASSERT_EQ(ncclCommInitAll(first.data(), 2, nullptr), ncclSuccess);
+  const size_t ofOne = gpus.driver().alive().registered;
+  ASSERT_GT(ofOne, 0u);
+  ASSERT_EQ(ncclCommInitAll(second.data(), 2, nullptr), ncclSuccess);
+  const size_t ofBoth = gpus.driver().alive().registered;
+  ASSERT_GT(ofBoth, ofOne);
+  for (const ncclComm_t comm : first) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  EXPECT_EQ(gpus.driver().alive().registered, ofBoth);
+  for (const ncclComm_t comm : second) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  EXPECT_EQ(gpus.driver().alive().registered, 0u);
+}
+
 TEST(GpuLife, MoreRanksThanWindowsHaveRoomFor) {
   constexpr int kRanks = 11;
   FakeGpus gpus(kRanks);
