@@ -48,8 +48,8 @@ struct Kept {
 
 /// A peer's kernel that ends later may still give back a slot of a pipe whose other side has gone. Banks wait here until all ranks of their
 /// communicator have left, or died. A rank whose calls are in graphs has not left before the last of them is gone.
-/// Host pages wait longer, until no endpoint of the process is left: the driver takes a registration back only when all kernels of the process
-/// have ended, and one of another communicator may wait for a rank whose thread this is.
+/// Host pages wait longer, until no endpoint of the process is left: the driver takes a registration back only when all kernels of the
+/// process have ended, and one of another communicator may wait for a rank whose thread this is.
 class Parking {
  public:
   struct Car {

@@ -53,8 +53,8 @@ TEST(GpuLife, NonBlockingRanksSumAndEnd) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The driver takes a registration of host memory back when all kernels of the process have ended: a rank that destroys one communicator would
-// wait for a peer's kernel of another one, which waits for that rank.
+// The driver takes a registration of host memory back when all kernels of the process have ended: a rank that destroys one communicator
+// would wait for a peer's kernel of another one, which waits for that rank.
 TEST(GpuLife, HostPagesGoWithTheLastCommunicator) {
   FakeGpus gpus(2);
   std::vector<ncclComm_t> first(2);
