@@ -74,6 +74,8 @@ class Devices {
   Device* find(int32_t ordinal) const;
 
   driver::cuda::Driver& driver() { return *driver_; }
+  /// Null before a GPU was asked for.
+  driver::cuda::Driver* openedDriver() const { return driver_.get(); }
   exec::cuda::Executor& executor() { return *executor_; }
 
   /// Closes all GPUs and begins anew with others. Only while nothing of a GPU is in use: no communicator, no memory, no call.

@@ -85,7 +85,7 @@ std::shared_ptr<const Result<Machine>> Layouts::machineOf(bool withGpus) {
   Known& known = known_[withGpus ? 1 : 0];
   const uint64_t generation = withGpus ? devices_.generation() : 0;
   if (known.machine != nullptr && known.topoFile == topoFile && known.generation == generation) return known.machine;
-  const machine::Sources sources{.cuda = withGpus ? &devices_.driver() : nullptr,
+  const machine::Sources sources{.cuda = withGpus ? devices_.openedDriver() : nullptr,
                                  .openNvml = [] { return driver::nvml::openNvml(); },
                                  .files = std::make_shared<topo::detect::RootFiles>(),
                                  .topoFile = topoFile};

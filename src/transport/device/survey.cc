@@ -62,8 +62,10 @@ Poll Survey::poll() {
   static constexpr Poll (Survey::*kSteps[])() = {&Survey::form,         &Survey::hear,    &Survey::launch,
                                                  &Survey::awaitReports, &Survey::compare, &Survey::conclude};
   missing_ = Rank(-1);
-  for (; step_ < std::size(kSteps); ++step_)
-    if (const Poll poll = (this->*kSteps[step_])(); poll != Poll::Ready) return poll;
+  for (; step_ < std::size(kSteps); ++step_) {
+    const auto step = kSteps[step_];
+    if (const Poll poll = (this->*step)(); poll != Poll::Ready) return poll;
+  }
   return Poll::Ready;
 }
 
