@@ -1,20 +1,22 @@
 #include "comm/peer_paths.h"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "config/params.h"
 #include "core/format.h"
+#include "driver/nvml/nvml.h"
 #include "driver/nvml/real.h"
+#include "machine/survey.h"
 #include "observe/log.h"
-#include "topo/detect/driver.h"
 #include "topo/detect/machine.h"
 #include "topo/reach.h"
 #include "topo/settings.h"
 
 namespace tutti::comm {
 
-using driver::nvml::Nvml;
 using topo::NodeId;
 using topo::NodeKind;
 
@@ -27,9 +29,8 @@ Result<std::optional<topo::PathType>> readPeerLevel() {
 }
 
 Result<topo::Document> PeerPaths::detectHost(driver::cuda::Driver& driver) {
-  auto library = driver::nvml::openNvml();
-  const auto nvml = library ? Nvml::start(*std::move(library)) : Result<std::unique_ptr<Nvml>>(tl::unexpected(library.error()));
-  auto gpus = topo::detect::askDrivers(driver, nvml ? nvml->get() : nullptr);
+  std::vector<std::string> notes;  // told when the machine is looked at for layouts
+  auto gpus = machine::findGpus(driver, [] { return driver::nvml::openNvml(); }, false, notes);
   if (!gpus) return tl::unexpected(std::move(gpus).error());
   topo::Document machine = topo::detect::emptyMachine();
   const topo::detect::Sysfs files(std::make_shared<topo::detect::RootFiles>());

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "config/params.h"
+#include "core/format.h"
+#include "core/hash.h"
 #include "machine/survey.h"
 #include "topo/settings.h"
 

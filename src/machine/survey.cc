@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "core/hash.h"
 #include "driver/nvml/nvml.h"
 #include "topo/detect/driver.h"
 #include "topo/detect/machine.h"
@@ -26,11 +27,6 @@ const Element* findGpu(const Element& element, const std::string& busId) {
 }
 
 }  // namespace
-
-uint64_t hashText(std::string_view text, uint64_t hash) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
 
 Result<std::vector<GpuFacts>> findGpus(driver::cuda::Driver& cuda, const decltype(Sources::openNvml)& openNvml, bool hiddenToo,
                                        std::vector<std::string>& notes) {

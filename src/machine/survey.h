@@ -54,7 +54,4 @@ Result<std::vector<topo::detect::GpuFacts>> findGpus(driver::cuda::Driver& cuda,
 /// What the machine's <gpu> at that PCI address has as dev; nullopt when it has no such GPU.
 std::optional<int> devOf(const Machine& machine, const std::string& busId);
 
-/// FNV-1a of a text, continued from `hash`.
-uint64_t hashText(std::string_view text, uint64_t hash = 0xcbf29ce484222325ULL);
-
 }  // namespace tutti::machine

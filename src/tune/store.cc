@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/hash.h"
+
 namespace tutti::tune {
 namespace {
 
@@ -32,13 +34,6 @@ std::optional<std::string> contentOf(const std::string& path) {
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   if (std::ferror(file.get()) != 0) return std::nullopt;
   return text;
-}
-
-/// FNV-1a.
-uint64_t hash(std::string_view text) {
-  uint64_t value = 0xcbf29ce484222325;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value;
 }
 
 std::string processorModel() {
@@ -89,7 +84,7 @@ std::string machineKey() {
   const auto add = [&](const std::string& fact) { facts.append(1, '|').append(fact); };
   for (const char* path : {"/sys/devices/system/cpu/present", "/sys/devices/system/node/possible"}) add(contentOf(path).value_or(""));
   for (const std::string& model : gpuModels()) add(model);
-  return format("{:016x}", hash(facts));
+  return format("{:016x}", hashText(facts));
 }
 
 std::string cacheFolder(const std::string& tuttiDir) {
@@ -135,7 +130,7 @@ Status writeStored(const std::string& folder, const Platform& platform) {
 }
 
 uint32_t digestOf(const Platform& platform) {
-  const uint64_t whole = hash(toText(platform));
+  const uint64_t whole = hashText(toText(platform));
   return static_cast<uint32_t>(whole ^ whole >> 32) | 1;
 }
 
