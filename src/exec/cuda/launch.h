@@ -6,9 +6,8 @@
 // 2. Works of one launch share a protocol, and those that combine share a loop type (loops.h): a kernel is compiled for each. A group whose
 //    calls have several is launched several times, in the same order on all ranks, on one stream.
 // 3. work.h says how a plan becomes works; packProgram() says whether a program can run here.
-// 4. A lone call for the Window kernel may run on a kernel that carries out its rounds (lone.h): the same windows, epochs and bits. Calls
-// for
-//    LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
+// 4. A lone call for the Window kernel may run on a kernel that carries out its rounds (lone.h): the same windows, epochs and bits.
+//    Calls for LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
 #pragma once
 
 #include <cstdint>
