@@ -185,6 +185,16 @@ class Runner(unittest.TestCase):
             self.assertEqual((code, verdicts), (int(verdict != "ok"), [verdict] * 2), text)
             self.assertEqual("the log does not tell: exchange data through host memory" in text, verdict != "ok", text)
 
+    def test_under_a_sanitizer(self):
+        tool = self.root / "mpi/compute-sanitizer"
+        for say, code, wanted, word in (("ERROR SUMMARY: 0 errors", 0, "ok", ""), ("ERROR SUMMARY: 1 error", 9, "FAILED", "memcheck has findings"),
+                                        ("", 0, "FAILED", "gave no summary"), ("ERROR SUMMARY: 0 errors", 3, "FAILED", "exit code 3")):
+            tool.write_text('#!/bin/sh\nwhile [ "${1#/}" = "$1" ]; do shift; done\n"$@" || exit $?\n' + f"echo '{say}'\nexit {code}\n", encoding="utf-8")
+            tool.chmod(0o755)
+            found, text, verdicts = self.run_it("--full", "--only", "^memcheck all_reduce", PATH=f"{tool.parent}:{os.environ['PATH']}")
+            self.assertEqual((found, verdicts), (int(wanted != "ok"), [wanted]), text)
+            self.assertIn(word, text)
+
     def test_hang_is_ended_and_the_rest_goes_on(self):
         for only, command in (("-g 2 8..64M x8 float( sum)?$", "all_reduce_perf -t 1 -g 2"), ("mpirun .*64M x8 float sum$", "-np 2")):
             pids = self.root / "pids"

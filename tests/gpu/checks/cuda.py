@@ -147,13 +147,16 @@ class Graph:
     def __init__(self, device, graph):
         self.device, self.graph, self.executable = device, graph, None
 
-    def instantiate(self):
+    def prepare(self, stream):
+        """Instantiates and uploads it. Where one thread launches the graphs of several GPUs, all of them come first: both may wait for work
+        that is under way on another GPU of the process, and that work waits for the graph."""
         if self.executable is not None:
             return
         self.device.use()
         executable = _void()
         self.device.driver.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), self.graph, ctypes.c_uint64(0))
         self.executable = executable
+        self.device.driver.call("cuGraphUpload", self.executable, _void(stream))
 
     def nodes(self):
         count = ctypes.c_size_t()
@@ -161,7 +164,7 @@ class Graph:
         return count.value
 
     def launch(self, stream):
-        self.instantiate()
+        self.prepare(stream)
         self.device.use()
         self.device.driver.call("cuGraphLaunch", self.executable, _void(stream))
 

@@ -96,6 +96,8 @@ class World:
 
     def replay(self, graphs, stream="stream"):
         for rank, graph in zip(self.local, graphs):
+            graph.prepare(getattr(rank, stream))
+        for rank, graph in zip(self.local, graphs):
             graph.launch(getattr(rank, stream))
 
     def wait(self):

@@ -70,6 +70,9 @@ class Check:
     estimate_s: float = 4
     unit: str = ""               # checks of one unit stay in one part, in order
     logged: str = ""             # what the log must tell
+    tool: str = ""               # of compute-sanitizer, under which the program runs
+    extra: tuple = ()            # further options of an nccl-tests program
+    cycles: int = 1              # how often it goes through the sizes
 
     def is_nccl_test(self):
         return self.sizes is not None
@@ -92,8 +95,9 @@ class Check:
         return text + (f" x {self.gpus} roots" if self.all_roots else "")
 
     def title(self):
-        return " ".join(filter(None, (self.unit or self.program, self.mode_text(), self.sizes_text(), self.what_text(), self.forced_text(),
-                                      "(reference)" if self.library == "reference" else "")))
+        extra = " ".join((*self.extra, f"-N {self.cycles}" if self.cycles > 1 else ""))
+        return " ".join(filter(None, (self.tool, self.unit or self.program, self.mode_text(), self.sizes_text(), self.what_text(),
+                                      extra.strip(), self.forced_text(), "(reference)" if self.library == "reference" else "")))
 
     def options(self):
         """Of the nccl-tests program."""
@@ -102,7 +106,7 @@ class Check:
         return ["-t", str(self.gpus if self.mode == "t" else 1), "-g", str(self.gpus if self.mode == "g" else 1), *self.sizes.arguments(),
                 "-d", types, "-o", ops, "-r", "-1" if self.all_roots else "0",
                 "-n", str(self.iterations[0]), "-w", str(self.iterations[1]), "-c", "1",
-                *(["-u", str(self.unalign)] if self.unalign else [])]
+                *(["-u", str(self.unalign)] if self.unalign else []), *(["-N", str(self.cycles)] if self.cycles > 1 else []), *self.extra]
 
     def combinations(self, hopper):
         """The (type, operator, root) that must each appear once for every size; operator "" where the program has none."""
@@ -146,6 +150,30 @@ def host_memory(gpus, sizes, modes, programs):
                     logged="exchange data through host memory: NCCL_P2P_DISABLE=1") for mode in modes for program in programs]
     return checks + [Check(program, mode, gpus, sizes, environment={"TUTTI_P2P_PROBE": "spoil=0-1"}, limit_s=25, estimate_s=2.5,
                            logged="rank 1 saw .* where rank 0 wrote") for mode in modes for program in ("all_reduce",)]
+
+
+def as_frameworks_call(gpus):
+    """Graphs, registered buffers, calls that are waited for one by one, and many repetitions."""
+    sizes, small = Sizes(8, 64 * MB, 8), Sizes(8, 64 * KB)
+    checks = []
+    for program in PROGRAMS:
+        for extra in (("-G", "20"), ("-R", "1"), ("-G", "20", "-R", "1"), ("-z", "1")):
+            checks += [Check(program, mode, gpus, sizes, extra=extra) for mode in ("g", "t", "mpi")]
+        checks += [Check(program, "mpi", gpus, small, extra=extra, cycles=100, limit_s=120, estimate_s=12) for extra in ((), ("-G", "20"))]
+    return checks
+
+
+def sanitized(gpus):
+    """The small conformance matrix, and calls of the library, under the tools of compute-sanitizer."""
+    checks = []
+    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
+        for kernel in ("window", "linewindow", "cells", "lines", "simple", "bulk"):
+            checks.append(Check("gpu_probe", library="none", tool=tool, limit_s=90, estimate_s=9, arguments=(
+                "verify", "--kernel", kernel, "--ranks", str(gpus), "--devices", str(gpus), "--most", "3000", "--every", "16", "--seed", "1",
+                "--seconds", "5", "--timeout", "30000", "--limit", "40000")))
+    checks += [Check(program, "g", gpus, Sizes(8, 64 * KB, 32), tool="memcheck", iterations=(1, 1), limit_s=90, estimate_s=12)
+               for program in PROGRAMS]
+    return checks
 
 
 def whole_range(gpus):
@@ -200,7 +228,7 @@ def timings(gpus, repeats=3):
 def full(gpus, with_reference):
     checks = [probe("driver_probe", limit_s=60), probe("ll128_torture", "--seconds", "30", limit_s=90, estimate_s=35),
               probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95)]
-    checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus)
+    checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus) + as_frameworks_call(gpus) + sanitized(gpus)
     if gpus > 1:
         checks += host_memory(gpus, Sizes(8, 256 * MB, 2), ("g", "t", "mpi"), PROGRAMS)
     return checks + (timings(gpus) if with_reference else [])

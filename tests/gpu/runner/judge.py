@@ -7,6 +7,7 @@ from . import cases, output, process
 
 OK, FAILED, NOT_RUN = "ok", "FAILED", "not run"
 NO_DRIVER = 2  # exit code of driver_probe where there is none
+FINDINGS = 9   # exit code of compute-sanitizer when it has any
 
 
 @dataclasses.dataclass
@@ -35,6 +36,8 @@ def judge(check, outcome, expected, hopper):
     result = Result(check, FAILED, [], "", outcome.seconds, libraries, [], outcome)
     if outcome.timed_out:
         result.errors.append(f"hangs: ended after {outcome.seconds:.0f} s")
+    elif check.tool and outcome.exit_code == FINDINGS:
+        result.errors.append(f"{check.tool} has findings")
     elif outcome.exit_code != 0:
         result.errors.append(ending(outcome.exit_code))
     if outcome.exit_code is None:
@@ -52,6 +55,8 @@ def judge(check, outcome, expected, hopper):
         return result
     if result.errors and (told := output.trouble(outcome.log + outcome.output)):
         result.errors.insert(0, told)
+    if check.tool and not re.search(r"(ERROR SUMMARY|RACECHECK SUMMARY):", outcome.output):
+        result.errors.append("compute-sanitizer gave no summary")
     result.verdict = FAILED if result.errors else OK
     return result
 
@@ -110,12 +115,12 @@ def compare_choices(check, outcome, result):
 
 def missing_rows(check, out, hopper):
     counts = collections.Counter((row.type, row.op if check.program in cases.WITH_OPS else "", row.root) for row in out.rows)
-    expected, sizes = check.combinations(hopper), check.sizes.count()
+    expected, sizes = check.combinations(hopper), check.sizes.count() * check.cycles
     errors = []
     if absent := expected - counts.keys():
         errors.append(f"{len(absent)} of {len(expected)} cases are missing, such as {' '.join(map(str, min(absent)))}")
     if strange := counts.keys() - expected:
         errors.append(f"unexpected cases, such as {' '.join(map(str, min(strange)))}")
     if short := [key for key in expected & counts.keys() if counts[key] != sizes]:
-        errors.append(f"{counts[short[0]]} sizes instead of {sizes}")
+        errors.append(f"{counts[short[0]]} rows of sizes instead of {sizes}" if check.cycles > 1 else f"{counts[short[0]]} sizes instead of {sizes}")
     return errors
