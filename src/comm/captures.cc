@@ -7,6 +7,7 @@ namespace tutti::comm {
 
 using driver::cuda::CaptureInfo;
 using driver::cuda::Event;
+using driver::cuda::GraphNode;
 using driver::cuda::Stream;
 using transport::device::GraphMark;
 
@@ -55,9 +56,14 @@ Status Captures::leave(Stream stream, Event ended) {
   const auto graph = at(*capture);
   if (!graph) return graph.error();
   Graph& g = **graph;
-  g.tail.assign(capture->after.begin(), capture->after.end());
+  const std::vector<GraphNode> before = std::exchange(g.tail, {capture->after.begin(), capture->after.end()});
   if (ended == nullptr) return {};
-  if (g.record != nullptr) return driver_.addDependencies(capture->graph, g.tail, g.record);
+  // The leaf follows the latest work alone, which follows those before: the launch of a node that follows some sixty others would wait for
+  // the GPU, and that for the graph of a peer that the same thread launches next.
+  if (g.record != nullptr) {
+    TUTTI_TRY(driver_.addDependencies(capture->graph, g.tail, g.record));
+    return driver_.removeDependencies(capture->graph, before, g.record);
+  }
   const auto record = driver_.addRecord(capture->graph, g.tail, ended);
   if (!record) return record.error();
   g.record = *record;

@@ -151,6 +151,7 @@ class Driver {
   Result<GraphNode> addWait(Graph graph, Event event);  ///< waits behind nothing
   Result<GraphNode> addRecord(Graph graph, std::span<const GraphNode> after, Event event);
   Status addDependencies(Graph graph, std::span<const GraphNode> from, GraphNode to);
+  Status removeDependencies(Graph graph, std::span<const GraphNode> from, GraphNode to);
   /// The next node of a stream that is captured follows these, too.
   Status follow(Stream stream, std::span<const GraphNode> nodes);
   /// `destroy(what)` is called once, on any thread, when neither the graph nor any that was made of it is left, or runs; where this fails,

@@ -28,6 +28,12 @@ Status Driver::addDependencies(Graph graph, std::span<const GraphNode> from, Gra
                "graph {}, {} nodes", shown(graph), from.size());
 }
 
+Status Driver::removeDependencies(Graph graph, std::span<const GraphNode> from, GraphNode to) {
+  const std::vector<GraphNode> targets(from.size(), to);
+  return check(api_->graphRemoveDependencies(graph, from.data(), targets.data(), from.size()), Call::graphRemoveDependencies,
+               "graph {}, {} nodes", shown(graph), from.size());
+}
+
 Status Driver::follow(Stream stream, std::span<const GraphNode> nodes) {
   std::vector<GraphNode> copy(nodes.begin(), nodes.end());  // the driver's pointer is not const
   return check(api_->streamUpdateCaptureDependencies(stream, copy.data(), copy.size(), kAddCaptureDependencies),

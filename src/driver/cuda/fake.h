@@ -70,6 +70,7 @@ struct FakeShape {
   size_t records = 0;  ///< of events
   bool isChain = true;   ///< of any two works, one follows the other
   bool isFenced = true;  ///< every work follows every wait, and every record follows every work
+  size_t mostEdges = 0;    ///< into one node
 };
 
 class FakeApi final : public Api {

@@ -109,6 +109,7 @@ FakeShape FakeDriver::shape(Graph graph) const {
   FakeShape shape;
   for (const auto& [a, first] : state.nodes) {
     shape.works += first.kind == Kind::Work ? 1 : 0;
+    shape.mostEdges = std::max(shape.mostEdges, first.after.size());
     shape.waits += first.kind == Kind::Wait ? 1 : 0;
     shape.records += first.kind == Kind::Record ? 1 : 0;
     for (const auto& [b, second] : state.nodes) {
@@ -223,6 +224,16 @@ Error FakeDriver::graphAddDependencies(Graph graph, const GraphNode* from, const
     if (!nodes.contains(from[i]) || !nodes.contains(to[i]) || from[i] == to[i]) return Error::InvalidValue;
     if (!nodes.at(to[i]).after.insert(from[i]).second) return Error::InvalidValue;
   }
+  return Error::Success;
+}
+
+/// An edge that is not there is refused, as the driver does.
+Error FakeDriver::graphRemoveDependencies(Graph graph, const GraphNode* from, const GraphNode* to, size_t count) {
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return Error::InvalidHandle;
+  auto& nodes = found->second.nodes;
+  for (size_t i = 0; i < count; ++i)
+    if (!nodes.contains(to[i]) || nodes.at(to[i]).after.erase(from[i]) == 0) return Error::InvalidValue;
   return Error::Success;
 }
 

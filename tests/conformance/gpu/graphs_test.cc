@@ -160,6 +160,7 @@ TEST_F(GpuGraphs, ReplaysAndCallsOnAnyStreamsFollowOneAnother) {
   });
   const driver::cuda::FakeShape shape = gpus.driver().shape(graphs[0]);
   EXPECT_EQ(shape.works, 2u);
+  EXPECT_EQ(shape.mostEdges, 1u) << "the launch of a node that follows many waits for the GPU";
   EXPECT_EQ(shape.waits, 1u) << "one for all works";
   EXPECT_EQ(shape.records, 1u);
   EXPECT_TRUE(shape.isChain && shape.isFenced);

@@ -72,6 +72,9 @@ TEST_F(FakeGraphs, AReplayRunsTheNodesAndRecordsTheEvents) {
   const auto record = world.driver->addRecord(now->graph, now->after, event.get());
   ASSERT_TRUE(record);
   EXPECT_FALSE(world.driver->addDependencies(now->graph, now->after, *record).ok()) << "it follows already";
+  EXPECT_TRUE(world.driver->removeDependencies(now->graph, now->after, *record).ok());
+  EXPECT_FALSE(world.driver->removeDependencies(now->graph, now->after, *record).ok()) << "it no longer follows";
+  EXPECT_TRUE(world.driver->addDependencies(now->graph, now->after, *record).ok());
   Graph graph = nullptr;
   ASSERT_EQ(world.fake->endCapture(stream.get(), &graph), Error::Success);
   EXPECT_EQ(runs, 0);
