@@ -95,7 +95,6 @@ class RoleLane {
         arch::fenceAcqRelSys();
         arch::storeRelaxedSys(desk.signal[i], desk.value[i]);
       }
-      __syncwarp();
     }
   }
 
@@ -105,7 +104,6 @@ class RoleLane {
   __device__ __forceinline__ Desk& desk() const { return shared_.desk[turn_ % kDesks]; }
   __device__ __forceinline__ void post(bool isEnd) {
     if (self() == 0) desk().isEnd = isEnd;
-    __syncwarp();
     arch::barrier(kReady, kWorkers + 32);
     ++turn_;
   }

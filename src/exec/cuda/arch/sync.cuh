@@ -5,8 +5,12 @@
 
 namespace tutti::exec::cuda::arch {
 
-/// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, a multiple of 32. The warp need not be converged.
-__device__ __forceinline__ void barrier(int id, int threads) { asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+/// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, a multiple of 32; by whole warps, which need not be converged. Without
+/// ".aligned" one lane may come for all of its warp, and racecheck then takes the others for absent.
+__device__ __forceinline__ void barrier(int id, int threads) {
+  __syncwarp();
+  asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 /// Waits until the grids that this one was launched behind have ended and their stores are visible; returns at once where
 /// the launch did not ask for programmatic dependence.
