@@ -65,9 +65,9 @@ class Device {
   virtual double timeUs(cudaStream_t stream, const Work& issue) = 0;
   /// What `issue` puts onto stream(); null where the device has no graphs.
   virtual std::unique_ptr<Graph> capture(const Work& issue) = 0;
-  /// Keeps stream() busy for about so long.
+  /// Keeps the stream busy for about so long.
   virtual void delay(cudaStream_t stream, double us) = 0;
-  /// Null where the device has none. `size`: rows and columns.
+  /// `size`: rows and columns, a multiple of 16.
   virtual std::unique_ptr<Product> makeProduct(int size) = 0;
 
   /// The three below use these tables, and wait for their end.

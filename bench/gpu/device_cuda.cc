@@ -14,6 +14,7 @@ namespace tutti::bench::gpu {
 namespace {
 
 constexpr int kSpoiled = 0xa7;
+constexpr size_t kMostCodes = 4096;
 
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) stop("{}: {}", what, cudaGetErrorString(error));
@@ -140,6 +141,7 @@ class CudaDevice final : public Device {
     BENCH_CUDA(cudaEventCreate(&begin_));
     BENCH_CUDA(cudaEventCreate(&end_));
     BENCH_CUDA(cudaMalloc(&found_, 2 * sizeof(unsigned long long)));
+    BENCH_CUDA(cudaMalloc(&codes_, kMostCodes * sizeof(uint64_t)));
   }
 
   std::string name() const override { return properties_.name; }
@@ -187,11 +189,10 @@ class CudaDevice final : public Device {
   std::unique_ptr<Product> makeProduct(int size) override { return std::make_unique<CudaProduct>(*this, size); }
 
   void setCodes(const Codes& codes) override {
-    const size_t inputs = codes.inputs.size() * sizeof(uint64_t), results = codes.results.size() * sizeof(uint64_t);
-    if (codes_ != nullptr) BENCH_CUDA(cudaFree(codes_));
-    BENCH_CUDA(cudaMalloc(&codes_, inputs + results));
-    BENCH_CUDA(cudaMemcpy(codes_, codes.inputs.data(), inputs, cudaMemcpyHostToDevice));
-    BENCH_CUDA(cudaMemcpy(codes_ + codes.inputs.size(), codes.results.data(), results, cudaMemcpyHostToDevice));
+    std::vector<uint64_t> table = codes.inputs;
+    table.insert(table.end(), codes.results.begin(), codes.results.end());
+    if (table.size() > kMostCodes) stop("a table of {} codes; {} are the most", table.size(), kMostCodes);
+    BENCH_CUDA(cudaMemcpy(codes_, table.data(), table.size() * sizeof(uint64_t), cudaMemcpyHostToDevice));
     view_ = {codes_,       codes_ + codes.inputs.size(), static_cast<uint32_t>(codes.inputs.size()), sizeOf(codes.type), codes.ranks,
              codes.combine};
   }

@@ -11,6 +11,24 @@
 namespace tutti::bench::gpu {
 namespace {
 
+/// Small, and done when issue() returns.
+class HostProduct final : public Product {
+ public:
+  std::string name() const override { return format("host, {} x {}", kSize, kSize); }
+  cudaStream_t stream() const override { return nullptr; }
+  void issue() override {
+    for (size_t row = 0; row < kSize; ++row)
+      for (size_t column = 0; column < kSize; ++column)
+        for (size_t k = 0; k < kSize; ++k) c_[row * kSize + column] += a_[row * kSize + k] * b_[k * kSize + column];
+  }
+
+ private:
+  static constexpr size_t kSize = 48;
+  std::vector<float> a_ = std::vector<float>(kSize * kSize, 1.0f);
+  std::vector<float> b_ = a_;
+  std::vector<float> c_ = a_;
+};
+
 class HostDevice final : public Device {
  public:
   std::string name() const override { return "host"; }
@@ -35,7 +53,7 @@ class HostDevice final : public Device {
   }
   std::unique_ptr<Graph> capture(const Work&) override { return nullptr; }
   void delay(cudaStream_t, double us) override { std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(us)); }
-  std::unique_ptr<Product> makeProduct(int) override { return nullptr; }
+  std::unique_ptr<Product> makeProduct(int) override { return std::make_unique<HostProduct>(); }
 
   void setCodes(const Codes& codes) override { codes_ = codes; }
   void fill(std::byte* memory, uint64_t count, uint64_t seed, int rank) override {

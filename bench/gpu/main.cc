@@ -2,6 +2,9 @@
 #include <exception>
 
 #include "gpu/compare.h"
+#include "gpu/life.h"
+#include "gpu/overlap.h"
+#include "gpu/torture.h"
 
 namespace {
 
@@ -9,7 +12,11 @@ using namespace tutti::bench::gpu;
 
 int run(const BenchOptions& options) {
   if (options.command == "plot") return plotRows(options.plot[0], options.plot[1]);
-  return runRanks(options.ranks, options.limitSeconds, [&](World& world) { return runCompare(world, options); });
+  const auto runRank = options.command == "life"      ? runLife
+                       : options.command == "overlap" ? runOverlap
+                       : options.command == "torture" ? runTorture
+                                                      : runCompare;
+  return runRanks(options.ranks, options.limitSeconds, [&](World& world) { return runRank(world, options); });
 }
 
 }  // namespace

@@ -76,6 +76,27 @@ void addCompare(CLI::App& app, BenchOptions& options, Texts& texts) {
   app.add_option("--memory-of", texts.memoryOf, "whose ncclMemAlloc")->capture_default_str()->check(CLI::IsMember({"a", "b"}));
 }
 
+void addTorture(CLI::App& app, BenchOptions& options, Texts& texts) {
+  addCommon(app, options, texts, false);
+  app.add_option("OP", texts.operations, "all, or of " + operationNames())->capture_default_str();
+  app.add_option("-e,--to", texts.to, "largest size")->capture_default_str();
+  app.add_option("-d,--types", texts.types, "element types")->capture_default_str();
+  app.add_option("-o,--redops", texts.redOps, "operators, not mulsum")->capture_default_str();
+  app.add_option("--seed", options.seed, "where chance begins")->capture_default_str();
+  app.add_option("--steps", options.steps, "0: until the time is up")->capture_default_str();
+  app.add_option("--slow-us", options.slowUs, "the most that a rank is held back before a step")
+      ->capture_default_str()
+      ->check(within(0.0, 1e7));
+  app.add_flag("--mixed", options.isMixed, "calls of several communicators at once");
+}
+
+/// Everything, where nothing was asked for.
+void setForTorture(const CLI::App& app, Texts& texts) {
+  if (app.count("--to") == 0) texts.to = "16M";
+  if (app.count("--types") == 0) texts.types = "all";
+  if (app.count("--redops") == 0) texts.redOps = "all";
+}
+
 void finish(BenchOptions& options, const Texts& texts) {
   options.a.variables = parseVariables(texts.variablesA);
   options.b.variables = parseVariables(texts.variablesB);
@@ -122,11 +143,30 @@ BenchOptions parseBenchOptions(int argc, char** argv) {
   addSizes(compare, options, texts);
   addCompare(compare, options, texts);
   compare.footer(kFooter);
+  CLI::App& life = *app.add_subcommand("life", "time until a communicator is ready, and what memory it takes; of --a alone");
+  addCommon(life, options, texts, false);
+  life.add_option("-e,--to", texts.to, "bytes of the all-reduce and of the all-to-all after which memory is looked at")
+      ->capture_default_str();
+  CLI::App& overlap = *app.add_subcommand("overlap", "a product of matrices beside each call: what both lose");
+  addCommon(overlap, options, texts, true);
+  addSizes(overlap, options, texts);
+  overlap.add_option("-r,--rounds", options.rounds, "of each library")
+      ->capture_default_str()
+      ->check(within(1, static_cast<int>(kMostFigures)));
+  overlap.add_option("--block-us", options.blockUs, "about how long either is timed")->capture_default_str()->check(within(1.0, 1e7));
+  overlap.add_option("--product", options.productSize, "rows and columns, a multiple of 16")
+      ->capture_default_str()
+      ->check(within(16, 65536));
+  CLI::App& torture = *app.add_subcommand("torture", "random calls, every element compared; of --a alone");
+  addTorture(torture, options, texts);
   CLI::App& plot = *app.add_subcommand("plot", "draws rows of compare");
   plot.add_option("FILES", options.plot, "rows, and the drawing: ROWS.json OUT.svg")->required()->expected(2);
   try {
     app.parse(argc, argv);
     options.command = app.get_subcommands().front()->get_name();
+    if (torture.parsed()) setForTorture(torture, texts);
+    if (life.parsed()) texts.rotate = "8", texts.to = life.count("--to") == 0 ? "64M" : texts.to;
+    if (options.productSize % 16 != 0) throw CLI::ValidationError("--product", "is a multiple of 16");
     if (options.command != "plot") finish(options, texts);
   } catch (const CLI::ParseError& problem) {
     std::exit(app.exit(problem) == 0 ? 0 : kExitUsage);

@@ -55,6 +55,7 @@ struct BenchOptions {
   int productSize = 8192;       ///< overlap
   uint64_t seed = 1;            ///< torture
   uint64_t steps = 0;           ///< torture; 0: until the time is up
+  bool isMixed = false;         ///< torture: calls of several communicators at once
   double slowUs = 2000;         ///< torture: the most that a rank is held back before a step
   std::vector<std::string> plot;  ///< plot: rows in, drawing out
 };
