@@ -62,6 +62,7 @@ class Comparison {
   Clock::time_point begin_ = Clock::now();
   uint64_t seed_ = 0;
   double wrong_ = 0;
+  bool wasCut_ = false;  ///< by the time
 };
 
 int runCompare(World& world, const BenchOptions& options);
