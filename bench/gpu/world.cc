@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kSpins = 4000;  // before a waiting rank yields its core
 constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr auto kLastWords = std::chrono::milliseconds(300);
 
 int numberOfThisRank = -1;  // set once, before the rank begins; for the texts of stop()
 
@@ -28,16 +29,10 @@ class Watch {
       : shared_(shared), pids_(std::move(pids)), limit_(limitSeconds), beats_(pids_.size(), 0), since_(pids_.size(), Clock::now()) {}
 
   int untilAllEnd() {
-    size_t left = pids_.size();
-    while (left > 0) {
-      int status = 0;
-      const pid_t ended = waitpid(-1, &status, WNOHANG);
-      if (ended > 0) {
-        left -= std::erase(pids_, ended) == 0 ? 0 : 1;
-        const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kExitBroken;
-        if (WIFSIGNALED(status)) std::fprintf(stderr, "bench_gpu: a rank was killed by signal %d\n", WTERMSIG(status));
-        if (code != 0) worst_ = worst_ == 0 ? code : worst_;
-        if (code != 0 && code != kExitWrong) return endAll(code);
+    while (std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid != 0; })) {
+      if (const int code = reapOne(); code >= 0) {
+        if (code != 0 && worst_ == 0) worst_ = code;
+        if (code > kExitWrong) return endAll(code);
         continue;
       }
       if (isStuck()) {
@@ -51,6 +46,18 @@ class Watch {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  /// The exit code of a rank that has ended since; -1: none has.
+  int reapOne() {
+    int status = 0;
+    const pid_t ended = waitpid(-1, &status, WNOHANG);
+    const auto found = std::find(pids_.begin(), pids_.end(), ended);
+    if (ended <= 0 || found == pids_.end()) return -1;
+    *found = 0;
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    std::fprintf(stderr, "bench_gpu: rank %td was killed by signal %d\n", found - pids_.begin(), WTERMSIG(status));
+    return kExitBroken;
+  }
 
   bool isStuck() {
     bool isStuck = false;
@@ -69,8 +76,16 @@ class Watch {
     for (size_t r = 0; r < beats_.size(); ++r)
       std::fprintf(stderr, "bench_gpu: rank %zu, step %llu: %s\n", r, static_cast<unsigned long long>(shared_.ranks[r].beats.load()),
                    shared_.ranks[r].step);
-    for (const pid_t pid : pids_) kill(pid, SIGKILL);
-    for (const pid_t pid : pids_) waitpid(pid, nullptr, 0);
+    // Those that end of themselves now say why; and the first to be noticed need not be the first that died.
+    const Clock::time_point end = Clock::now() + kLastWords;
+    while (Clock::now() < end) {
+      if (reapOne() < 0) std::this_thread::sleep_for(kLook);
+    }
+    for (const pid_t pid : pids_) {
+      if (pid == 0) continue;
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
     return code;
   }
 

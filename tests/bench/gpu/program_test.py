@@ -79,6 +79,18 @@ class ProgramTest(unittest.TestCase):
         self.assertRegex(text, r"wrong: seed 4, step 0, call \d, all_reduce float \w+, .*rank \d of \d: \d+ of \d+ elements")
         self.assertRegex(text, r"torture: seed 4, step 0: \d+ wrong elements")
 
+    def test_check_torture_tells_seed_and_step(self):
+        build = self.folder / "build"
+        for place, target in (("lib/libnccl.so.2", LIAR), ("bin/bench_gpu", BENCH)):
+            (build / place).parent.mkdir(parents=True)
+            (build / place).symlink_to(target)
+        check = pathlib.Path(__file__).resolve().parents[2] / "gpu" / "check"
+        for environment, code, words in (("RANK=0", 0, "every element right"), ("RANK=1", 1, r"FAIL torture/small-9: .*torture: seed 9, step \d+: ")):
+            done = subprocess.run([sys.executable, str(check), "torture", "--host", "--build", str(build), "--count", "1", "--seed", "9", "--env",
+                                   environment], capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertRegex(done.stdout, words)
+
     def test_life(self):
         text, lines = self.bench("life", "-n", 2, "-e", "64K", peer=False)
         self.assertGreater(lines[-1]["readyMs"], lines[-1]["connectMs"])
@@ -118,7 +130,7 @@ class ProgramTest(unittest.TestCase):
             os.kill(ranks[2], signal.SIGKILL)
             text, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 2, text)
-        self.assertIn("a rank was killed by signal 9", text)
+        self.assertIn("rank 2 was killed by signal 9", text)
 
     def test_variables_reach_one_library_alone(self):
         text, _ = self.bench("compare", "all_reduce", "-n", 2, "-b", 8, "-e", 8, "-r", 1, "--a-env", "TUTTI_ALGO=nonsense", *SMALL, code=2)

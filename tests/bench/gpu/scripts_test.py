@@ -36,7 +36,10 @@ side = {"medianUs": 2.0, "p99Us": 3.0, "q1Us": 1.9, "q3Us": 2.1, "busGBps": 1.0,
 with open(after("--json"), "w") as out:
     out.write(json.dumps({"header": {"device": "NVIDIA H200", "ranks": int(after("-n")), "rounds": 20, "a": {"name": "tutti", "version": "1", "env": {}},
                                      "b": {"name": "NCCL", "version": "2", "env": {}}}}) + "\n")
-    for op in ops:
+    for library in ("tutti", "NCCL") if words[0] == "overlap" else ():
+        out.write(json.dumps({"overlap": "reduce", "library": library, "bytes": 1 << 20, "productAloneUs": 100.0, "callAloneUs": 10.0,
+                              "productBesideUs": 110.0 if library == "tutti" else 150.0, "callBesideUs": 12.0}) + "\n")
+    for op in ops if words[0] == "compare" else ():
         for mode in modes:
             out.write(json.dumps({"op": op, "type": "float", "redop": None, "ranks": 2, "bytes": 1024, "mode": mode, "inPlace": False,
                                   "buffers": "plain", "maxCtas": 0, "a": side, "b": dict(side, wrong=deeds.get("wrong", 0)),
@@ -188,8 +191,9 @@ class Scripts(unittest.TestCase):
     def script(self, name, *words, **deeds):
         """Exit code, everything printed, and the runs of the program."""
         self.log.unlink(missing_ok=True)
-        command = [sys.executable, str(SCRIPTS / name), str(self.folder / "a.so"), str(self.folder / "b.so"), "--program", str(self.program),
-                   "--out", str(self.folder / "out"), *map(str, words)]
+        libraries = [str(self.folder / library) for library in (("a.so",) if name == "choice" else ("a.so", "b.so"))]
+        command = [sys.executable, str(SCRIPTS / name), *libraries, "--program", str(self.program), "--out", str(self.folder / "out"),
+                   *map(str, words)]
         environment = {**os.environ, "PRETEND": json.dumps({"ratios": [{}], **deeds}), "PRETEND_LOG": str(self.log), "NCCL_STRAY": "yes"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
         runs = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()] if self.log.exists() else []
@@ -247,6 +251,34 @@ class Scripts(unittest.TestCase):
         code, text, _ = self.script("gate", "--stored", stored)
         self.assertEqual(code, 1, text)
         self.assertIn("LOST reduce 2048 graph: not measured", text)
+
+    def test_choice(self):
+        words = ["--only", "gather", "--ctas", "0,4"]  # one algorithm, three protocols
+        code, text, runs = self.script("choice", *words, "--part", "2/2", ratios=[{"gather": 0.96}])
+        self.assertEqual((code, len(runs)), (3, 3), text)  # within 5%, but half of it is not measured
+        self.assertIn("0 of 1 calls are more than 5% off the best; 3 of 6 combinations are not measured", text)
+        forced = [[run["words"][i + 1] for i, word in enumerate(run["words"]) if word == "--b-env"] for run in runs]
+        self.assertEqual(forced[1], ["TUTTI_ALGO=star", "NCCL_PROTO=LL128", "NCCL_MIN_CTAS=4", "NCCL_MAX_CTAS=4"])
+        code, text, runs = self.script("choice", *words, ratios=[{"gather": 1.2}, {"gather": 0.8}, {"gather": 1.1}])
+        self.assertEqual((code, len(runs)), (1, 3), text)  # only what was missing
+        self.assertIn("| star LL128 own | **+25.0%** |", text)
+        self.assertEqual(self.script("choice", *words, "--only-print")[0], 1)
+        self.assertEqual(self.script("choice", "--only", "nothing")[0], 2)
+
+    def test_choice_tells_what_was_refused_and_what_broke(self):
+        words = ["--only", "gather", "--ctas", "4"]
+        code, text, _ = self.script("choice", *words, ends=2)
+        self.assertEqual((code, text.count("refused: gather star")), (0, 3), text)
+        for path in (self.folder / "out").glob("choice-*"):
+            path.unlink()
+        code, text, _ = self.script("choice", *words, ends=1)
+        self.assertEqual((code, text.count("FAILED gather star")), (1, 3), text)
+
+    def test_overlap(self):
+        code, text, runs = self.script("overlap", "--only", "reduce", "--sizes", "1M-1M")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(runs[0]["words"][:2], ["overlap", "reduce"])
+        self.assertIn("| reduce | 1 MiB | 110 us (+10.0%) | 150 us (+50.0%) | 12.0 us (+20.0%) |", text)
 
 
 if __name__ == "__main__":
