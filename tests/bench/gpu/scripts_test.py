@@ -69,10 +69,14 @@ class Goals(unittest.TestCase):
 
     def test_the_worst_row_decides_and_is_named(self):
         cells = [cell("all_reduce", 8, 3.0), cell("all_reduce", 16 * K, 2.1), cell("all_reduce", 32 * K, 0.5), cell("all_gather", 8, 0.1)]
-        self.check("G1", True, False, "2.10 (all_reduce 16 KiB graph, least of 2)", cells=cells)
+        types = [dict(cell("all_reduce", 64, 2.9), type="half", redop="max")]
+        self.check("G1", True, False, "2.10 (all_reduce 16 KiB graph, least of 3)", cells=cells, types=types)
         cells[0]["ratio"] = 1.99
-        self.check("G1", False, False, "all_reduce 8 B", cells=cells)
-        self.check("G1", True, True, cells=[cell("all_reduce", 8, 2.8), cell("all_reduce", 8, 0.5, mode="eager")])
+        self.check("G1", False, False, "all_reduce 8 B", cells=cells, types=types)
+        self.check("G1", True, True, cells=[cell("all_reduce", 8, 2.8), cell("all_reduce", 8, 0.5, mode="eager")], types=types)
+        self.check("G1", None, None, cells=cells)
+        types[0]["ratio"] = 1.5
+        self.check("G1", False, False, "1.50 (all_reduce half max 64 B graph", cells=cells, types=types)
 
     def test_what_was_not_measured_is_not_met(self):
         for goal in goals.GOALS:
