@@ -152,6 +152,7 @@ void Comparison::runCell(const CallKind& kind, Mode mode, int ctas) {
   for (Side& side : sides_) {
     side.figures = {};
     side.blocksUs.clear();
+    const Library::Environment own(*side.library);
     if (device_.hasGraphs()) {
       const std::unique_ptr<Graph> one = device_.capture([&] { makeCalls(side, kind, 1); });
       const Nodes nodes = one->nodes();
