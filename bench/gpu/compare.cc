@@ -13,11 +13,14 @@ constexpr int kMostCalls = 50;
 constexpr int kTrialCalls = 4;
 constexpr uint64_t kSeedStep = 0x1000;  // more than slots
 
-std::array<Library, 2> open(const BenchOptions& options) {
-  return {Library(options.a.name, options.a.path, options.a.variables), Library(options.b.name, options.b.path, options.b.variables)};
-}
-
 }  // namespace
+
+std::array<Library, 2> openBoth(const BenchOptions& options) {
+  std::array<Library, 2> both = {Library(options.a.name, options.a.path, options.a.variables),
+                                 Library(options.b.name, options.b.path, options.b.variables)};
+  if (both[0].isSameAs(both[1])) stop("{} and {} are one library to the loader: compare it with a copy", both[0].path(), both[1].path());
+  return both;
+}
 
 std::vector<uint64_t> countsOf(const BenchOptions& options, const Operation* operation, DataType type) {
   Options sizes;
@@ -30,7 +33,7 @@ std::vector<uint64_t> countsOf(const BenchOptions& options, const Operation* ope
 }
 
 Comparison::Comparison(World& world, Device& device, const BenchOptions& options)
-    : world_(world), device_(device), options_(options), libraries_(open(options)),
+    : world_(world), device_(device), options_(options), libraries_(openBoth(options)),
       buffers_(device, options, libraries_[options.isMemoryOfA ? 0 : 1], world.rank(), world.ranks()), writer_(options, world.isLead()) {
   for (size_t i = 0; i < 2; ++i) sides_[i].library = &libraries_[i];
   writer_.header(device, {libraries_[0].version(), libraries_[1].version()}, {libraries_[0].path(), libraries_[1].path()});

@@ -16,6 +16,9 @@ namespace tutti::bench::gpu {
 /// All counts of a type that the options ask for.
 std::vector<uint64_t> countsOf(const BenchOptions& options, const Operation* operation, DataType type);
 
+/// Both libraries of the options.
+std::array<Library, 2> openBoth(const BenchOptions& options);
+
 /// One library with its communicator, as long as the row set lasts.
 struct Side {
   const Library* library = nullptr;

@@ -64,6 +64,9 @@ class Library {
   /// "2.28.9", and "tutti 0.1.0" where it is that.
   const std::string& version() const { return version_; }
 
+  /// Whether the loader took both for one (3).
+  bool isSameAs(const Library& other) const { return handle_ == other.handle_; }
+
   /// Collective. `maxCtas` 0: as the library likes.
   ncclComm_t connect(World& world, int maxCtas) const;
   /// A communicator of the ranks that name the same colour; null for colour -1.

@@ -164,6 +164,7 @@ BenchOptions parseBenchOptions(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     options.command = app.get_subcommands().front()->get_name();
+    if (torture.parsed() || life.parsed()) texts.from = "0";  // they have no smallest size
     if (torture.parsed()) setForTorture(torture, texts);
     if (life.parsed()) texts.rotate = "8", texts.to = life.count("--to") == 0 ? "64M" : texts.to;
     if (options.productSize % 16 != 0) throw CLI::ValidationError("--product", "is a multiple of 16");

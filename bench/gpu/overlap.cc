@@ -25,8 +25,7 @@ class Overlap {
       : world_(world),
         device_(device),
         options_(options),
-        libraries_{Library(options.a.name, options.a.path, options.a.variables),
-                   Library(options.b.name, options.b.path, options.b.variables)},
+        libraries_(openBoth(options)),
         buffers_(device, options, libraries_[options.isMemoryOfA ? 0 : 1], world.rank(), world.ranks()),
         writer_(options, world.isLead()),
         product_(device.makeProduct(options.productSize)) {

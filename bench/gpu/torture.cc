@@ -53,9 +53,11 @@ class Torture {
       : world_(world), device_(device), options_(options), library_(options.a.name, options.a.path, options.a.variables) {
     streams_ = {device.stream()};
     while (streams_.size() < kStreams) streams_.push_back(device.makeStream());
+    // One element a rank is the least that every operation and type has.
+    const uint64_t bytes = std::max(options.maxBytes, sizeof(uint64_t) * static_cast<uint64_t>(world.ranks()));
     for (int call = 0; call < kMostCalls; ++call) {
-      sends_.push_back(device.allocate(options.maxBytes));
-      receives_.push_back(device.allocate(options.maxBytes));
+      sends_.push_back(device.allocate(bytes));
+      receives_.push_back(device.allocate(bytes));
     }
   }
 

@@ -68,10 +68,10 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("WRONG", text)
 
     def test_torture_is_right_and_repeats_itself(self):
-        for words in (["-n", 2], ["-n", 3], ["-n", 4, "--mixed"]):
-            text, _ = self.bench("torture", *words, "--steps", 70, "-e", "8K", "--seed", 3, "--slow-us", 300, peer=False)
+        for words in (["-n", 1, "-e", 1], ["-n", 2, "-e", "8K"], ["-n", 3, "-e", 5], ["-n", 4, "-e", "8K", "--mixed"]):
+            text, _ = self.bench("torture", *words, "--steps", 70, "--seed", 3, "--slow-us", 300, peer=False)
             self.assertRegex(text, r"torture: seed 3: 70 steps, \d+ calls, every element right")
-            self.assertEqual(text, self.bench("torture", *words, "--steps", 70, "-e", "8K", "--seed", 3, "--slow-us", 300, peer=False)[0])
+            self.assertEqual(text, self.bench("torture", *words, "--steps", 70, "--seed", 3, "--slow-us", 300, peer=False)[0])
 
     def test_torture_names_the_step_of_a_wrong_element(self):
         text, _ = self.bench("torture", "all_reduce", "-d", "float", "-n", 2, "--steps", 70, "-e", "8K", "--seed", 4, peer=False, code=1,
@@ -144,6 +144,7 @@ class ProgramTest(unittest.TestCase):
                       ["compare", "--rounds", 0], ["compare", "--ctas", 99], ["compare", "-n", 17], ["compare", "--a-env", "NOTHING"]):
             text, _ = self.bench(*words, code=2)
             self.assertTrue(text.strip(), words)
+        self.assertIn("are one library to the loader", self.bench("compare", library=self.copy, code=2)[0])
         self.assertIn("no-such", self.bench("life", peer=False, library="/no-such.so", code=2)[0])
 
     def test_drawings(self):
