@@ -21,12 +21,4 @@ std::string tableLine(const Row& tutti, const Row& peer) {
                 peer.timeUs / tutti.timeUs, tutti.wrong.value_or(0) + peer.wrong.value_or(0));
 }
 
-std::string pathFor(const std::string& path, std::string_view operation) {
-  const size_t dot = path.rfind('.');
-  const size_t slash = path.rfind('/');
-  const bool hasEnding = dot != std::string::npos && (slash == std::string::npos || dot > slash);
-  const size_t at = hasEnding ? dot : path.size();
-  return format("{}-{}{}", path.substr(0, at), operation, path.substr(at));
-}
-
 }  // namespace tutti::bench

@@ -17,7 +17,4 @@ std::string tableHead(const Call& call, const std::string& peer, const std::stri
 /// tutti's row and the peer's, as one line.
 std::string tableLine(const Row& tutti, const Row& peer);
 
-/// "a/b.svg" → "a/b-all_gather.svg".
-std::string pathFor(const std::string& path, std::string_view operation);
-
 }  // namespace tutti::bench

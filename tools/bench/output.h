@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/status.h"
 
@@ -17,5 +18,8 @@ Result<File> openOutput(const std::string& path);
 
 /// Writes and closes it; does nothing without a file.
 Status writeOutput(File file, const std::string& path, const std::string& text);
+
+/// "a/b.svg" → "a/b-all_gather.svg".
+std::string pathFor(const std::string& path, std::string_view operation);
 
 }  // namespace tutti::bench

@@ -191,14 +191,14 @@ std::string drawLegend(const std::vector<Series>& all, double top, size_t column
 
 }  // namespace
 
-std::string drawSvg(const std::vector<Row>& rows) {
+std::string drawSvg(const std::vector<Row>& rows, std::string_view devices) {
   const std::vector<Series> all = groupRows(rows);
   const double width = kLeft + 2 * kPanelWidth + kBetween + 30;
   const auto columns = static_cast<size_t>((width - kLeft) / kLegendColumn);
   const double legendTop = kTop + kPanelHeight + kBelow + 12;
   const double height = legendTop + kLegendLine * std::ceil(static_cast<double>(all.size()) / static_cast<double>(columns)) + 8;
   const std::string title =
-      rows.empty() ? "nothing was measured" : format("{}, {} ranks on host devices", rows.front().op, rows.front().ranks);
+      rows.empty() ? "nothing was measured" : format("{}, {} ranks on {}", rows.front().op, rows.front().ranks, devices);
 
   std::string svg = format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/row.h"
@@ -10,6 +11,7 @@
 namespace tutti::bench {
 
 /// A complete SVG document. A line for each type, operator, root and form; points that a logarithm cannot show are left out.
-std::string drawSvg(const std::vector<Row>& rows);
+/// `devices`: where the ranks are, for the title.
+std::string drawSvg(const std::vector<Row>& rows, std::string_view devices = "host devices");
 
 }  // namespace tutti::bench

@@ -9,6 +9,12 @@ namespace tutti::exec::cuda {
 
 inline constexpr uint32_t kTriesPerCheck = 256;  ///< a try takes some 0.3 us
 inline constexpr uint64_t kHostLookNs = 100'000;
+// Without looks a wait has no end but its own: a build for measuring what they cost (bench/gpu/goals), never for use.
+#ifdef TUTTI_ENDLESS_WAITS
+inline constexpr bool kLooks = false;
+#else
+inline constexpr bool kLooks = true;
+#endif
 
 /// Who waits for what; filled in only when a wait gives up.
 struct WaitNote {
@@ -95,7 +101,7 @@ __device__ __forceinline__ bool waitUntil(const WaitControl& control, const Wait
   uint64_t seen = 0;
   WaitState state;
   for (uint32_t tries = 1; !attempt(seen); ++tries)
-    if (tries % kTriesPerCheck == 0 && !mayWaitOn(control, note, expected, seen, state)) return false;
+    if (kLooks && tries % kTriesPerCheck == 0 && !mayWaitOn(control, note, expected, seen, state)) return false;
   return true;
 }
 
@@ -108,7 +114,7 @@ __device__ __forceinline__ bool waitUntilOfWarp(const WaitControl& control, cons
   for (uint32_t tries = 1;; ++tries) {
     const unsigned lacking = __ballot_sync(kAll, !attempt(seen));
     if (lacking == 0) return true;
-    if (tries % kTriesPerCheck != 0) continue;
+    if (!kLooks || tries % kTriesPerCheck != 0) continue;
     const int looker = __ffs(static_cast<int>(lacking)) - 1;
     bool goesOn = true;
     if (static_cast<int>(threadIdx.x % 32) == looker) goesOn = mayWaitOn(control, note, expected, seen, state);

@@ -1,0 +1,17 @@
+// A product of matrices and a collective at the same time: how much each loses.
+//
+// Owner: a rank's process, one thread.
+// 1. One of the two is timed while the other runs from before its begin to after its end: first the products while calls go on, then calls
+//    while products go on. Alone, both are timed in the same way. Times are the slowest rank's.
+// 2. Calls are captured into a graph where there are graphs, so that the CPU holds neither back.
+// 3. Libraries take turns, as in compare.h.
+#pragma once
+
+#include "gpu/options.h"
+
+namespace tutti::bench::gpu {
+
+/// The program's exit code.
+int runOverlap(World& world, const BenchOptions& options);
+
+}  // namespace tutti::bench::gpu
