@@ -99,12 +99,14 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   own.blocking = override(config::get<Param::CommBlocking>(), 0, 1, own.blocking);
   own.minCTAs = override(config::get<Param::MinCtas>(), 1, kMostCtas, own.minCTAs);
   own.maxCTAs = override(config::get<Param::MaxCtas>(), 1, kMostCtas, own.maxCTAs);
+  own.CTAPolicy = override(config::get<Param::CtaPolicy>(), NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO, own.CTAPolicy);
   own.splitShare = override(config::get<Param::CommSplitShareResources>(), 0, 1, own.splitShare);
   own.shrinkShare = override(config::get<Param::CommShrinkShareResources>(), 0, 1, own.shrinkShare);
 
   comm::Config result;
   if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);
   if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, result.maxCtas);
+  if (own.CTAPolicy != kUndef) result.ctaPolicy = own.CTAPolicy;
   result.blocking = own.blocking != 0;  // undefined: blocking
   result.splitShare = own.splitShare == 1;
   result.shrinkShare = own.shrinkShare == 1;

@@ -5,6 +5,7 @@
 using tutti::Code;
 using tutti::Status;
 using tutti::api::guard;
+using tutti::api::useComm;
 using tutti::api::withComm;
 using tutti::comm::Communicator;
 
@@ -38,7 +39,8 @@ extern "C" ncclResult_t pncclMemFree(void* ptr) {
 }
 TUTTI_WEAK_TWIN(ncclMemFree);
 
-// A hint: host devices read each other's buffers as they are, and GPUs pass everything through pipes and windows. No handle is needed.
+// A hint that is not taken: host devices read each other's buffers as they are, and of GPUs no rank would know which buffers its peers have
+// registered and pass to a call; windows say so. No handle is needed.
 extern "C" ncclResult_t pncclCommRegister(const ncclComm_t comm, void*, size_t, void** handle) {
   return withComm("ncclCommRegister", comm, [&](Communicator&) -> Status {
     if (handle == nullptr) return tutti::error(Code::InvalidArgument, "handle is NULL: expected where to write the handle");
@@ -56,23 +58,28 @@ extern "C" ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle)
 }
 TUTTI_WEAK_TWIN(ncclCommDeregister);
 
-extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int) {
-  return withComm("ncclCommWindowRegister", comm, [&](Communicator&) -> Status {
+extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
+  return useComm("ncclCommWindowRegister", comm, [&](Communicator& c) -> Status {
     if (buff == nullptr || size == 0) return {};
     if (win == nullptr) return tutti::error(Code::InvalidArgument, "win is NULL: expected where to write the window");
     *win = nullptr;
     constexpr uintptr_t kAlignment = NCCL_WIN_REQUIRED_ALIGNMENT;
     if (reinterpret_cast<uintptr_t>(buff) % kAlignment != 0)
       return tutti::error(Code::InvalidArgument, "buff {} is not aligned: windows begin at multiples of {} bytes", buff, kAlignment);
-    return tutti::api::notBuilt("a symmetric window", "collectives take unregistered buffers at the same speed on host devices");
+    if (!c.isOnGpu())
+      return tutti::api::notBuilt("a symmetric window", "collectives take unregistered buffers at the same speed on host devices");
+    auto window = c.beginWindow(buff, size, (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0);
+    if (!window) return std::move(window).error();
+    return tutti::comm::thisThread().group.add(
+        tutti::comm::WindowRequest{comm, &c, std::move(*window), reinterpret_cast<void**>(win)});
   });
 }
 TUTTI_WEAK_TWIN(ncclCommWindowRegister);
 
 extern "C" ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
-  return withComm("ncclCommWindowDeregister", comm, [&](Communicator&) -> Status {
+  return withComm("ncclCommWindowDeregister", comm, [&](Communicator& c) -> Status {
     if (win == nullptr) return {};
-    return tutti::error(Code::InvalidArgument, "win {} is no window of this communicator", static_cast<void*>(win));
+    return c.endWindow(win);
   });
 }
 TUTTI_WEAK_TWIN(ncclCommWindowDeregister);

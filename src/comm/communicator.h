@@ -189,6 +189,13 @@ class Communicator {
   Rank missingOnGpu() const { return gpu_ == nullptr ? Rank(-1) : gpu_->missing(); }
   /// Numbers the calls and puts them on their streams; they were offered and are settled.
   Status launchOnGpu(std::span<DeviceCall> calls);
+  /// Decides how planned calls are carried out: kernels or copy engines.
+  Status chooseOnGpu(std::span<DeviceCall> calls);
+  /// Registers memory of the user, the next of this rank; settleWindows() is Ready when all ranks have done the same, and know of it.
+  Result<transport::device::UserWindows::Ref> beginWindow(void* base, uint64_t bytes, bool isSymmetric);
+  Poll settleWindows(Status& cause);
+  /// InvalidArgument: it is none.
+  Status endWindow(const void* window);
   const memory::Budget& gpuBudget() const { return gpu_->device().budget; }
   const memory::Budget& hostBudget() const { return gpu_->device().hostBudget; }
 

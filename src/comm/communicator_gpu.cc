@@ -92,6 +92,7 @@ uint64_t Communicator::postOnGpu(std::span<const DeviceCall> calls) {
     if (call.call.isMessage()) continue;
     exec::host::Call posted = call.call;
     posted.sequence = sequence++;
+    if (call.copies != nullptr) posted.opCode = exec::host::kOnWindows;
     hub().board(rank_).post(posted);
   }
   return sequence;
@@ -164,6 +165,30 @@ Result<DeviceCall> Communicator::prepareOnGpu(const CallRequest& request, driver
   if (!plan) return tl::unexpected(std::move(plan).error());
   call.plan = std::move(*plan);
   return call;
+}
+
+Status Communicator::chooseOnGpu(std::span<DeviceCall> calls) {
+  for (DeviceCall& call : calls) TUTTI_TRY(gpu_->choose(call));
+  return {};
+}
+
+Result<transport::device::UserWindows::Ref> Communicator::beginWindow(void* base, uint64_t bytes, bool isSymmetric) {
+  if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
+  return gpu_->windows().begin(reinterpret_cast<driver::cuda::DevicePtr>(base), Bytes(bytes), isSymmetric);
+}
+
+Poll Communicator::settleWindows(Status& cause) {
+  const Poll poll = lookForRanks([this] { return gpu_->settleWindows(); }, cause);
+  if (poll != Poll::Pending || !hub().latch(rank_).tripped()) return poll;
+  cause = hub().latch(rank_).status();
+  return Poll::Failed;
+}
+
+Status Communicator::endWindow(const void* window) {
+  const auto found = gpu_ == nullptr ? nullptr : gpu_->windows().find(window);
+  if (found == nullptr) return error(Code::InvalidArgument, "win {} is no window of this communicator", window);
+  gpu_->endWindow(found);
+  return {};
 }
 
 namespace {

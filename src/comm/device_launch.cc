@@ -160,6 +160,7 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
     DeviceCall* const alone = &calls.front();
     constexpr uint16_t kFirst = 0;
     if (alone->plan == nullptr) return {};
+    if (alone->copies != nullptr) return inTurn({&alone->stream, 1}, [&] { return launchCopies(*alone, alone->stream); });
     return inTurn({&alone->stream, 1}, [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); });
   }
   const std::vector<Turn> ordered = order(calls);
@@ -174,13 +175,21 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
 Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream) {
   Batch batch;
   for (size_t i = 0; i < ordered.size(); ++i) {
-    if (!batch.calls.empty() && endsBefore(batch, ordered, i)) {
+    const bool isCopied = ordered[i].call->copies != nullptr;
+    if (!batch.calls.empty() && (isCopied || endsBefore(batch, ordered, i))) {
       TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream));
       batch = {};
     }
-    add(batch, *ordered[i].call);
+    if (isCopied)
+      TUTTI_TRY(launchCopies(*ordered[i].call, stream));
+    else
+      add(batch, *ordered[i].call);
   }
-  return launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream);
+  return batch.calls.empty() ? Status() : launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream);
+}
+
+Status DeviceRank::launchCopies(const DeviceCall& call, Stream stream) {
+  return copies_->launch({call.call, call.in, call.out, call.copies}, timeoutNs_, stream);
 }
 
 /// All blocks that messages of one peer and direction may use.

@@ -32,6 +32,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
     config.shareBytes[w] = settings.shareBytes[static_cast<size_t>(w)];
     config.channels = std::max(config.channels, config.windowChannels[w]);
   }
+  config.copyEngines = static_cast<int32_t>(settings.copyEngines);
   config.checks = checks ? 1 : 0;
   return config;
 }
@@ -44,12 +45,27 @@ const char* describe(exec::cuda::Waiting waiting) {
     case Waiting::ForCell: return "cells from";
     case Waiting::ForArrival: return "the arrival of";
     case Waiting::ForHandOver: return "a slice of lane";
+    case Waiting::ForLeave: return "leave to write to the output of";
+    case Waiting::ForCopies: return "copies of";
     default: return "nothing of";
   }
 }
 
+/// Of a launch's signature.
+Call callOf(uint64_t signature) {
+  Call call = exec::host::unpackSignature(withoutCopyMark(signature));
+  if (hasCopyMark(signature)) call.opCode = exec::host::kOnWindows;
+  return call;
+}
+
 Status statusOf(const exec::cuda::Verdict& v) {
-  if (v.waiting == exec::cuda::Waiting::Mismatch) return exec::host::mismatch(Rank(v.rank), v.expected, Rank(v.peer), v.seen);
+  if (v.waiting == exec::cuda::Waiting::OtherPlace)
+    return error(Code::InvalidUsage,
+                 "the output of rank {} lies elsewhere in its symmetric window than that of rank {}: NCCL_WIN_COLL_SYMMETRIC promises the "
+                 "same offset on all ranks",
+                 v.peer, v.rank);
+  if (v.waiting == exec::cuda::Waiting::Mismatch)
+    return exec::host::mismatch(Rank(v.rank), callOf(v.expected), Rank(v.peer), callOf(v.seen));
   return error(Code::RemoteError,
                "rank {} gave up after its deadline: its kernel waited for {} {} (channel {}, step {}, launch {}): expected {}, saw {}",
                v.rank, describe(v.waiting),
@@ -75,6 +91,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
   opened->endpoint_ = std::move(*endpoint);
+  opened->copies_ = std::make_unique<DeviceCopies>(device, devices.executor(), *opened->endpoint_, opened->settings_, rank, layout.ranks());
   opened->mixesGraphs_ = config::get<config::Param::GraphMixingSupport>();
   return opened;
 }
@@ -93,10 +110,13 @@ DeviceRank::~DeviceRank() {
     observe::info(observe::Subsys::Init, "what rank {} has on device {} is kept until {} graphs with its calls are destroyed", rank_.value,
                   device_.gpu->device(), graphs.size());
   if (isBusy || !graphs.empty()) {
-    transport::device::Kept kept{isBusy, std::move(graphs), {}, std::move(ended_)};
+    transport::device::Kept kept{isBusy, std::move(graphs), {}, copies_->takeStreams(), {}, std::move(ended_)};
+    kept.windows.assign(endedWindows_.begin(), endedWindows_.end());
     for (auto& [words, bank] : programs_) kept.banks.push_back(std::move(bank));
     endpoint_->keepMemory(std::move(kept));
   }
+  endedWindows_.clear();
+  copies_.reset();
   endpoint_.reset();
   programs_.clear();
 }
@@ -151,7 +171,7 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
 
 Status DeviceRank::offer(std::span<const DeviceCall> calls) {
   for (const DeviceCall& call : calls)
-    if (call.plan != nullptr && !call.plan->isOpen) TUTTI_TRY(endpoint_->offer(call.plan->needs()));
+    if (!call.isOpen()) TUTTI_TRY(endpoint_->offer(call.plan->needs()));
   return {};
 }
 
@@ -159,7 +179,7 @@ Poll DeviceRank::settle(std::span<const DeviceCall> calls) {
   bool isNew = false;
   Poll poll = Poll::Ready;
   for (const DeviceCall& call : calls) {
-    if (call.plan == nullptr || call.plan->isOpen) continue;
+    if (call.isOpen()) continue;
     poll = endpoint_->settle(call.plan->needs());
     if (poll != Poll::Ready) break;
     call.plan->isOpen = isNew = true;
@@ -175,6 +195,7 @@ bool DeviceRank::isIdle() {
   if (isUnmarked_.load(std::memory_order_acquire)) {                           // pairs with launch()
     const auto idle = devices_.driver().isIdle(latest_.load(std::memory_order_relaxed));
     if (setUp && idle && !*idle) return false;
+    if (setUp && !copies_->isIdle()) return false;
   }
   if (!hasLaunched_.load(std::memory_order_acquire)) return true;  // pairs with leave()
   const auto over = devices_.driver().isOver(ended_.get());
@@ -185,6 +206,42 @@ Status DeviceRank::look() {
   const exec::cuda::Verdict& verdict = endpoint_->kernelPage().verdict;
   const uint32_t state = std::atomic_ref<uint32_t>(const_cast<uint32_t&>(verdict.state)).load(std::memory_order_acquire);
   return state == exec::cuda::Verdict::Complete ? statusOf(verdict) : Status();
+}
+
+Status DeviceRank::choose(DeviceCall& call) const {
+  if (call.plan == nullptr) return {};
+  call.estimatedUs = call.plan->plan->estimatedUs;
+  if (call.call.isMessage() || reduces(call.call.collective)) return {};
+  CopyCall copy{call.call, call.in, call.out, nullptr};
+  TUTTI_TRY(copies_->choose(copy, call.plan->plan->estimatedUs));
+  call.copies = std::move(copy.window);
+  call.estimatedUs = call.copies != nullptr ? copies_->estimateUs(call.call) : call.plan->plan->estimatedUs;
+  return {};
+}
+
+Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected) {
+  auto chosen = planner_.summarize(shape, rejected);
+  if (!chosen || rejected == nullptr || reduces(shape.collective)) return chosen;
+  plan::Rejected copies{"copies", "copy engines", "", 0, -1, copies_->obstacle(shape.collective)};
+  if (copies.reason.empty()) {
+    Call call;
+    call.collective = shape.collective;
+    call.type = shape.type;
+    call.count = shape.count;
+    copies.estimatedUs = copies_->estimateUs(call);
+    const bool isTaken = settings_.copyEngines == plan::CopyEngines::WherePossible || copies.estimatedUs < chosen->estimatedUs;
+    copies.reason = isTaken ? "taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for no others"
+                            : plan::slower(copies.estimatedUs, chosen->estimatedUs);
+  }
+  rejected->push_back(std::move(copies));
+  return chosen;
+}
+
+/// Copies of calls before may be on their way, and graphs may be launched again.
+void DeviceRank::endWindow(const transport::device::UserWindows::Ref& window) {
+  endedWindows_.push_back(window);
+  endpoint_->windows().end(endedWindows_.back());
+  if (captures_.alive().empty() && isIdle()) endedWindows_.clear();
 }
 
 }  // namespace tutti::comm

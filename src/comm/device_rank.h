@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "comm/captures.h"
+#include "comm/device_copies.h"
 #include "comm/devices.h"
 #include "exec/host/signature.h"
 #include "observe/flight_recorder.h"
@@ -41,12 +42,17 @@ struct DeviceCall {
   Communicator* comm = nullptr;
   exec::host::Call call;
   std::shared_ptr<LoadedPlan> plan;  ///< null: no data, or a message of a rank to itself, paired when it is launched
+  std::shared_ptr<const transport::device::UserWindow> copies;  ///< that holds the output: copy engines carry the call out; null: kernels
   const void* in = nullptr;
   void* out = nullptr;
   uint64_t factor = 0;
   const void* factorSource = nullptr;  ///< device memory
   driver::cuda::Stream stream = nullptr;
   observe::FlightEvent event;
+  double estimatedUs = 0;  ///< of the way that it goes
+
+  /// Whether nothing has to be opened for it.
+  bool isOpen() const { return plan == nullptr || plan->isOpen || copies != nullptr; }
 };
 
 class DeviceRank {
@@ -63,9 +69,14 @@ class DeviceRank {
   Rank missing() const { return endpoint_->missing(); }
 
   Result<std::shared_ptr<LoadedPlan>> planFor(const plan::Shape& shape);
-  Result<plan::Summary> summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected) {
-    return planner_.summarize(shape, rejected);
-  }
+  Result<plan::Summary> summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected);
+  /// Lets copy engines carry out a planned call where they can and are faster.
+  Status choose(DeviceCall& call) const;
+  /// Windows of the user. Those of all ranks are settled by settleWindows(), which is Ready when all that have begun are.
+  transport::device::UserWindows& windows() { return endpoint_->windows(); }
+  Poll settleWindows() { return endpoint_->settleWindows(); }
+  /// What graphs or kernels may still use stays mapped until later.
+  void endWindow(const transport::device::UserWindows::Ref& window);
   const std::string& constants() const { return settings_.constants; }
 
   /// Says to the peers where this rank's part of what the calls need is.
@@ -107,6 +118,7 @@ class DeviceRank {
   bool endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
+  Status launchCopies(const DeviceCall& call, driver::cuda::Stream stream);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   template <class LaunchThem>
   Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
@@ -124,6 +136,8 @@ class DeviceRank {
   plan::DevicePlanner planner_;
   plan::PlanCache<LoadedPlan> plans_{256};
   std::unique_ptr<transport::device::Endpoint> endpoint_;
+  std::unique_ptr<DeviceCopies> copies_;
+  std::vector<transport::device::UserWindows::Ref> endedWindows_;  // which may still be in use
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
   exec::cuda::CommView views_[transport::device::kNumProtocols];
   driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch, or the latest graph

@@ -100,6 +100,7 @@ Status Group::run(Content content) {
     return first.ok();
   };
   if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return first;
+  if (!content.windows.empty() && !keep(settle(std::move(content.windows)))) return first;
   if (!content.calls.empty() && !keep(launch(std::move(content.calls)))) return first;
   if (!content.deviceCalls.empty() && !keep(launch(std::move(content.deviceCalls)))) return first;
   bool ends = false;
@@ -118,9 +119,10 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
     if (!content.creations.empty()) (void)undo(content.creations, error(Code::InvalidUsage, "the group was not launched"));
     std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
     bool isKnown = !content.calls.empty() || !content.deviceCalls.empty();
-    for (const DeviceEntry& entry : content.deviceCalls) {
+    for (DeviceEntry& entry : content.deviceCalls) {
+      TUTTI_TRY(entry.call.comm->chooseOnGpu({&entry.call, 1}));
       isKnown = isKnown && !entry.call.call.isMessage();
-      if (entry.call.plan != nullptr) totals[entry.call.comm] += static_cast<float>(entry.call.plan->plan->estimatedUs);
+      if (entry.call.plan != nullptr) totals[entry.call.comm] += static_cast<float>(entry.call.estimatedUs);
     }
     for (const Entry& entry : content.calls) {
       auto use = process().handles.useAgain(entry.handle, entry.call.comm);
@@ -163,7 +165,8 @@ Status Group::add(ncclComm* handle, PendingCall call) {
 
 Status Group::add(ncclComm* handle, DeviceCall call) {
   const bool blocking = call.comm->isBlocking();
-  if (!isOpen() && blocking && call.plan != nullptr && call.plan->isOpen) {
+  if (!isOpen()) TUTTI_TRY(call.comm->chooseOnGpu({&call, 1}));
+  if (!isOpen() && blocking && call.plan != nullptr && call.isOpen()) {
     TUTTI_TRY(call.comm->offerOnGpu(std::span(&call, 1)));
     return call.comm->launchOnGpu(std::span(&call, 1));
   }

@@ -2,7 +2,7 @@
 //
 // Owner: each thread has one. Never shared.
 // 1. Nothing is launched before the outermost end(); with an error in between, nothing at all.
-// 2. Communicators are made first, then calls are launched, then communicators are ended.
+// 2. Communicators are made first, then windows are settled, then calls are launched, then communicators are ended.
 // 3. A communicator that was destroyed meanwhile is noticed, not touched.
 // 4. All communicators of a group are blocking, or none is. In the latter case what was launched goes on when end() returns InProgress.
 #pragma once
@@ -17,6 +17,14 @@
 #include "comm/setup.h"
 
 namespace tutti::comm {
+
+/// A registration of memory on its way.
+struct WindowRequest {
+  ncclComm* handle = nullptr;
+  Communicator* comm = nullptr;
+  transport::device::UserWindows::Ref window;
+  void** result = nullptr;
+};
 
 class Group {
  public:
@@ -41,6 +49,8 @@ class Group {
   Status add(ncclComm* handle, DeviceCall call);
   Status add(JoinRequest request);
   Status add(ChildRequest request);
+  /// A window that has begun; `result` gets it when all ranks have registered theirs.
+  Status add(WindowRequest request);
   Status addEnding(std::function<Status()> ending);
 
  private:
@@ -65,6 +75,7 @@ class Group {
     Status error;
     std::optional<bool> blocking;
     std::vector<Creation> creations;
+    std::vector<WindowRequest> windows;
     std::vector<Entry> calls;
     std::vector<DeviceEntry> deviceCalls;
     std::vector<std::function<Status()>> endings;
@@ -72,6 +83,7 @@ class Group {
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);
   static Status run(Content content);
+  static Status settle(std::vector<WindowRequest> windows);
   static Status launch(std::vector<Entry> entries);
   static Status launch(std::vector<DeviceEntry> entries);
   static Status create(std::vector<Creation> creations, bool blocking);

@@ -5,6 +5,7 @@
 #include "comm/group.h"
 #include "comm/opening.h"
 #include "comm/process.h"
+#include "core/format.h"
 #include "exec/host/wait.h"
 
 namespace tutti::comm {
@@ -29,6 +30,53 @@ Status await(Opening& opening) {
 
 }  // namespace
 
+Status Group::add(WindowRequest request) {
+  TUTTI_TRY(admit(request.comm->isBlocking()));
+  if (isOpen()) {
+    content_.windows.push_back(std::move(request));
+    return {};
+  }
+  std::vector<WindowRequest> alone;
+  alone.push_back(std::move(request));
+  return settle(std::move(alone));
+}
+
+/// Also on communicators that do not block: it is set-up, and takes no longer than the slowest rank.
+Status Group::settle(std::vector<WindowRequest> windows) {
+  constexpr int32_t kSpins = 20;
+  exec::host::Waiter waiter(kSpins);
+  Patience patience(realClock());
+  patience.begin();
+  for (bool isPending = true; isPending;) {
+    isPending = false;
+    for (const WindowRequest& request : windows) {
+      auto use = process().handles.useAgain(request.handle, request.comm);
+      if (!use) return std::move(use).error();
+      Status cause;
+      Poll poll = request.comm->settleWindows(cause);
+      if (poll == Poll::Pending) {
+        cause = patience.look(format("rank {}", request.comm->rank().value), request.comm->timeoutMs(), [&] {
+          return format("rank {} has not registered its window", request.comm->missingOnGpu().value);
+        });
+        if (!cause.ok()) poll = Poll::Failed;
+      }
+      if (poll == Poll::Failed) {
+        request.comm->stop(cause);
+        return cause;
+      }
+      isPending = isPending || poll == Poll::Pending;
+    }
+    if (isPending) waiter.pause();
+  }
+  Status first;
+  for (const WindowRequest& request : windows) {
+    const Status& refusal = request.window->refusal;
+    *request.result = refusal.ok() ? request.window.get() : nullptr;
+    if (first.ok()) first = refusal;
+  }
+  return first;
+}
+
 Status Group::launch(std::vector<DeviceEntry> entries) {
   std::vector<HandleTable::Use> uses;
   std::vector<Opening::Share> shares;
@@ -44,6 +92,7 @@ Status Group::launch(std::vector<DeviceEntry> entries) {
   }
   for (Opening::Share& share : shares) {
     TUTTI_TRY(share.comm->pairSelfMessages(share.calls));
+    TUTTI_TRY(share.comm->chooseOnGpu(share.calls));
     TUTTI_TRY(share.comm->checkStreamsOnGpu(share.calls));
   }
   const auto waits = uses.front()->isBlocking() ? true : isCaptured(shares);

@@ -136,6 +136,12 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;
+  const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();
+  constexpr int32_t kZero = 2;  // NCCL_CTA_POLICY_ZERO
+  if (copyEngines == 0)
+    settings.copyEngines = plan::CopyEngines::Never;
+  else if (copyEngines == 1 || config.ctaPolicy == kZero)
+    settings.copyEngines = plan::CopyEngines::WherePossible;
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
   settings.protocols = host.protocols;

@@ -23,8 +23,9 @@ namespace tutti::memory {
 
 class ScratchPool;
 
-/// What a pool's memory is: of its device, or of the host, which devices that cannot reach each other share.
-enum class Place : int32_t { Device, Host };
+/// What a pool's memory is: of its device, or of the host, which devices that cannot reach each other share. User: no pool's, but memory of
+/// the user on the device, for what names memory of all sorts.
+enum class Place : int32_t { Device, Host, User };
 
 /// Where banks lie.
 struct Segment {

@@ -40,6 +40,9 @@ struct DevicePlan {
   int window() const { return exec::cuda::windowOf(exec::cuda::kernelInfo(kernel).protocol); }
 };
 
+/// When calls may be carried out by copy engines.
+enum class CopyEngines : uint8_t { Never, WhereFaster, WherePossible };
+
 struct DeviceSettings {
   /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
   /// kernels of lone calls.
@@ -59,6 +62,7 @@ struct DeviceSettings {
   bool hasWindows = false;     ///< all ranks are on one host, at most exec::cuda::kMaxLocalRanks; one alone needs none
   bool hasLines = false;       ///< lines of 128 bytes arrive in order between all ranks
   bool hasBulk = false;        ///< the copy engine's kernel may be chosen
+  CopyEngines copyEngines = CopyEngines::WhereFaster;
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;
   tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines and LineWindow, Simple is Simple and Bulk

@@ -141,10 +141,20 @@ Json kernelJson(const KernelCost& cost) {
   return json;
 }
 
+constexpr Field<CopyCost> kCopyFields[] = {
+    {"startUs", &CopyCost::startUs},
+    {"copyUs", &CopyCost::copyUs},
+    {"linkGBs", &CopyCost::linkGBs},
+};
+
 DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
   machine.blockUs = reader.number("blockUs");
+  if (reader.has("copies")) {
+    Reader copies = reader.object("copies");
+    readFields(copies, kCopyFields, machine.copies);
+  }
   Reader kernels = reader.object("kernels");
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
     machine.kernels[static_cast<size_t>(k)] =
@@ -159,6 +169,7 @@ Json devicesJson(const DeviceMachine& machine) {
     json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
         kernelJson(machine.kernels[static_cast<size_t>(k)]);
   json["kernels"]["lone"] = kernelJson(machine.lone);
+  json["copies"] = fieldsOf(kCopyFields, machine.copies);
   return json;
 }
 
@@ -210,6 +221,7 @@ Status checkPlatform(const Platform& platform) {
   if (!platform.devices) return {};
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
+  if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
   return platform.devices->lone.blockGBs <= 0 || platform.devices->lone.linkGBs <= 0 ? refuse("blockGBs or linkGBs of lone") : Status();
 }
 

@@ -45,11 +45,19 @@ struct KernelCost {
   uint64_t flowBytes = 0;   ///< pipes: so much of a piece is passed on at a time; 0: all of it
 };
 
+/// A call that copy engines carry out.
+struct CopyCost {
+  double startUs = 23;   ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
+  double copyUs = 3;     ///< of every copy
+  double linkGBs = 392;  ///< from one device to all others together
+};
+
 /// GPUs of one host. deviceMachine() is the built-in one.
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what a kernel costs
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
+  CopyCost copies;  ///< may be missing in a file: then what stands here
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
 };
 

@@ -49,8 +49,14 @@ class WrittenDown final : public exec::cuda::Executor {
     return {};
   }
 
+  Status copies(const exec::cuda::CopyLaunch& launch, void*) override {
+    copies_.push_back(launch);
+    return {};
+  }
+
  private:
   std::vector<Launched>& launches_;
+  std::vector<exec::cuda::CopyLaunch> copies_;
   FakeApi* const* fake_;
 };
 

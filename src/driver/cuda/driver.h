@@ -133,6 +133,8 @@ class Driver {
   // Pointers.
   /// Type Unregistered, and nothing else, for memory that the driver does not know.
   Result<PointerInfo> describePointer(DevicePtr address);
+  /// The number of the memory that is mapped there now, which no other has in this process; 0: none that the driver knows.
+  Result<uint64_t> bufferOf(DevicePtr address);
   Result<Range> rangeOf(DevicePtr address);  ///< wants a current context, whichever
 
   // Copies, streams, events of the current context. A NULL stream is the legacy one.

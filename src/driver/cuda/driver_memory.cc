@@ -187,6 +187,14 @@ Result<PointerInfo> Driver::describePointer(DevicePtr address) {
   return info;
 }
 
+Result<uint64_t> Driver::bufferOf(DevicePtr address) {
+  uint64_t buffer = 0;
+  auto attribute = PointerAttribute::BufferId;
+  void* value = &buffer;
+  const Error error = api_->pointerGetAttributes(1, &attribute, &value, address);
+  return checked(error, buffer, Call::pointerGetAttributes, "address {:#x}", address);
+}
+
 Result<Range> Driver::rangeOf(DevicePtr address) {
   DevicePtr base = 0;
   size_t bytes = 0;

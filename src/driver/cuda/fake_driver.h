@@ -3,6 +3,7 @@
 // Owner: FakeApi. One thread at a time. Only fake*.cc include this.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -32,12 +33,19 @@ struct Backing {
 };
 using BackingRef = std::shared_ptr<Backing>;
 
+/// As the driver: no two allocations or mappings ever have the same.
+inline uint64_t nextBuffer() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
 /// A range of addresses with memory behind it.
 struct Region {
   uint64_t bytes = 0;
   BackingRef backing;  ///< null for registered host memory
   Device device = -1;
   std::map<Device, Access> access;  ///< of virtual memory
+  uint64_t buffer = nextBuffer();
 };
 using Regions = std::map<DevicePtr, Region>;
 

@@ -164,7 +164,7 @@ Error FakeDriver::writeAttribute(void* value, PointerAttribute attribute, Device
       put(!known ? uint32_t{0} : static_cast<uint32_t>(kind == &registered_ ? MemoryType::OnHost : MemoryType::OnDevice));
       break;
     case PointerAttribute::DevicePointer: put(known ? address : DevicePtr{0}); break;
-    case PointerAttribute::BufferId: put(known ? entry->first : uint64_t{0}); break;
+    case PointerAttribute::BufferId: put(known ? entry->second.buffer : uint64_t{0}); break;
     case PointerAttribute::IsManaged: put(uint8_t{0}); break;
     case PointerAttribute::DeviceOrdinal: put(known ? entry->second.device : Device{-2}); break;
     case PointerAttribute::IsLegacyIpcCapable: put(uint8_t{known && kind == &plain_}); break;

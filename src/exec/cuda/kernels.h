@@ -43,6 +43,9 @@ const KernelEntry& loneLinesEntry();
 const void* loneCellsMove();
 const void* loneLinesMove();
 
+/// The kernel of copies.h, both its stages; one block.
+const void* copiesFunction();
+
 /// The kernel of probe.h; a block for each pair.
 const void* probeFunction();
 

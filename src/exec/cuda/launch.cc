@@ -123,6 +123,8 @@ Status loadKernels(KernelUses* uses) {
   if (Status status = loadLone(Protocol::Lines, found.of[static_cast<int>(KernelId::LineWindow)]); !status.ok()) return status;
   KernelUse ofProbe;
   if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
+  KernelUse ofCopies;
+  if (Status status = load({"copies", copiesFunction(), kCopyThreads, 0}, ofCopies); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
 }
@@ -154,6 +156,11 @@ Status launchProbe(const ProbeLaunch& launch, void* stream) {
   return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, options, stream);
 }
 
+Status launchCopies(const CopyLaunch& launch, void* stream) {
+  CopyLaunch parameters = launch;
+  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, &parameters, {}, stream);
+}
+
 namespace {
 
 class Kernels final : public Executor {
@@ -163,6 +170,7 @@ class Kernels final : public Executor {
     return launchKernel(kernel, launch, options, stream);
   }
   Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
+  Status copies(const CopyLaunch& launch, void* stream) override { return launchCopies(launch, stream); }
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "algo/traits.h"
 #include "core/status.h"
+#include "exec/cuda/copies.h"
 #include "exec/cuda/probe.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/work.h"
@@ -82,6 +83,10 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
 /// One side of some pairs: at most kMostProbes. Asynchronous; nothing of `launch` is read after the return but what it points to.
 Status launchProbe(const ProbeLaunch& launch, void* stream);
 
+/// A stage of a call that copy engines carry out: one block. Asynchronous; nothing of `launch` is read after the return but what it points
+/// to.
+Status launchCopies(const CopyLaunch& launch, void* stream);
+
 /// What runs works on GPUs, as a parameter: the kernels of this build, or what a test puts in their place.
 class Executor {
  public:
@@ -92,6 +97,7 @@ class Executor {
   virtual Status load(KernelUses& uses) = 0;
   virtual Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) = 0;
   virtual Status probe(const ProbeLaunch& launch, void* stream) = 0;
+  virtual Status copies(const CopyLaunch& launch, void* stream) = 0;
 };
 
 /// Null in a build without kernels (TUTTI_CUDA=OFF).

@@ -20,6 +20,9 @@ enum class Waiting : uint32_t {
   ForCell,      ///< of a window: the peer's cell
   ForArrival,   ///< of a window: the peer's arrival
   ForHandOver,  ///< for another lane of the same rank; `peer` is the lane
+  ForLeave,     ///< of copies: the peer's leave to write to its output
+  ForCopies,    ///< of copies: the peer's data
+  OtherPlace,   ///< the peer's output lies elsewhere than a window promises (`expected` and `seen` are places)
   Mismatch,     ///< the peer is in a call with the same number and another signature (`expected` is the own one, `seen` its)
 };
 
@@ -31,7 +34,7 @@ struct Verdict {
   int32_t peer;  ///< for whom
   int32_t channel;
   int32_t step;       ///< of the lane's program
-  uint64_t expected;  ///< ForData, ForSlot, ForHandOver: the counter waited for; ForCell, ForArrival: the epoch
+  uint64_t expected;  ///< ForData, ForSlot, ForHandOver: the counter waited for; ForCell, ForArrival: the epoch; ForLeave …: the call
   uint64_t seen;
   uint64_t launch;  ///< number of the launch that waited; 0: none has one
 };

@@ -66,6 +66,7 @@ std::string describeCall(const Call& call) {
                             call.sequence, call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
   if (reduces(call.collective)) text += format(", {}", operationName(call.opCode));
   if (hasRoot(call.collective)) text += format(", root {}", call.root);
+  if (!reduces(call.collective) && call.opCode == kOnWindows) text += ", on buffers in symmetric windows";
   return text;
 }
 
@@ -76,7 +77,8 @@ std::string describeSignature(uint64_t signature) {
 
 bool agree(const Call& a, const Call& b) {
   return a.collective == b.collective && a.type == b.type && a.count == b.count && a.sequence == b.sequence &&
-         (!reduces(a.collective) || a.opCode == b.opCode) && (!hasRoot(a.collective) || a.root == b.root);
+         (reduces(a.collective) ? a.opCode == b.opCode : (a.opCode == kOnWindows) == (b.opCode == kOnWindows)) &&
+         (!hasRoot(a.collective) || a.root == b.root);
 }
 
 Status mismatch(Rank rank, const Call& own, Rank peer, const Call& theirs) {

@@ -16,6 +16,10 @@ using tutti::Call;
 inline constexpr auto kSplitCall = static_cast<Collective>(kNumCollectives);
 inline constexpr auto kShrinkCall = static_cast<Collective>(kNumCollectives + 1);
 
+/// Operation of a call that reduces nothing, and is carried out by copy engines of GPUs, because its buffers lie in symmetric windows: a
+/// promise that all ranks have to keep.
+inline constexpr uint8_t kOnWindows = 6;
+
 /// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and the count folded to 24: below 2^24 it
 /// is the count. A message of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
 uint64_t packSignature(const Call& call);

@@ -63,8 +63,10 @@ Endpoint::~Endpoint() {
   Parking::Car car{hub_, page_, {}, std::move(registered_), rank_, {}, {}};
   if (kept_) {
     for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
+    if (userWindows_ != nullptr) std::ranges::move(userWindows_->takeReached(), std::back_inserter(car.reached));
     car.kept = std::move(*kept_);
   }
+  userWindows_.reset();
   peers_.clear();  // else nothing of others is mapped for this rank any more
   if (!kept_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
   std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
@@ -104,6 +106,7 @@ Status Endpoint::prepare() {
   const auto key = around_.segments->key();
   if (!key) return key.error();
   key_ = *key;
+  userWindows_ = std::make_unique<UserWindows>(around_, page_, key_, rank_);
   auto registered = around_.pages->use(*around_.gpu, &page_.kernel(), Bytes(Page::kernelBytes(ranks_)), hub_);
   if (!registered) return std::move(registered).error();
   registered_ = std::move(*registered);
@@ -294,6 +297,34 @@ Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs
   return synchronize();  // the ends above are still read until then
 }
 
+exec::cuda::WaitControl Endpoint::waitControl() const {
+  const ControlLayout layout(config_, ranks_);
+  exec::cuda::WaitControl wait;
+  wait.abort = asPointer<uint32_t>(kernelPage_ + offsetof(KernelPage, abort));
+  wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + offsetof(KernelPage, verdict));
+  wait.relay = asPointer<exec::cuda::AbortRelay>(control_.address() + layout.relay);
+  if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return wait;
+  wait.board = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board);
+  wait.own = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board) + rank_.value;
+  for (int32_t r = 0; r < ranks_; ++r)
+    if (r != rank_.value)
+      wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].shared + layout.board) + rank_.value;
+  return wait;
+}
+
+exec::cuda::CopyLaunch Endpoint::copyLaunch() const {
+  const ControlLayout layout(config_, ranks_);
+  exec::cuda::CopyLaunch launch;
+  launch.wait = waitControl();
+  launch.rank = rank_.value;
+  launch.ranks = ranks_;
+  launch.count = asPointer<uint64_t>(control_.address() + layout.copyCount);
+  launch.own = asPointer<exec::cuda::CopyFlag>(peers_[static_cast<size_t>(rank_.value)].shared + layout.copyFlags);
+  for (int32_t r = 0; r < std::min(ranks_, exec::cuda::kMaxLocalRanks); ++r)
+    launch.theirs[r] = asPointer<exec::cuda::CopyFlag>(peers_[static_cast<size_t>(r)].shared + layout.copyFlags) + rank_.value;
+  return launch;
+}
+
 exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   const auto p = static_cast<size_t>(protocol);
   const auto w = static_cast<size_t>(exec::cuda::windowOf(protocol));
@@ -314,15 +345,7 @@ exec::cuda::CommView Endpoint::view(Protocol protocol) const {
   v.window.epochs = asPointer<uint64_t>(control + layout.epochs[w]);
   v.window.shareBytes = config_.shareBytes[w];
   v.window.channels = config_.windowChannels[w];
-  v.wait.abort = asPointer<uint32_t>(kernelPage_ + offsetof(KernelPage, abort));
-  v.wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + offsetof(KernelPage, verdict));
-  v.wait.relay = asPointer<exec::cuda::AbortRelay>(control + layout.relay);
-  if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return v;
-  v.wait.board = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board);
-  v.wait.own = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board) + rank_.value;
-  for (int32_t r = 0; r < ranks_; ++r)
-    if (r != rank_.value)
-      v.wait.post[r] = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(r)].shared + layout.board) + rank_.value;
+  v.wait = waitControl();
   return v;
 }
 

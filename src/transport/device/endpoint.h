@@ -24,6 +24,7 @@
 #include "exec/cuda/work.h"
 #include "transport/device/surroundings.h"
 #include "transport/device/survey.h"
+#include "transport/device/user_windows.h"
 #include "transport/local/hub.h"
 
 namespace tutti::transport::device {
@@ -65,6 +66,15 @@ class Endpoint {
 
   /// What kernels of a protocol see; window and pipes are those that are open. All but launch, signature and deadline of `wait`.
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
+  /// What both stages of a call by copies see of this rank (exec/cuda/copies.h): all but the call itself.
+  exec::cuda::CopyLaunch copyLaunch() const;
+  /// Windows of the user; once connect() is Ready.
+  UserWindows& windows() { return *userWindows_; }
+  Poll settleWindows() {
+    const Poll poll = userWindows_->advance(!anyHost_);
+    missing_ = userWindows_->missing();
+    return poll;
+  }
   KernelPage& kernelPage() const { return page_.kernel(); }
   /// Kernels of this rank have not ended, or may be launched again: what they may touch is given back later, or never, as `kept` says.
   void keepMemory(Kept kept);
@@ -98,6 +108,7 @@ class Endpoint {
   Result<memory::Bank> takeZeroed(memory::Place place, memory::Purpose purpose, uint64_t bytes);
   memory::Place placeOf(bool isDirect) const { return isDirect ? memory::Place::Device : memory::Place::Host; }
   Status synchronize();
+  exec::cuda::WaitControl waitControl() const;
 
   std::shared_ptr<local::Hub> hub_;
   Rank rank_;
@@ -123,6 +134,7 @@ class Endpoint {
   std::array<memory::Bank, kNumWindows> windows_;
   std::array<std::vector<driver::cuda::DevicePtr>, kNumWindows> windowOf_;  // by rank; empty until settled
   std::array<std::vector<int32_t>, kNumProtocols> ends_;                    // used ones, by channel
+  std::unique_ptr<UserWindows> userWindows_;
   Rank missing_{-1};
   std::optional<Kept> kept_;
   Status status_;

@@ -2,7 +2,7 @@
 // which the first pages are registered with CUDA, so that kernels see them too.
 //
 // Lies in the hub's arena, zeroed when it is made. Each card is written by one rank before its `state` (release), and read by others after
-// it (acquire); it does not change afterwards.
+// it (acquire); it does not change afterwards, but for those of windows of the user.
 // 1. Everything makes sense after every single store: a process may die anywhere.
 #pragma once
 
@@ -30,6 +30,7 @@ struct EndpointConfig {
   uint64_t slotBytes[kNumProtocols] = {};  ///< of memory
   int32_t windowChannels[kNumWindows] = {};
   int32_t checks = 1;  ///< calls are compared
+  int32_t copyEngines = 0;  ///< when calls are carried out by them
   uint64_t shareBytes[kNumWindows] = {};
   friend bool operator==(const EndpointConfig&, const EndpointConfig&) = default;
 };
@@ -48,6 +49,15 @@ struct alignas(64) Card {
   BankPlace place;
 };
 
+/// What a rank says of a window of the user (user_windows.h); written again with every second window.
+struct alignas(64) UserWindowCard {
+  std::atomic<uint64_t> state;  ///< 2k + 1: what follows is of window k; 2k + 2: and this rank has mapped it, or not
+  BankPlace place;
+  uint32_t isRefused;    ///< 1: the memory cannot be shared
+  uint32_t isSymmetric;  ///< as flags say
+  uint32_t isUnmapped;   ///< 1: this rank could not map it on some other; before 2k + 2
+};
+
 /// What a rank says of itself.
 struct alignas(64) RankCard {
   std::atomic<CardState> state;
@@ -60,6 +70,7 @@ struct alignas(64) RankCard {
   Card shared;               ///< what peers touch of board and arrivals: on its GPU where all of them reach it, else on the host
   uint32_t usesHost;         ///< 1: some pair of it does; before shared.state
   Card window[kNumWindows];
+  UserWindowCard userWindow[2];
 };
 
 /// What a rank thinks of the path between its GPU and a peer's before both have tried it.

@@ -43,6 +43,8 @@ struct Kept {
   bool forEver = false;                            ///< a kernel has not ended, and may never
   std::vector<std::shared_ptr<GraphMark>> graphs;  ///< until all of them are gone
   std::vector<memory::Bank> banks;
+  std::vector<driver::cuda::OwnedStream> streams;    ///< of copies
+  std::vector<std::shared_ptr<const void>> windows;  ///< of the user, with what is mapped of peers
   driver::cuda::OwnedEvent event;  ///< that the graphs use
 };
 

@@ -41,6 +41,7 @@ Segments::Segments(Pools pools, std::chrono::milliseconds limit)
 
 /// On the server's thread.
 Result<Shared> Segments::give(int32_t device, memory::Place place, uint64_t number) const {
+  if (place == memory::Place::User) return published_.share(device, number);
   const ScratchPool* const pool = pools_(device, place);
   if (pool == nullptr) return fail(Code::InvalidArgument, "the process has no scratch on a device {}", device);
   // Else a capture of another thread might forbid the driver what follows.
@@ -58,17 +59,17 @@ Result<Reached> Segments::reachOwn(const Gpu& reader, const SegmentName& name) c
 }
 
 Result<Segments::Mapping> Segments::fetch(const Gpu& reader, const SegmentName& name) const {
-  const auto shared = fetchSegment(name, limit_);
+  const auto shared = server_.isOwn(name.process) ? published_.share(name.device, name.number) : fetchSegment(name, limit_);
   if (!shared) return tl::unexpected(shared.error());
   auto opened = DeviceMemory::open(reader, shared->ticket, shared->fd.get());
   if (!opened)
     return tl::unexpected(std::move(opened).error().at(
-        format("map segment {} of device {} of another process for device {}", name.number, name.device, reader.device())));
+        format("map segment {} of device {} of a peer for device {}", name.number, name.device, reader.device())));
   return std::make_shared<const DeviceMemory>(std::move(*opened));
 }
 
 Result<Reached> Segments::reach(const Gpu& reader, const SegmentName& name) {
-  if (server_.isOwn(name.process)) return reachOwn(reader, name);
+  if (server_.isOwn(name.process) && name.place != memory::Place::User) return reachOwn(reader, name);
   const Key key{name, reader.device()};
   auto attempt = std::make_shared<Attempt>();
   {

@@ -2,7 +2,8 @@
 //
 // Owner: comm/process.h, one a process; its pools and Gpus outlive it, and everything reached. Any thread.
 // 1. A segment of another process is fetched and mapped once for each reading device, and stays mapped as long as anybody holds a Reached
-//    of it. One of this process has no mapping of its own: its address is good as long as a bank lies in it (device_scratch.h, 3).
+//    of it. One of a pool of this process has no mapping of its own: its address is good while a bank lies in it (device_scratch.h, 3).
+//    Memory of the user is mapped like that of another process, so that no reader depends on what the user frees.
 // 2. No lock is held while another process or the driver's mapping is waited for. Of threads that want the same segment for the same device
 //    the first fetches it; the others wait for it and get what it gets, also its error. The next call after an error tries again.
 // 3. Whoever reaches a segment lets go of it before its owner gives the bank back (device_scratch.h, 4).
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "memory/device_scratch.h"
+#include "transport/device/published.h"
 #include "transport/device/segment_server.h"
 
 namespace tutti::transport::device {
@@ -53,6 +55,8 @@ class Segments {
   /// the driver say.
   Result<Reached> reach(const memory::Gpu& reader, const SegmentName& name);
 
+  /// Memory of the user: a segment of Place::User, by its number there.
+  Published& published() { return published_; }
   bool serves() const { return server_.serves(); }
   /// How many segments of other processes are mapped, each counted for each reading device.
   size_t mapped() const;
@@ -76,6 +80,7 @@ class Segments {
   Result<Reached> reachOwn(const memory::Gpu& reader, const SegmentName& name) const;
   Result<Mapping> fetch(const memory::Gpu& reader, const SegmentName& name) const;
 
+  Published published_;
   const Pools pools_;
   const std::chrono::milliseconds limit_;
   mutable std::mutex mutex_;  ///< protects entries_

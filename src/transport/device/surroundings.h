@@ -44,17 +44,19 @@ struct ControlLayout {
     const auto take = [&at](uint64_t size) { return std::exchange(at, at + roundUpToLine(size)); };
     board = take(sizeof(exec::cuda::BoardEntry) * exec::cuda::kBoardPeers);
     arrivals = take(exec::cuda::arrivalBytes(config.channels));
+    copyFlags = take(static_cast<uint64_t>(ranks) * sizeof(exec::cuda::CopyFlag));
     sharedBytes = at;
     probes = take(static_cast<uint64_t>(ranks) * sizeof(exec::cuda::ProbeSlot));
+    copyCount = take(sizeof(uint64_t));
     relay = take(sizeof(exec::cuda::AbortRelay));
     for (uint64_t& e : epochs) e = take(channels * sizeof(uint64_t));
     handOver = take(channels * exec::cuda::kHandOverLanes * sizeof(exec::cuda::HandOver));
     for (uint64_t& e : ends) e = take(channels * exec::cuda::kMostEnds * sizeof(exec::cuda::PipeEnd));
     bytes = at;
   }
-  uint64_t board, arrivals, sharedBytes;
+  uint64_t board, arrivals, copyFlags, sharedBytes;
   uint64_t probes;  ///< [rank]: what that rank writes when it tries the path; always on the GPU
-  uint64_t relay, handOver, bytes;
+  uint64_t copyCount, relay, handOver, bytes;
   uint64_t epochs[kNumWindows];
   uint64_t ends[kNumProtocols];
 };

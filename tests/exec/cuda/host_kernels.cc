@@ -4,10 +4,12 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,8 @@ namespace {
 using driver::cuda::DevicePtr;
 
 constexpr int32_t kMultiprocessors = 132;  // of a fake device
+std::mutex countsMutex;
+HostCounts counted;
 
 [[noreturn]] void refuse(const std::string& why) {
   std::fprintf(stderr, "\nA LAUNCH BREAKS ITS CONTRACT: %s\n", why.c_str());
@@ -165,6 +169,11 @@ void play(KernelId kernel, const Launch& launch, int32_t blocks) {
 
 }  // namespace
 
+HostCounts HostKernels::counts() {
+  const std::lock_guard lock(countsMutex);
+  return counted;
+}
+
 Status HostKernels::load(KernelUses& uses) {
   for (KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
   uses.lone.blocksPerMultiprocessor = 1;
@@ -176,9 +185,69 @@ Status HostKernels::launch(KernelId kernel, const Launch& launch, const LaunchOp
   if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
   if (launch.works > kInlineWorks) refuse("works in device memory: this player has none of them");
   Checker(kernel, launch, Reach(fake_, device)).checkAll(options.blocks);
+  {
+    const std::lock_guard lock(countsMutex);
+    ++counted.launches;
+    counted.mostBlocks = std::max(counted.mostBlocks, options.blocks);
+  }
   const auto copy = std::make_shared<const Launch>(launch);
   const driver::cuda::Error error =
       fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [kernel, copy, blocks = options.blocks] { play(kernel, *copy, blocks); });
+  return error == driver::cuda::Error::Success ? Status()
+                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+}
+
+namespace {
+
+/// All peers' threads, as one that takes turns with whoever else runs.
+class HostCopySide {
+ public:
+  explicit HostCopySide(const CopyLaunch& launch) : launch_(launch) {}
+  int thread() const { return 0; }
+  int threads() const { return 1; }
+  void meet() const {}
+  void fence() const {}
+  void post() const { postOnBoards(launch_.wait); }
+  uint64_t load(const uint64_t* p) const { return std::atomic_ref(const_cast<uint64_t&>(*p)).load(std::memory_order_relaxed); }
+  uint64_t loadAcquire(const uint64_t* p) const { return std::atomic_ref(const_cast<uint64_t&>(*p)).load(std::memory_order_acquire); }
+  void store(uint64_t* p, uint64_t v) const { std::atomic_ref(*p).store(v, std::memory_order_release); }  // fence() and a relaxed store
+  template <class Attempt>
+  bool await(Waiting waiting, int peer, uint64_t expected, Attempt&& attempt) const {
+    HostWait wait;
+    for (uint64_t seen = 0; !attempt(seen);) {
+      if (wait.givesUp(launch_.wait, {waiting, launch_.rank, peer, 0, 0, expected, seen})) return false;
+      constexpr timespec kNap{0, 50'000};
+      nanosleep(&kNap, nullptr);
+    }
+    return true;
+  }
+  void report(Waiting waiting, int peer, uint64_t expected, uint64_t seen) const {
+    HostWait::report(launch_.wait, {waiting, launch_.rank, peer, 0, 0, expected, seen});
+  }
+
+ private:
+  const CopyLaunch& launch_;
+};
+
+}  // namespace
+
+Status HostKernels::copies(const CopyLaunch& launch, void* stream) {
+  driver::cuda::Device device = -1;
+  if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
+  {
+    const std::lock_guard lock(countsMutex);
+    ++counted.copyStages;
+  }
+  const Reach reach(fake_, device);
+  reach.demand(launch.count, sizeof *launch.count, "its count");
+  reach.demand(launch.own, static_cast<uint64_t>(launch.ranks) * sizeof(CopyFlag), "its flags");
+  for (int32_t peer = 0; peer < launch.ranks; ++peer)
+    if (((launch.writers | launch.written) >> peer & 1) != 0) reach.demand(launch.theirs[peer], sizeof(CopyFlag), "a peer's flag");
+  const auto play = [copy = launch] {
+    HostCopySide side(copy);
+    CopyStep<HostCopySide>(copy, side).run();
+  };
+  const driver::cuda::Error error = fake_.enqueue(static_cast<driver::cuda::Stream>(stream), play);
   return error == driver::cuda::Error::Success ? Status()
                                                : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
 }

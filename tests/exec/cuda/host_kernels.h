@@ -11,12 +11,21 @@
 
 namespace tutti::exec::cuda {
 
+/// What a process has launched so far, of all sorts of kernels that a call has.
+struct HostCounts {
+  uint64_t launches = 0;  ///< that move data
+  int32_t mostBlocks = 0;  ///< of one of them
+  uint64_t copyStages = 0;
+};
+
 class HostKernels final : public Executor {
  public:
+  static HostCounts counts();
   explicit HostKernels(driver::cuda::FakeApi& fake) : fake_(fake) {}
   Status load(KernelUses& uses) override;
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override;
   Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
+  Status copies(const CopyLaunch& launch, void* stream) override;
 
  private:
   driver::cuda::FakeApi& fake_;

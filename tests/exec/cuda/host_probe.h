@@ -83,6 +83,7 @@ class HostProbes final : public Executor {
     return error(Code::InternalError, "no kernels but probes are here");
   }
   Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
+  Status copies(const CopyLaunch&, void*) override { return error(Code::InternalError, "no kernels but probes are here"); }
 
  private:
   driver::cuda::FakeApi& fake_;

@@ -118,6 +118,7 @@ TEST(Signature, CallsAgreeInAllThatMatters) {
   other.opCode = 2;
   EXPECT_FALSE(agree(call, other));
   EXPECT_TRUE(agree({Collective::AllGather, DataType::F32, 3, 5, 8, 2}, {Collective::AllGather, DataType::F32, 0, 0, 8, 2}));
+  EXPECT_FALSE(agree({Collective::AllGather, DataType::F32, kOnWindows, 0, 8, 2}, {Collective::AllGather, DataType::F32, 0, 0, 8, 2}));
 }
 
 TEST(Signature, DescribesMessagesExactly) {

@@ -1,0 +1,112 @@
+// A call whose data copy engines move: two kernels of one block stand around its copies, and none of its bytes passes through an SM. Plain
+// views and the steps of those kernels, the same on host and device; the host owns the memory behind them.
+//
+//   Begin    counts the call, says to every rank that writes to this one "my output may be written", and waits until every rank that this
+//            one writes to has said so
+//   copies   of the host, on streams of their own behind Begin: into the peers' outputs, which are mapped here
+//   End      behind all of them: says to every rank that this one has written to "all of my data has arrived", and waits for the same
+//   flags    in memory of their owner, a line for each peer: the peer writes (relaxed, behind a fence), the owner polls (acquire)
+// 1. Every rank of the communicator runs both kernels for every such call, whether or not it moves anything, so all count alike; the count
+//    is on the device, since a graph is launched as often as its owner likes. `written` and `next` of all ranks belong together: a rank
+//    writes to another if and only if that one expects it.
+// 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n) behind it, and the writer says Ready(n + 1)
+//    behind that.
+// 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
+//    communicator where they differ.
+// 4. A wait ends as those of all kernels do (wait.cuh): no stream waits for a value in memory, which nothing could end. Copies behind a
+//    Begin that gave up are carried out all the same: they write to the peers' windows, which stay mapped, and to nothing else. So the
+//    outputs of calls that were aborted may still be written until the peers' streams have come to their end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/macros.h"
+#include "exec/cuda/verdict.h"
+#include "exec/cuda/window.h"
+
+namespace tutti::exec::cuda {
+
+/// What a peer says to the owner of the flag; zero before the first call.
+struct alignas(128) CopyFlag {
+  uint64_t ready;    ///< the call's number, low 32 bits, then where the peer's output lies
+  uint64_t arrived;  ///< the call's number
+};
+
+enum class CopyStage : uint32_t { Begin, End };
+inline constexpr int kCopyThreads = 32;  // a thread for each peer
+static_assert(kMaxLocalRanks <= kCopyThreads);
+
+struct CopyLaunch {
+  WaitControl wait;
+  int32_t rank = 0;
+  int32_t ranks = 1;
+  CopyStage stage = CopyStage::Begin;
+  uint32_t place = 0;              ///< of this rank's output, as the peers that write there have it
+  uint32_t writers = 0;            ///< bits: ranks that write to this one
+  uint32_t written = 0;            ///< bits: ranks that this one writes to
+  uint64_t* count = nullptr;       ///< in own memory: calls so far
+  const CopyFlag* own = nullptr;   ///< [ranks] in own memory, by peer
+  CopyFlag* theirs[kMaxLocalRanks] = {};   ///< of this rank, in each peer's memory
+  uint32_t placeOf[kMaxLocalRanks] = {};   ///< of the output of each that this one writes to
+};
+static_assert(std::is_trivially_copyable_v<CopyLaunch> && sizeof(CopyLaunch) <= 4096);
+
+TUTTI_HD constexpr uint64_t readyWord(uint64_t call, uint32_t place) { return call << 32 | place; }
+
+/// One stage, carried out by threads that a Side stands for: thread() and threads(), load() and store() of words, fence(), meet() (a
+/// barrier behind which all see what one has stored), post() (on the boards), await(waiting, peer, call, attempt) and report(waiting, peer,
+/// expected, seen).
+template <class Side>
+class CopyStep {
+ public:
+  TUTTI_HD CopyStep(const CopyLaunch& launch, Side& side) : launch_(launch), side_(side) {}
+
+  TUTTI_HD void run() {
+    const bool begins = launch_.stage == CopyStage::Begin;
+    const uint64_t call = side_.load(launch_.count) + (begins ? 1 : 0);
+    side_.meet();
+    if (begins && side_.thread() == 0) {
+      side_.post();
+      side_.store(launch_.count, call);
+    }
+    side_.fence();  // what was on the stream before is seen by whoever sees the flag
+    for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
+      if (has(begins ? launch_.writers : launch_.written, peer)) tell(peer, call);
+    for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
+      if (has(begins ? launch_.written : launch_.writers, peer)) await(peer, call);
+  }
+
+ private:
+  TUTTI_HD static bool has(uint32_t bits, int peer) { return (bits >> peer & 1) != 0; }
+
+  TUTTI_HD void tell(int peer, uint64_t call) {
+    CopyFlag* const flag = launch_.theirs[peer];
+    if (launch_.stage == CopyStage::Begin)
+      side_.store(&flag->ready, readyWord(call, launch_.place));
+    else
+      side_.store(&flag->arrived, call);
+  }
+
+  TUTTI_HD void await(int peer, uint64_t call) {
+    const CopyFlag& flag = launch_.own[peer];
+    if (launch_.stage == CopyStage::End) {
+      (void)side_.await(Waiting::ForCopies, peer, call, [&](uint64_t& seen) { return (seen = side_.loadAcquire(&flag.arrived)) >= call; });
+      return;
+    }
+    const uint32_t number = static_cast<uint32_t>(call);
+    const bool hasCome = side_.await(Waiting::ForLeave, peer, number, [&](uint64_t& seen) {
+      seen = side_.loadAcquire(&flag.ready) >> 32;
+      return seen == number;
+    });
+    if (!hasCome) return;
+    const auto seen = static_cast<uint32_t>(side_.loadAcquire(&flag.ready));
+    if (seen != launch_.placeOf[peer]) side_.report(Waiting::OtherPlace, peer, launch_.placeOf[peer], seen);
+  }
+
+  const CopyLaunch& launch_;
+  Side& side_;
+};
+
+}  // namespace tutti::exec::cuda

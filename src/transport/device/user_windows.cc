@@ -1,0 +1,163 @@
+#include "transport/device/user_windows.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/format.h"
+#include "observe/log.h"
+
+namespace tutti::transport::device {
+
+using driver::cuda::DevicePtr;
+
+namespace {
+
+constexpr uint64_t announced(uint64_t number) { return 2 * number + 1; }
+constexpr uint64_t mapped(uint64_t number) { return 2 * number + 2; }
+
+}  // namespace
+
+UserWindows::~UserWindows() {
+  for (const auto& window : unsettled_) end(window);
+  while (!windows_.empty()) end(windows_.back());
+}
+
+UserWindows::Ref UserWindows::begin(DevicePtr base, Bytes bytes, bool isSymmetric) {
+  auto window = std::make_shared<UserWindow>();
+  window->number = next_++;
+  window->base = base;
+  window->bytes = bytes;
+  window->isSymmetric = isSymmetric;
+  const auto at = around_.segments->published().add(*around_.gpu, base, bytes);
+  if (at) {
+    window->published_ = at->number;
+    window->offset_ = at->offset;
+    window->buffer = at->buffer;
+  } else {
+    window->refusal = at.error();
+  }
+  unsettled_.push_back(window);
+  return window;
+}
+
+Poll UserWindows::advance(bool allReach) {
+  while (!unsettled_.empty()) {
+    UserWindow& first = *unsettled_.front();
+    if (settle(first, allReach) == Poll::Pending) return Poll::Pending;
+    first.isSettled = true;
+    first.isUsable = first.reason.empty();
+    if (!first.isUsable)
+      observe::info(observe::Subsys::Reg, "rank {}: window {} is not used: {}", rank_.value, first.number, first.reason);
+    if (first.refusal.ok()) windows_.push_back(unsettled_.front());
+    unsettled_.pop_front();
+  }
+  missing_ = Rank(-1);
+  return Poll::Ready;
+}
+
+Poll UserWindows::settle(UserWindow& window, bool allReach) {
+  if (!window.isAnnounced_) announce(window);
+  if (!isAnnouncedByAll(window.number)) return Poll::Pending;
+  if (!window.isMapped_) map(window, allReach);
+  return isMappedByAll(window) ? Poll::Ready : Poll::Pending;
+}
+
+void UserWindows::announce(UserWindow& window) {
+  UserWindowCard& own = card(rank_.value, window.number);
+  own.place.segment = {key_, around_.gpu->device(), memory::Place::User, window.published_};
+  own.place.offset = window.offset_;
+  own.place.bytes = window.bytes.value;
+  own.isRefused = window.refusal.ok() ? 0 : 1;
+  own.isSymmetric = window.isSymmetric ? 1 : 0;
+  own.isUnmapped = 0;
+  own.state.store(announced(window.number), std::memory_order_release);  // pairs with isAnnouncedByAll()
+  window.isAnnounced_ = true;
+}
+
+bool UserWindows::isAnnouncedByAll(uint64_t number) {
+  for (int32_t r = 0; r < page_.ranks(); ++r) {
+    if (card(r, number).state.load(std::memory_order_acquire) >= announced(number)) continue;  // pairs with announce()
+    missing_ = Rank(r);
+    return false;
+  }
+  return true;
+}
+
+/// Why the window is none for all ranks, as all of them find it; empty: it is one.
+std::string UserWindows::unlike(const UserWindow& window, bool allReach) const {
+  if (!allReach) return "some GPUs do not reach each other's memory";
+  if (page_.ranks() > exec::cuda::kMaxLocalRanks)
+    return format("at most {} ranks map each other's windows, and there are {}", exec::cuda::kMaxLocalRanks, page_.ranks());
+  for (int32_t r = 0; r < page_.ranks(); ++r) {
+    const UserWindowCard& theirs = card(r, window.number);
+    const UserWindowCard& first = card(0, window.number);
+    if (theirs.isRefused != 0) return format("the memory of rank {} cannot be shared", r);
+    if (theirs.place.bytes != first.place.bytes)
+      return format("rank 0 registered {} bytes, rank {} registered {}", first.place.bytes, r, theirs.place.bytes);
+    if (theirs.isSymmetric != first.isSymmetric) return format("ranks 0 and {} gave it different flags", r);
+  }
+  return {};
+}
+
+void UserWindows::map(UserWindow& window, bool allReach) {
+  window.reason = unlike(window, allReach);
+  window.isMapped_ = true;
+  UserWindowCard& own = card(rank_.value, window.number);
+  for (int32_t r = 0; window.reason.empty() && r < page_.ranks(); ++r) {
+    if (r == rank_.value) {
+      window.at.push_back(window.base);
+      continue;
+    }
+    const BankPlace& place = card(r, window.number).place;
+    auto reached = around_.segments->reach(*around_.gpu, place.segment);
+    if (!reached) {
+      window.reason = format("rank {} cannot map the memory of rank {}: {}", rank_.value, r, reached.error().text());
+      own.isUnmapped = 1;
+      break;
+    }
+    window.at.push_back(reached->address() + place.offset);
+    window.reached_.push_back(std::move(*reached));
+  }
+  own.state.store(mapped(window.number), std::memory_order_release);  // pairs with isMappedByAll()
+}
+
+bool UserWindows::isMappedByAll(UserWindow& window) {
+  for (int32_t r = 0; r < page_.ranks(); ++r) {
+    const UserWindowCard& theirs = card(r, window.number);
+    if (theirs.state.load(std::memory_order_acquire) < mapped(window.number)) {  // pairs with map()
+      missing_ = Rank(r);
+      return false;
+    }
+    if (theirs.isUnmapped != 0 && window.reason.empty()) window.reason = format("rank {} cannot map it", r);
+  }
+  if (!window.reason.empty()) window.reached_.clear();
+  return true;
+}
+
+UserWindows::Ref UserWindows::find(DevicePtr address, uint64_t size) const {
+  const auto found = std::find_if(windows_.rbegin(), windows_.rend(), [&](const Ref& w) { return w->holds(address, size); });
+  return found == windows_.rend() ? nullptr : *found;
+}
+
+UserWindows::Ref UserWindows::find(const void* window) const {
+  const auto found = std::find_if(windows_.begin(), windows_.end(), [&](const Ref& w) { return w.get() == window; });
+  return found == windows_.end() ? nullptr : *found;
+}
+
+void UserWindows::end(Ref window) {
+  if (window->published_ != 0) around_.segments->published().remove(std::exchange(window->published_, 0));
+  std::erase(windows_, window);
+}
+
+std::vector<Reached> UserWindows::takeReached() {
+  std::vector<Reached> all;
+  for (const Ref& window : windows_) {
+    window->isUsable = false;
+    std::move(window->reached_.begin(), window->reached_.end(), std::back_inserter(all));
+    window->reached_.clear();
+  }
+  return all;
+}
+
+}  // namespace tutti::transport::device

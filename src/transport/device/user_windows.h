@@ -1,0 +1,91 @@
+// Windows of the user: memory that every rank of a communicator has registered, and that all of them have mapped (ncclCommWindowRegister).
+//
+// Owner: the Endpoint. Used by the thread that uses the communicator; nothing here blocks on another rank.
+// 1. The kth registration of a rank belongs to the kth of all others: they are made in the same order. begin() takes a place in that order,
+//    advance() carries on with the first that is not settled: its rank says where its memory is, maps what the others say, and says whether
+//    it could. So a window that is settled is mapped by all ranks or usable by none, and all ranks know which.
+// 2. Of a symmetric window (NCCL_WIN_COLL_SYMMETRIC) users promise that all ranks pass the same offsets to a call. Only that makes a rank
+//    know, without asking, where its peers' buffers of a call are; windows without it are mapped and not used.
+// 3. A card is one of two that take turns: whoever writes the card of k + 2 has settled k + 1, for which every peer has settled k.
+// 4. A window holds the physical memory that was there when it was registered, its peers' as well as its own. What is there at a call is
+//    asked of the driver each time (bufferOf): a program that frees and allocates anew gets an error, not somebody else's bytes.
+// 5. Nothing is mapped, allocated or asked of other ranks once a window is settled: calls that are captured use it as others do.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "transport/device/surroundings.h"
+
+namespace tutti::transport::device {
+
+struct UserWindow {
+  uint64_t number = 0;  ///< in the order of registrations; the same on all ranks
+  driver::cuda::DevicePtr base = 0;
+  Bytes bytes;
+  bool isSymmetric = false;
+  bool isSettled = false;
+  bool isUsable = false;  ///< all ranks have mapped it
+  Status refusal;         ///< this rank's memory cannot be shared: why
+  std::string reason;     ///< not usable: why
+  uint64_t buffer = 0;    ///< the driver's number of the memory
+  std::vector<driver::cuda::DevicePtr> at;  ///< by rank: where this rank's GPU finds the window of that one
+
+  bool holds(driver::cuda::DevicePtr address, uint64_t size) const {
+    return address >= base && address - base <= bytes.value && size <= bytes.value - (address - base);
+  }
+
+ private:
+  friend class UserWindows;
+  uint64_t published_ = 0;
+  uint64_t offset_ = 0;
+  bool isAnnounced_ = false;
+  bool isMapped_ = false;
+  std::vector<Reached> reached_;
+};
+
+class UserWindows {
+ public:
+  using Ref = std::shared_ptr<UserWindow>;
+  UserWindows(const Surroundings& around, const Page& page, const ProcessKey& key, Rank rank)
+      : around_(around), page_(page), key_(key), rank_(rank) {}
+  ~UserWindows();
+  UserWindows(const UserWindows&) = delete;
+  UserWindows& operator=(const UserWindows&) = delete;
+
+  /// [base, base + bytes) of this rank's GPU is the next window. It takes part also where it cannot be shared: `refusal`.
+  Ref begin(driver::cuda::DevicePtr base, Bytes bytes, bool isSymmetric);
+  /// Ready: all that have begun are settled. `allReach`: no two ranks exchange data through the host.
+  Poll advance(bool allReach);
+  /// Whose news advance() lacks.
+  Rank missing() const { return missing_; }
+  /// Of what is settled, the latest that holds all of it; null: none does.
+  Ref find(driver::cuda::DevicePtr address, uint64_t size) const;
+  /// The window of that pointer; null: there is none.
+  Ref find(const void* window) const;
+  /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go.
+  void end(Ref window);
+  /// All that is mapped, for whoever keeps it; no window is usable then.
+  std::vector<Reached> takeReached();
+
+ private:
+  void announce(UserWindow& window);
+  bool isAnnouncedByAll(uint64_t number);
+  bool isMappedByAll(UserWindow& window);
+  std::string unlike(const UserWindow& window, bool allReach) const;
+  void map(UserWindow& window, bool allReach);
+  Poll settle(UserWindow& window, bool allReach);
+  UserWindowCard& card(int32_t rank, uint64_t number) const { return page_.rank(rank).userWindow[number % 2]; }
+
+  const Surroundings& around_;
+  const Page page_;
+  const ProcessKey key_;
+  const Rank rank_;
+  Rank missing_{-1};
+  uint64_t next_ = 0;  // number
+  std::deque<Ref> unsettled_;
+  std::vector<Ref> windows_;  // settled
+};
+
+}  // namespace tutti::transport::device

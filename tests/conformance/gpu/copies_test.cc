@@ -1,0 +1,548 @@
+// Calls that copy engines carry out on buffers in symmetric windows: right to the last byte, by copies where that is promised and by
+// kernels everywhere else, on all ranks alike; and what happens when promises, peers or driver calls break.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/gpu/faults.h"
+#include "core/format.h"
+#include "exec/cuda/host_kernels.h"
+
+namespace tutti::conformance {
+namespace {
+
+using driver::cuda::Error;
+using driver::cuda::Graph;
+using driver::cuda::Stream;
+using exec::cuda::HostKernels;
+using faults::kSlow;
+
+constexpr size_t kRoom = size_t{1} << 20;
+
+enum class Kind { AllGather, AllToAll, Broadcast };
+
+/// What rank `from` gives to `to` at byte i.
+uint8_t given(size_t from, size_t to, size_t i, size_t salt) { return static_cast<uint8_t>(mix(mix(from * 31 + to, i / 7), salt) + i); }
+
+void gatherInProcess(faults::ProcessRanks::Self& self) {
+  const ScopedSetting engines("TUTTI_COPY_ENGINES", "1");
+  const int ranks = self.count();
+  FakeGpus gpus(ranks);
+  const UseGpu use(gpus, self.index());
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRank(&comm, ranks, self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+  void* data = nullptr;
+  ASSERT_EQ(ncclMemAlloc(&data, kRoom), ncclSuccess);
+  ncclWindow_t window = nullptr;
+  ASSERT_EQ(ncclCommWindowRegister(comm, data, kRoom, &window, NCCL_WIN_COLL_SYMMETRIC), ncclSuccess) << ncclGetLastError(comm);
+  constexpr size_t kBytes = 70'001;
+  for (int turn = 0; turn < 5; ++turn) {
+    auto* const mine = static_cast<uint8_t*>(data) + kBytes * static_cast<size_t>(self.index());
+    for (size_t i = 0; i < kBytes; ++i) mine[i] = given(static_cast<size_t>(self.index()), 0, i, static_cast<size_t>(turn));
+    ASSERT_EQ(ncclAllGather(mine, data, kBytes, ncclInt8, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    for (size_t i = 0; i < kBytes * static_cast<size_t>(ranks); ++i)
+      ASSERT_EQ(static_cast<uint8_t*>(data)[i], given(i / kBytes, 0, i % kBytes, static_cast<size_t>(turn))) << "byte " << i;
+  }
+  EXPECT_EQ(HostKernels::counts().copyStages, 10u);
+  EXPECT_EQ(HostKernels::counts().launches, 0u);
+  EXPECT_EQ(ncclCommWindowDeregister(comm, window), ncclSuccess);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  self.meet(1);
+  EXPECT_EQ(ncclMemFree(data), ncclSuccess);
+}
+
+TEST(GpuCopiesProcesses, PeersAreMappedAcrossProcesses) {
+  faults::ProcessRanks children(3, gatherInProcess);
+  children.expectAllWell({}, 60);
+}
+
+/// Ranks of this thread with a window for inputs and one for outputs each.
+class GpuCopies : public testing::Test {
+ protected:
+  void open(size_t ranks, const char* engines = "1") {
+    engines_ = std::make_unique<ScopedSetting>("TUTTI_COPY_ENGINES", engines);
+    gpus = std::make_unique<FakeGpus>(static_cast<int>(ranks));
+    comms.resize(ranks);
+    ASSERT_EQ(ncclCommInitAll(comms.data(), static_cast<int>(ranks), nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t r = 0; r < ranks; ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      streams.push_back(gpus->makeStream());
+      for (auto* list : {&ins, &outs}) {
+        list->push_back(nullptr);
+        ASSERT_EQ(ncclMemAlloc(&list->back(), kRoom), ncclSuccess);
+      }
+    }
+    inWindows.resize(ranks);
+    outWindows.resize(ranks);
+  }
+  void registerAll(int flags = NCCL_WIN_COLL_SYMMETRIC) {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (size_t r = 0; r < comms.size(); ++r) {
+      ASSERT_EQ(ncclCommWindowRegister(comms[r], ins[r], kRoom, &inWindows[r], flags), ncclSuccess) << ncclGetLastError(comms[r]);
+      ASSERT_EQ(ncclCommWindowRegister(comms[r], outs[r], kRoom, &outWindows[r], flags), ncclSuccess);
+    }
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t r = 0; r < comms.size(); ++r) ASSERT_TRUE(inWindows[r] != nullptr && outWindows[r] != nullptr);
+  }
+  void deregisterAll() {
+    for (size_t r = 0; r < comms.size(); ++r)
+      for (auto* windows : {&inWindows, &outWindows})
+        ASSERT_EQ(ncclCommWindowDeregister(comms[r], std::exchange((*windows)[r], nullptr)), ncclSuccess) << ncclGetLastError(comms[r]);
+  }
+  void end(bool aborts = false) {
+    for (const ncclComm_t comm : comms) {
+      if (comm == nullptr) continue;
+      EXPECT_EQ(aborts ? ncclCommAbort(comm) : ncclCommDestroy(comm), ncclSuccess) << ncclGetLastError(nullptr);
+    }
+    comms.clear();
+  }
+  void TearDown() override {
+    end();
+    for (size_t r = 0; r < streams.size(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      synchronize(*gpus, streams[r]);
+      EXPECT_EQ(gpus->driver().streamDestroy(streams[r]), Error::Success);
+    }
+    for (void* const memory : ins) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+    for (void* const memory : outs) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+    gpus.reset();
+    engines_.reset();
+  }
+
+  struct Trial {
+    Kind kind = Kind::AllGather;
+    size_t bytes = 0;  ///< that a rank gives to another
+    size_t offset = 0;
+    bool inPlace = false;
+    int root = 0;
+  };
+  size_t ranks() const { return comms.size(); }
+  uint8_t* out(const Trial& t, size_t r) const { return static_cast<uint8_t*>(outs[r]) + t.offset; }
+  uint8_t* in(const Trial& t, size_t r) const {
+    if (!t.inPlace) return static_cast<uint8_t*>(ins[r]) + t.offset / 2;
+    return t.kind == Kind::AllGather ? out(t, r) + r * t.bytes : out(t, r);
+  }
+  size_t inBytes(const Trial& t) const { return t.kind == Kind::AllToAll ? ranks() * t.bytes : t.bytes; }
+  size_t outBytes(const Trial& t) const { return t.kind == Kind::Broadcast ? t.bytes : ranks() * t.bytes; }
+  static size_t receiver(const Trial& t, size_t to) { return t.kind == Kind::AllToAll ? to : 0; }
+
+  void fill(const Trial& t, size_t salt) {
+    for (size_t r = 0; r < ranks(); ++r) {
+      std::memset(outs[r], 0xa5, kRoom);
+      if (t.kind == Kind::Broadcast && static_cast<int>(r) != t.root) continue;
+      for (size_t i = 0; i < inBytes(t); ++i) in(t, r)[i] = given(r, t.kind == Kind::AllToAll ? i / t.bytes : 0, i % t.bytes, salt);
+    }
+  }
+  ncclResult_t call(const Trial& t, size_t r, Stream stream) {
+    switch (t.kind) {
+      case Kind::AllGather: return ncclAllGather(in(t, r), out(t, r), t.bytes, ncclInt8, comms[r], stream);
+      case Kind::AllToAll: return ncclAlltoAll(in(t, r), out(t, r), t.bytes, ncclInt8, comms[r], stream);
+      case Kind::Broadcast: return ncclBroadcast(in(t, r), out(t, r), t.bytes, ncclInt8, t.root, comms[r], stream);
+    }
+    return ncclInternalError;
+  }
+  ncclResult_t callAll(const Trial& t) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    for (size_t r = 0; r < ranks(); ++r) EXPECT_EQ(call(t, r, streams[r]), ncclSuccess) << ncclGetLastError(comms[r]);
+    return ncclGroupEnd();
+  }
+  void await() {
+    for (size_t r = 0; r < ranks(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      synchronize(*gpus, streams[r]);
+    }
+  }
+  void expectRight(const Trial& t, size_t salt, const std::string& what) {
+    for (size_t r = 0; r < ranks(); ++r) {
+      const auto* const all = static_cast<const uint8_t*>(outs[r]);
+      for (size_t i = 0; i < outBytes(t); ++i) {
+        const size_t from = t.kind == Kind::Broadcast ? static_cast<size_t>(t.root) : i / t.bytes;
+        ASSERT_EQ(all[t.offset + i], given(from, receiver(t, r), i % t.bytes, salt)) << what << ", rank " << r << ", byte " << i;
+      }
+      for (size_t i = 0; i < t.offset; ++i) ASSERT_EQ(all[i], 0xa5) << what << ": rank " << r << " was written to before its output";
+      for (size_t i = t.offset + outBytes(t); i < std::min(kRoom, t.offset + outBytes(t) + 64); ++i)
+        ASSERT_EQ(all[i], 0xa5) << what << ": rank " << r << " was written to behind its output";
+    }
+  }
+  /// Runs it once, and says whether copy engines did.
+  void run(const Trial& t, bool byCopies, size_t salt = 1) {
+    const std::string what = format("kind {}, {} bytes at {}, in place {}, root {}, {} ranks", static_cast<int>(t.kind), t.bytes, t.offset,
+                                    t.inPlace, t.root, ranks());
+    fill(t, salt);
+    const auto before = HostKernels::counts();
+    ASSERT_EQ(callAll(t), ncclSuccess) << what << ": " << ncclGetLastError(nullptr);
+    await();
+    expectRight(t, salt, what);
+    const auto after = HostKernels::counts();
+    EXPECT_EQ(after.copyStages - before.copyStages, byCopies ? 2 * ranks() : 0) << what;
+    EXPECT_EQ(after.launches != before.launches, !byCopies && t.bytes != 0) << what;
+  }
+  ncclResult_t stateOf(size_t r) { return awaitError(comms[r], 5 * kSlow); }
+
+  std::unique_ptr<FakeGpus> gpus;
+  std::vector<ncclComm_t> comms;
+  std::vector<Stream> streams;
+  std::vector<void*> ins;
+  std::vector<void*> outs;
+  std::vector<ncclWindow_t> inWindows;
+  std::vector<ncclWindow_t> outWindows;
+
+ private:
+  std::unique_ptr<ScopedSetting> engines_;
+};
+
+class GpuCopiesOfRanks : public GpuCopies, public testing::WithParamInterface<size_t> {};
+
+TEST_P(GpuCopiesOfRanks, EveryByteIsRightAndNoKernelMovesAny) {
+  open(GetParam());
+  registerAll();
+  size_t salt = 0;
+  for (const size_t bytes : {size_t{1}, size_t{3}, size_t{4096}, size_t{100'003}})
+    for (const size_t offset : {size_t{0}, size_t{1}, size_t{4099}})
+      for (const bool inPlace : {false, true}) {
+        run({Kind::AllGather, bytes, offset, inPlace}, true, ++salt);
+        run({Kind::AllToAll, bytes, offset, false}, true, ++salt);
+        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>(salt % ranks())}, true, ++salt);
+      }
+  run({Kind::AllGather, 0, 0}, false);
+  run({Kind::Broadcast, 0, 0}, false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuCopiesOfRanks, testing::Values(2, 3, 4), [](const auto& ranks) { return format("R{}", ranks.param); });
+
+TEST_F(GpuCopies, WhatIsNotPromisedTakesKernels) {
+  open(3);
+  run({Kind::AllGather, 1000, 0}, false);
+  registerAll(NCCL_WIN_DEFAULT);
+  run({Kind::AllGather, 1000, 0}, false);
+  deregisterAll();
+  registerAll();
+  run({Kind::AllGather, 1000, 0}, true);
+  run({Kind::AllToAll, 1000, 0, true}, false);  // a peer would write over what is not sent yet
+  deregisterAll();
+  run({Kind::AllGather, 1000, 0}, false);
+}
+
+TEST_F(GpuCopies, OnlyWhereTheyAreFasterUnlessAskedFor) {
+  open(2, "-1");
+  registerAll();
+  run({Kind::AllGather, 1000, 0}, false);
+  char text[8192] = {};
+  ASSERT_EQ(tuttiExplain(comms[0], "all_gather", size_t{1} << 28, ncclInt8, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
+  EXPECT_NE(std::string(text).find("\"copies\""), std::string::npos) << text;
+  EXPECT_NE(std::string(text).find("NCCL_WIN_COLL_SYMMETRIC"), std::string::npos) << text;
+  ASSERT_EQ(tuttiExplain(comms[0], "all_gather", 100, ncclInt8, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
+  EXPECT_NE(std::string(text).find("slower by"), std::string::npos) << text;
+}
+
+TEST_F(GpuCopies, ForbiddenTheyAreNotTaken) {
+  open(2, "0");
+  registerAll();
+  run({Kind::AllGather, 100'000, 0}, false);
+}
+
+TEST_F(GpuCopies, APolicyOfNoCtasTakesThemAndBoundsOfCtasHold) {
+  open(2, "-1");
+  registerAll();
+  std::vector<ncclComm_t> zero(2);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  config.maxCTAs = 3;
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int r = 0; r < 2; ++r) {
+    const UseGpu use(*gpus, r);
+    ASSERT_EQ(ncclCommInitRankConfig(&zero[static_cast<size_t>(r)], 2, id, r, &config), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  deregisterAll();
+  end();
+  comms = zero;
+  registerAll();
+  run({Kind::AllGather, 1000, 0}, true);
+  const auto before = HostKernels::counts();
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclAllReduce(ins[r], outs[r], kRoom / 4, ncclFloat, ncclSum, comms[r], streams[r]), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  await();
+  EXPECT_GT(HostKernels::counts().launches, before.launches);
+  EXPECT_LE(HostKernels::counts().mostBlocks, std::max(3, before.mostBlocks));
+}
+
+TEST_F(GpuCopies, AWindowThatOneRankCannotShareIsNone) {
+  open(2);
+  std::vector<std::byte> ordinary(2 * 8192);
+  void* const aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(ordinary.data()) + 4095) / 4096 * 4096);
+  std::vector<std::thread> threads;
+  ncclWindow_t windows[2] = {};
+  ncclResult_t results[2] = {};
+  for (size_t r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      results[r] = ncclCommWindowRegister(comms[r], r == 0 ? outs[0] : aligned, 8192, &windows[r], NCCL_WIN_COLL_SYMMETRIC);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(results[0], ncclSuccess);
+  EXPECT_EQ(results[1], ncclUnhandledCudaError);
+  EXPECT_NE(windows[0], nullptr);
+  EXPECT_EQ(windows[1], nullptr);
+  run({Kind::AllGather, 1000, 0}, false);
+  EXPECT_EQ(ncclCommWindowDeregister(comms[0], windows[0]), ncclSuccess);
+  EXPECT_EQ(ncclCommWindowDeregister(comms[0], windows[0]), ncclInvalidArgument) << "it is no window any more";
+}
+
+TEST_F(GpuCopies, DifferentSizesAreNoWindow) {
+  open(2);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclCommWindowRegister(comms[r], outs[r], kRoom - r * 4096, &outWindows[r], NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  run({Kind::AllGather, 1000, 0}, false);
+}
+
+TEST_F(GpuCopies, GraphsRunThemAgainAmongOtherCalls) {
+  open(3);
+  registerAll();
+  const Trial t{Kind::AllGather, 5000, 100};
+  const Trial other{Kind::AllToAll, 777, 500'003};
+  const auto capture = [&](const std::function<void()>& what) {
+    std::vector<Graph> graphs(ranks());
+    for (const Stream s : streams) EXPECT_EQ(gpus->driver().beginCapture(s), Error::Success);
+    what();
+    for (size_t r = 0; r < ranks(); ++r) EXPECT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+    return graphs;
+  };
+  const auto graphs = capture([&] { ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr); });
+  const auto two = capture([&] {
+    ASSERT_EQ(callAll(other), ncclSuccess);
+    ASSERT_EQ(callAll(t), ncclSuccess);
+  });
+  const driver::cuda::FakeShape shape = gpus->driver().shape(graphs[0]);
+  EXPECT_EQ(shape.works, 2 + ranks()) << "two kernels, and a copy for each peer and this rank";
+  EXPECT_FALSE(shape.isChain) << "copies are branches";
+  EXPECT_TRUE(shape.isFenced);
+  for (size_t salt = 10; salt < 14; ++salt) {
+    fill(t, salt);
+    for (size_t r = 0; r < ranks(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(salt % 2 == 0 ? graphs[r] : two[r], streams[r]), Error::Success);
+    }
+    await();
+    expectRight(t, salt, format("replay {}", salt));
+    run(other, true, salt);
+  }
+  for (const auto& list : {graphs, two})
+    for (const Graph graph : list) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+// Streams of copies that are part of one capture are nobody else's.
+TEST_F(GpuCopies, ACallBesideACaptureIsNotCaptured) {
+  open(2);
+  registerAll();
+  const Trial t{Kind::AllGather, 5000, 0};
+  std::vector<Stream> others;
+  for (size_t r = 0; r < 2; ++r) {
+    const UseGpu use(*gpus, static_cast<int>(r));
+    others.push_back(gpus->makeStream());
+  }
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s, driver::cuda::CaptureMode::Relaxed), Error::Success);
+  ASSERT_EQ(callAll(t), ncclSuccess);
+  std::swap(streams, others);
+  fill(t, 3);
+  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+  await();
+  expectRight(t, 3, "beside a capture");
+  std::swap(streams, others);
+  for (size_t r = 0; r < 2; ++r) {
+    Graph graph = nullptr;
+    ASSERT_EQ(gpus->driver().endCapture(streams[r], &graph), Error::Success);
+    EXPECT_EQ(gpus->driver().shape(graph).works, 4u);
+    EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+    EXPECT_EQ(gpus->driver().streamDestroy(others[r]), Error::Success);
+  }
+}
+
+TEST_F(GpuCopies, AGraphOutlivesWindowAndCommunicator) {
+  open(2);
+  registerAll();
+  const Trial t{Kind::AllGather, 5000, 0};
+  std::vector<Graph> graphs(2);
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+  ASSERT_EQ(callAll(t), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  fill(t, 5);
+  deregisterAll();
+  const auto before = comms;
+  end();
+  comms = before;  // for their number alone
+  for (size_t r = 0; r < 2; ++r) {
+    const UseGpu use(*gpus, static_cast<int>(r));
+    ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+  }
+  await();
+  expectRight(t, 5, "after the communicator");
+  comms.clear();
+  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+TEST_F(GpuCopies, AGroupMixesThemWithKernelsAndMessages) {
+  open(2);
+  registerAll();
+  const Trial t{Kind::AllGather, 5000, 0};
+  fill(t, 9);
+  std::vector<std::unique_ptr<GpuInts>> sums;
+  for (int r = 0; r < 2; ++r) {
+    const UseGpu use(*gpus, r);
+    sums.push_back(std::make_unique<GpuInts>(1000));
+    sums.push_back(std::make_unique<GpuInts>(1000));
+  }
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) {
+    ASSERT_EQ(sum(*sums[2 * r], 1000, comms[r], streams[r]), ncclSuccess);
+    ASSERT_EQ(ncclSend(sums[2 * r]->data(), 1000, ncclInt, 1 - static_cast<int>(r), comms[r], streams[r]), ncclSuccess);
+    ASSERT_EQ(call(t, r, streams[r]), ncclSuccess);
+    ASSERT_EQ(ncclRecv(sums[2 * r + 1]->data(), 1000, ncclInt, 1 - static_cast<int>(r), comms[r], streams[r]), ncclSuccess);
+    ASSERT_EQ(sum(*sums[2 * r], 1000, comms[r], streams[r]), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  await();
+  expectRight(t, 9, "in a group");
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(sums[2 * r]->data()[999], 4);
+    EXPECT_EQ(sums[2 * r + 1]->data()[999], 4) << "messages come last";
+  }
+}
+
+TEST_F(GpuCopies, ABrokenPromiseIsAnErrorOfBothRanks) {
+  open(2);
+  registerAll();
+  const Trial here{Kind::AllGather, 1000, 0};
+  const Trial there{Kind::AllGather, 1000, 512};
+  ASSERT_EQ(call(here, 0, streams[0]), ncclSuccess);
+  ASSERT_EQ(call(there, 1, streams[1]), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(stateOf(r), ncclInvalidUsage);
+    EXPECT_NE(std::string(ncclGetLastError(comms[r])).find("lies elsewhere"), std::string::npos) << ncclGetLastError(comms[r]);
+  }
+  await();
+  end(true);
+}
+
+TEST_F(GpuCopies, AWindowOnOneRankAloneIsAnErrorOfBoth) {
+  open(2);
+  registerAll();
+  {
+    const UseGpu use(*gpus, 1);
+    const GpuInts elsewhere(1000);
+    ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+    (void)ncclAllGather(ins[1], elsewhere.data(), 1000, ncclInt8, comms[1], streams[1]);  // it may wait for windows of the peer, and hear
+    for (size_t r = 0; r < 2; ++r) {
+      EXPECT_EQ(stateOf(r), ncclInvalidUsage);
+      EXPECT_NE(std::string(ncclGetLastError(comms[r])).find("symmetric windows"), std::string::npos) << ncclGetLastError(comms[r]);
+    }
+    await();
+    end(true);
+  }
+}
+
+TEST_F(GpuCopies, MemoryThatWasFreedUnderAWindowIsAnError) {
+  open(2);
+  registerAll();
+  run({Kind::AllGather, 1000, 0}, true);
+  const UseGpu use(*gpus, 0);
+  ASSERT_EQ(ncclMemFree(outs[0]), ncclSuccess);
+  ASSERT_EQ(ncclMemAlloc(&outs[0], kRoom), ncclSuccess);  // at the same address, if the system likes
+  const ncclResult_t result = call({Kind::AllGather, 1000, 0}, 0, streams[0]);
+  if (outs[0] == nullptr) return;
+  EXPECT_TRUE(result == ncclInvalidUsage || result == ncclSuccess);
+  if (result == ncclInvalidUsage) {
+    EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("freed"), std::string::npos);
+  }
+  end(true);
+}
+
+TEST_F(GpuCopies, AnAbortEndsTheirKernels) {
+  open(2);
+  registerAll();
+  run({Kind::AllGather, 1000, 0}, true);
+  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const faults::Stopwatch watch;
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  comms[0] = nullptr;
+  {
+    const UseGpu use(*gpus, 0);
+    synchronize(*gpus, streams[0]);
+  }
+  EXPECT_LT(watch.seconds(), kSlow);
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+  comms[1] = nullptr;
+}
+
+TEST_F(GpuCopies, ADeadlineNamesWhoHasNotGivenLeave) {
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "300");
+  open(2);
+  registerAll();
+  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+  EXPECT_EQ(stateOf(0), ncclRemoteError);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("leave to write to the output of rank 1"), std::string::npos)
+      << ncclGetLastError(comms[0]);
+  end(true);
+}
+
+TEST(GpuCopiesFail, EveryDriverCallMayFail) {
+  const ScopedSetting engines("TUTTI_COPY_ENGINES", "1");
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "2000");
+  size_t failing = 0;
+  for (size_t nth = 1; nth < 1000; ++nth) {
+    FakeGpus gpus(3);
+    std::vector<ncclComm_t> comms(3);
+    std::vector<void*> data(3);
+    for (int r = 0; r < 3; ++r) {
+      const UseGpu use(gpus, r);
+      ASSERT_EQ(ncclMemAlloc(&data[static_cast<size_t>(r)], kRoom), ncclSuccess);
+    }
+    ASSERT_EQ(ncclCommInitAll(comms.data(), 3, nullptr), ncclSuccess);
+    gpus.driver().failAt(nth);
+    std::vector<ncclWindow_t> windows(3);
+    ncclResult_t result = ncclGroupStart();
+    for (size_t r = 0; r < 3; ++r) (void)ncclCommWindowRegister(comms[r], data[r], kRoom, &windows[r], NCCL_WIN_COLL_SYMMETRIC);
+    result = ncclGroupEnd();
+    for (size_t r = 0; r < 3; ++r) std::memset(data[r], static_cast<int>(r) + 1, 30'000);
+    for (int turn = 0; turn < 2 && result == ncclSuccess; ++turn) {
+      (void)ncclGroupStart();
+      for (size_t r = 0; r < 3 && result == ncclSuccess; ++r)
+        result = ncclAllGather(static_cast<char*>(data[r]) + 10'000 * r, data[r], 10'000, ncclInt8, comms[r], nullptr);
+      const ncclResult_t ended = ncclGroupEnd();
+      if (result == ncclSuccess) result = ended;
+    }
+    const auto failed = gpus.driver().failed();
+    const std::string text = ncclGetLastError(nullptr);
+    for (const ncclComm_t comm : comms) EXPECT_EQ(result == ncclSuccess ? ncclCommDestroy(comm) : ncclCommAbort(comm), ncclSuccess);
+    gpus.driver().failAt(0);
+    for (int r = 0; r < 3; ++r) {
+      const UseGpu use(gpus, r);
+      synchronize(gpus);
+      for (size_t i = 0; result == ncclSuccess && i < 30'000; i += 997)
+        ASSERT_EQ(static_cast<char*>(data[static_cast<size_t>(r)])[i], static_cast<char>(i / 10'000 + 1)) << "call " << nth;
+    }
+    for (void* const memory : data) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+    EXPECT_FALSE(HasFailure()) << "call " << nth << ": " << (failed ? driver::cuda::symbolOf(*failed) : "none") << ", " << text;
+    if (HasFailure()) return;
+    if (!failed) break;
+    if (result != ncclSuccess) ++failing;
+  }
+  EXPECT_GT(failing, 20u);
+}
+
+}  // namespace
+}  // namespace tutti::conformance
