@@ -72,7 +72,7 @@ void tellLayout(const connect::Layout& layout, Rank rank, const machine::GpuLayo
   if (rank == Rank(0)) {
     if (found != nullptr)
       for (const std::string& line : machine::describe(*found)) observe::info(kParts, "{}", line);
-    observe::info(kParts, "{}", machine::describeRing(layout));
+    for (const std::string& line : machine::describeRings(layout)) observe::info(kParts, "{}", line);
   }
   observe::info(kParts, "{}", machine::describeTrees(layout, rank));
 }

@@ -48,6 +48,8 @@ std::string toJson(const Explanation& explanation) {
                    {"messagesUs", cost.messagesUs},
                    {"slicesUs", cost.slicesUs},
                    {"trafficUs", cost.trafficUs}};
+  json["tracks"] = s.rings.size();
+  json["rings"] = s.rings.size() > 1 ? Json(s.rings) : Json();
   json["rejected"] = Json::array();
   for (const Rejected& one : explanation.rejected) json["rejected"].push_back(rejectedJson(one));
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);

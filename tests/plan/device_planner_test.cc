@@ -169,7 +169,7 @@ TEST(DevicePlanner, AMessageToItselfIsACopyInLaneZero) {
   const PlanPtr nothing = world.plan(1, receives);
   EXPECT_EQ(nothing->work.firstLane, 1);
   EXPECT_TRUE(nothing->pipes.empty());
-  std::memcpy(&head, nothing->program.words.data() + nothing->program.laneWords, sizeof head);
+  std::memcpy(&head, nothing->program.words.data() + nothing->program.shape.laneWords, sizeof head);
   EXPECT_EQ(head.steps, 0);
 }
 
