@@ -42,7 +42,8 @@ TEST(DevicePlanner, EveryAlgorithmOnEveryProtocolMakesPlansThatFit) {
 TEST(DevicePlanner, AllRanksChooseAlikeWhateverTheirLayout) {
   const connect::Layout layouts[] = {connect::Layout({3, 0, 2, 1}), connect::Layout::natural(6, 2),
                                      connect::Layout({7, 1, 3, 5, 0, 2, 4, 6}, 4), connect::Layout::byHost({0, 1, 0, 1, 0}),
-                                     connect::Layout::natural(33)};
+                                     connect::Layout::natural(33),
+                                     connect::Layout::ofRings({{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {4, 3, 2, 1, 0}})};
   for (const connect::Layout& layout : layouts) {
     DeviceSettings settings = settingsFor(layout.ranks());
     settings.maxChannels = 66;
