@@ -1,4 +1,5 @@
-// The neighbours of every rank: a ring and two trees for each track. Channels take the tracks in turn: channel c runs on track c mod tracks().
+// The neighbours of every rank: a ring and two trees for each track. Channels take the tracks in turn: channel c runs on track c mod
+// tracks().
 //
 // Owner: the communicator (one Layout each); immutable after it is built, so any thread may read it.
 // 1. Views point into the Layout and live no longer than it.
@@ -42,9 +43,9 @@ class Layout {
   static Layout byPlace(const std::vector<RankPlace>& places);
   /// A track for each of `orders`, at least one, all of the same ranks; trees as above.
   static Layout ofRings(std::vector<std::vector<int32_t>> orders, int32_t localRanks = 0);
-  /// The rings of `channels`, each with the trees of its channel (on a single node, of its own and of the next one); `nodes`: what they were
-  /// connected from. Where all rings are one, whatever rank they begin with, that is the only track; channels that come again with the same
-  /// ring and trees are no further tracks either.
+  /// The rings of `channels`, each with the trees of its channel (on a single node, of its own and of the next one); `nodes`: what they
+  /// were connected from. Where all rings are one, whatever rank they begin with, that is the only track; channels that come again with the
+  /// same ring and trees are no further tracks either.
   static Layout ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes);
 
   int32_t ranks() const { return static_cast<int32_t>(tracks_.front().order.size()); }
@@ -57,8 +58,8 @@ class Layout {
   /// What `rank` sees on a channel; `root` is passed through to the algorithms that have one.
   algo::LayoutView view(Rank rank, Rank root = Rank(0), ChannelId channel = ChannelId(0)) const;
 
-  /// GB/s that rings, or trees, carry on so many channels that share the data alike: the slowest track decides. 0: not known, or all GPUs are
-  /// alike and their links belong to the constants of the machine.
+  /// GB/s that rings, or trees, carry on so many channels that share the data alike: the slowest track decides. 0: not known, or all GPUs
+  /// are alike and their links belong to the constants of the machine.
   double ringGBps(int32_t channels) const { return shared(ringGBps_, channels); }
   double treeGBps(int32_t channels) const { return shared(treeGBps_, channels); }
 

@@ -46,8 +46,8 @@ class DeviceFits {
   using End = std::tuple<uint8_t, bool, int32_t>;
   using Ends = std::set<End>;
   static Ends endsOf(const exec::record::Program& program);
-  static Status check(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const exec::record::Program& program, Rank rank,
-                      uint64_t& ports);
+  static Status check(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const exec::record::Program& program,
+                      Rank rank, uint64_t& ports);
   void setAside();
   DeviceFit find(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, Rank root) const;
 

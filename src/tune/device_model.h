@@ -4,8 +4,7 @@
 // Owner: the planner, by value; one thread. Estimates depend on the layout, the table and the call alone, so all ranks agree.
 // 1. The constants are data (platform.h, platforms/hopper-nvlink.json), or another DeviceMachine that is handed in.
 // 2. A profile is recorded once an algorithm.
-// 3. Rings and trees are no faster than the machine's links: as many of them as the channels' tracks have (connect/layout.h), not as many as
-//    the first one has for each channel.
+// 3. Rings and trees are no faster than the links of the tracks that their channels run on (connect/layout.h): each track has its own.
 #pragma once
 
 #include "algo/geometry.h"

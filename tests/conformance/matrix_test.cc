@@ -71,13 +71,14 @@ class StatedRings {
     Orders orders;
     for (int i = 0; i < count; ++i) {
       std::vector<int32_t>& order = orders.emplace_back();
-      for (int r = 0; r < ranks; ++r) order.insert(order.begin() + static_cast<std::ptrdiff_t>(random.below(static_cast<uint64_t>(r) + 1)), r);
+      for (int r = 0; r < ranks; ++r)
+        order.insert(order.begin() + static_cast<std::ptrdiff_t>(random.below(static_cast<uint64_t>(r) + 1)), r);
     }
     return orders;
   }
   static std::string graph(int id, int pattern, const Orders& orders) {
-    std::string text = format(R"(<graph id="{}" pattern="{}" crossnic="0" nchannels="{}" speedintra="1" speedinter="1" typeintra="NVL")", id,
-                              pattern, orders.size());
+    std::string text = format(R"(<graph id="{}" pattern="{}" crossnic="0" nchannels="{}" speedintra="1" speedinter="1" typeintra="NVL")",
+                              id, pattern, orders.size());
     text += R"( typeinter="PIX" samechannels="0">)";
     for (const auto& order : orders) {
       text += "<channel>";

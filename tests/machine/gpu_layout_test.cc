@@ -5,9 +5,11 @@
 #include <set>
 #include <utility>
 
+#include "connect/nodes.h"
 #include "machine/played.h"
 #include "topo/feasible.h"
 #include "topo/graph_xml.h"
+#include "topo/random_system.h"
 
 namespace tutti::machine {
 namespace {
@@ -33,7 +35,8 @@ void expectValid(const connect::Layout& layout, int32_t track) {
       const algo::Tree tree = layout.view(Rank(r), Rank(0), ChannelId(track)).tree[t];
       links += tree.children.count;
       roots += tree.isRoot() ? 1 : 0;
-      for (int32_t i = 0; i < tree.children.count; ++i) EXPECT_EQ(layout.view(tree.children.at(i), Rank(0), ChannelId(track)).tree[t].parent, Rank(r));
+      for (int32_t i = 0; i < tree.children.count; ++i)
+        EXPECT_EQ(layout.view(tree.children.at(i), Rank(0), ChannelId(track)).tree[t].parent, Rank(r));
     }
     EXPECT_EQ(roots, 1);
     EXPECT_EQ(links, layout.ranks() - 1);
@@ -78,7 +81,8 @@ TEST(GpuLayout, AMeshGetsItsOwnRingsAndChains) {
     EXPECT_LE(gbps, static_cast<double>(found->view.paths.get(system.gpuOfRank(hop.first), system.gpuOfRank(hop.second)).GBps) + 0.01)
         << hop.first << " to " << hop.second;
   const int32_t tracks = found->layout.tracks();
-  EXPECT_NEAR(found->layout.ringGBps(tracks), static_cast<double>(found->graphs[topo::GraphKind::Ring].sumGBps()), 0.01) << "nothing is lost";
+  EXPECT_NEAR(found->layout.ringGBps(tracks), static_cast<double>(found->graphs[topo::GraphKind::Ring].sumGBps()), 0.01)
+      << "nothing is lost";
 }
 
 TEST(GpuLayout, EqualRingsAreOneTrack) {
@@ -103,6 +107,36 @@ TEST(GpuLayout, FollowsTheGpusNotTheRanks) {
     EXPECT_EQ(system.at(gpu).gpu.dev, devs[static_cast<size_t>(ring[i])]);
     EXPECT_EQ(found->view.paths.get(gpu, system.gpuOfRank(ring[(i + 1) % ring.size()])).type, topo::PathType::Nvl);
   }
+}
+
+/// Made-up machines: every searched ring and chain is some track's, nothing else is, and nothing of their speed is lost.
+TEST(GpuLayout, TracksOfMadeUpMachinesAreTheSearchedChannels) {
+  int several = 0;
+  int looked = 0;
+  for (uint32_t seed = 1; seed <= 400; ++seed) {
+    auto machine = topo::test::MachineMaker(seed).make(8);
+    if (!machine || machine->system.inter) continue;
+    const auto graphs = topo::searchGraphs(machine->system, machine->paths, {.collnet = false, .nvls = false, .settings = {}});
+    if (!graphs) continue;
+    connect::NodeGraphs node = connect::nodeGraphs(machine->system, *graphs);
+    node = connect::renumbered(node, firstDevs(static_cast<int>(node.ranks.size())));
+    const auto channels = connect::connectNodes({&node, 1}, {});
+    ASSERT_TRUE(channels) << channels.error().text();
+    const connect::Layout layout = connect::Layout::ofChannels(*channels, {&node, 1});
+    SCOPED_TRACE(seed);
+    ASSERT_NO_FATAL_FAILURE(expectValid(layout));
+    const std::set<std::vector<int32_t>> searched(channels->rings.begin(), channels->rings.end());
+    std::set<std::vector<int32_t>> used;
+    for (int32_t track = 0; track < layout.tracks(); ++track) used.insert(ringOf(layout, track));
+    ASSERT_EQ(used, searched);
+    const size_t found = std::min(node.rings.size(), node.trees.size());
+    ASSERT_EQ(found % static_cast<size_t>(layout.tracks()), 0u);
+    ASSERT_NEAR(layout.ringGBps(layout.tracks()), static_cast<double>(node.ringGBpsIntra) * static_cast<double>(found), 1e-3);
+    several += layout.tracks() > 1 ? 1 : 0;
+    ++looked;
+  }
+  EXPECT_GT(looked, 100);
+  EXPECT_GT(several, looked / 10) << "of " << looked << ": or the machines are too plain to show anything";
 }
 
 TEST(GpuLayout, PartsOfEveryMachineAreValid) {

@@ -75,7 +75,8 @@ inline const exec::record::Algorithm& algorithmOf(const DevicePlan& plan) { retu
 inline std::set<std::tuple<uint8_t, bool, int32_t>> endsInWords(const DevicePlan& plan, int track) {
   std::set<std::tuple<uint8_t, bool, int32_t>> ends;
   for (int lane = plan.work.firstLane; lane < plan.work.firstLane + plan.work.lanes; ++lane) {
-    const uint64_t* const words = plan.program.words.data() + static_cast<size_t>(track * plan.program.shape.lanes + lane) * plan.program.shape.laneWords;
+    const uint64_t* const words =
+        plan.program.words.data() + static_cast<size_t>(track * plan.program.shape.lanes + lane) * plan.program.shape.laneWords;
     exec::cuda::ProgramHead head{};
     std::memcpy(&head, words, sizeof head);
     for (int32_t i = 0; i < head.steps; ++i) {

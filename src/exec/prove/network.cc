@@ -40,7 +40,8 @@ connect::Layout channelLayout(int32_t ranks, uint64_t seed, int32_t localRanks) 
       node.rings.push_back(ring);
       node.trees.emplace_back(ring.rbegin(), ring.rend());
       std::vector<int32_t> other;
-      for (const int32_t place : rankOrder(static_cast<int32_t>(ring.size()), seed + track + 1)) other.push_back(ring[static_cast<size_t>(place)]);
+      for (const int32_t place : rankOrder(static_cast<int32_t>(ring.size()), seed + track + 1))
+        other.push_back(ring[static_cast<size_t>(place)]);
       ring = std::move(other);
     }
     node.treePattern = static_cast<topo::Pattern>(1 + seed / 4 % 3);  // balanced, split, one head
@@ -67,7 +68,8 @@ int32_t rootOf(const Case& c, Collective collective, int32_t rank) {
 
 bool sameNetwork(const Case& a, const Case& b) {
   return a.algorithm == b.algorithm && (a.operations > 1 ? a.then : nullptr) == (b.operations > 1 ? b.then : nullptr) &&
-         a.ranks == b.ranks && a.root == b.root && a.inPlace == b.inPlace && a.layoutSeed == b.layoutSeed && a.localRanks == b.localRanks && a.track == b.track;
+         a.ranks == b.ranks && a.root == b.root && a.inPlace == b.inPlace && a.layoutSeed == b.layoutSeed && a.localRanks == b.localRanks &&
+         a.track == b.track;
 }
 
 }  // namespace
