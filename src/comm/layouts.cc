@@ -154,6 +154,8 @@ Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
   if (config::get<Param::GraphFile>().empty()) return {};
   const auto settings = machine::readSettings();
   if (!settings) return settings.error();
+  const std::optional<topo::Document>& graphs = settings->graphs;
+  if (!graphs) return {};
   const std::span<const Arrival> members = outcome.membersOrNone();
   const auto isOther = [&](const Arrival& member) { return member.machine == 0 || member.machine != members.front().machine; };
   std::string cause;
@@ -163,7 +165,7 @@ Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
   } else if (std::any_of(members.begin(), members.end(), isOther)) {
     cause = "they have different files, or see different machines";
   } else {
-    auto found = machine::findHostLayout(*settings->graphs, outcome.place.ranks);
+    auto found = machine::findHostLayout(*graphs, outcome.place.ranks);
     if (!found) return Status(found.error()).at("NCCL_GRAPH_FILE");
     stated = std::move(*found);
     if (!stated) cause = "its channels are of another number of GPUs";

@@ -58,11 +58,15 @@ void DeviceFits::setAside() {
   const int32_t ranks = layout_.ranks();
   if (ranks > kMostDeviceRanks) return;  // no such communicator is opened
   const int32_t tracks = layout_.tracks();
-  std::vector<Ends> taken(static_cast<size_t>(ranks * tracks));  // [track][rank]
-  for (size_t at = 0; at < taken.size(); ++at)
-    for (int32_t peer = 0; peer < ranks; ++peer)
-      for (const uint8_t port : kMessagePorts)
-        if (peer != static_cast<int32_t>(at) % ranks) taken[at].insert({{port, false, peer}, {port, true, peer}});
+  const auto at = [ranks](int32_t track, int32_t rank) {
+    return static_cast<size_t>(track) * static_cast<size_t>(ranks) + static_cast<size_t>(rank);
+  };
+  std::vector<Ends> taken(at(tracks, 0));
+  for (int32_t track = 0; track < tracks; ++track)
+    for (int32_t r = 0; r < ranks; ++r)
+      for (int32_t peer = 0; peer < ranks; ++peer)
+        for (const uint8_t port : kMessagePorts)
+          if (peer != r) taken[at(track, r)].insert({{port, false, peer}, {port, true, peer}});
   for (const Algorithm& algorithm : exec::record::algorithms()) {
     if (algorithm.traits.needs == algo::Needs::PeerMemory) continue;
     std::vector<Ends> with = taken;
@@ -70,8 +74,7 @@ void DeviceFits::setAside() {
     for (int32_t track = 0; track < tracks; ++track)
       for (int32_t r = 0; r < ranks; ++r)
         for (int32_t root = 0; root < roots; ++root)
-          with[static_cast<size_t>(track * ranks + r)].merge(
-              endsOf(algorithm.record(layout_.view(Rank(r), Rank(root), ChannelId(track)))));
+          with[at(track, r)].merge(endsOf(algorithm.record(layout_.view(Rank(r), Rank(root), ChannelId(track)))));
     if (std::all_of(with.begin(), with.end(), [](const auto& ends) { return ends.size() <= exec::cuda::kMostEnds; }))
       taken = std::move(with);
     else
@@ -79,8 +82,9 @@ void DeviceFits::setAside() {
   }
   if (tracks == 1) return;
   tracks_.resize(static_cast<size_t>(ranks));
-  for (size_t at = 0; at < taken.size(); ++at)
-    for (const End& end : taken[at]) tracks_[at % static_cast<size_t>(ranks)][end] |= uint64_t{1} << (at / static_cast<size_t>(ranks));
+  for (int32_t track = 0; track < tracks; ++track)
+    for (int32_t r = 0; r < ranks; ++r)
+      for (const End& end : taken[at(track, r)]) tracks_[static_cast<size_t>(r)][end] |= uint64_t{1} << track;
 }
 
 exec::cuda::Tracks DeviceFits::tracksOf(Rank rank, uint8_t port, bool sends, Rank peer) {
