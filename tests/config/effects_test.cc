@@ -8,11 +8,14 @@
 namespace tutti::config {
 namespace {
 
-struct Variable {
+class Variable {
+ public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
   ~Variable() { unsetenv(name_); }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
+
+ private:
   const char* name_;
 };
 

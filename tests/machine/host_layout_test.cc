@@ -26,9 +26,10 @@ TEST(HostLayout, RanksStandForTheGpusOfTheFile) {
   const topo::Document file = documentOf("nchannels=\"2\">" + channelOf({0, 2, 1, 3}) + channelOf({3, 2, 1, 0}));
   const auto found = findHostLayout(file, 4);
   ASSERT_TRUE(found) << found.error().text();
-  ASSERT_TRUE(found->has_value());
-  EXPECT_EQ((*found)->rings(), (std::vector<std::vector<int32_t>>{{0, 2, 1, 3}, {0, 3, 2, 1}}));
-  EXPECT_EQ((*found)->view(Rank(1), Rank(0), ChannelId(1)).tree[0].parent, Rank(2)) << "the rings, cut open";
+  const std::optional<connect::Layout>& layout = *found;
+  if (!layout) FAIL() << "no layout";
+  EXPECT_EQ(layout->rings(), (std::vector<std::vector<int32_t>>{{0, 2, 1, 3}, {0, 3, 2, 1}}));
+  EXPECT_EQ(layout->view(Rank(1), Rank(0), ChannelId(1)).tree[0].parent, Rank(2)) << "the rings, cut open";
 }
 
 TEST(HostLayout, OtherNumbersOfRanksAreNotItsBusiness) {
