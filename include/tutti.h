@@ -79,14 +79,15 @@ ncclResult_t tuttiStreamQuery(cudaStream_t s);
  *    "bytesRead":...,"bytesWritten":...,"bytesSent":...,"messages":...,"steps":...,"simd":"...","kernel":"simple"|null,
  *    "protocol":"Simple"|null,"bytes":...,"ranks":...,"nodes":...,"constants":"...","tuner":"..."|null,
  *    "estimatedUs":...,"parts":{"launchUs":...,"hopsUs":...,"messagesUs":...,"slicesUs":...,"trafficUs":...},
+ *    "tracks":...,"rings":[[0,1,2,3],[0,2,3,1]]|null,
  *    "rejected":[{"algorithm":"tree","kernel":...,"protocol":...,"channels":...,"estimatedUs":...,"reason":"..."}]}
  * Byte counts (but for "bytes", the larger buffer) and steps are this rank's; "kernel" and "protocol" are null on host devices.
  * "estimatedUs" is what the choice goes by, the sum of "parts"; "constants" names the numbers behind it, "tuner" what a tuner plugin said,
- * null where none was asked. Of what was rejected, "kernel" and what follows it stand where it came to that. More keys may come.
- * `collective` is one of all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send, recv. `count` is the
- * count that the call itself would take; `op` is ignored where nothing is reduced; `root` is the root or the peer and is ignored where
- * there is none. Local to the rank; called by the thread that uses comm. An argument that the call itself would refuse, or an unknown
- * collective: ncclInvalidArgument. */
+ * null where none was asked. Channel c runs on track c mod "tracks"; where there are several, "rings" has the ring of each. Of what was
+ * rejected, "kernel" and what follows it stand where it came to that. More keys may come. `collective` is one of all_reduce, reduce,
+ * broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send, recv. `count` is the count that the call itself would take;
+ * `op` is ignored where nothing is reduced; `root` is the root or the peer and is ignored where there is none. Local to the rank; called by
+ * the thread that uses comm. An argument that the call itself would refuse, or an unknown collective: ncclInvalidArgument. */
 ncclResult_t tuttiExplain(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
                           int root, char* text, size_t capacity, size_t* needed);
 

@@ -168,7 +168,7 @@ exec::cuda::ProgramView Fabric::program(int32_t rank, int algorithm, Rank root, 
   uint64_t* const words = allocate<uint64_t>(packed->words.size());
   PROBE_CHECK(cudaMemcpy(words, packed->words.data(), packed->words.size() * sizeof(uint64_t), cudaMemcpyHostToDevice));
   PROBE_CHECK(cudaDeviceSynchronize());  // the copy may still be under way, and streams do not wait for it
-  return view = {words, packed->laneWords};
+  return view = {words, packed->shape};
 }
 
 exec::cuda::CommView Fabric::view(int32_t rank, KernelId kernel, uint64_t launch) const {

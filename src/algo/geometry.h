@@ -6,7 +6,8 @@
 //
 // Plain value, pure functions, the same on host and device.
 // 1. Which chunk an element belongs to depends on count, type, rank count and algorithm, never on channels, slices or slots;
-//    so those never change a result.
+//    so those never change a result where all channels share one ring. Where they run on several tracks (connect/layout.h), an element is
+//    combined on the track of its channel: that depends on count, type, rank count, algorithm and the number of channels of the plan.
 // 2. The parts and slices of a chunk cover it exactly once; a short chunk has short or empty slices, never a missing one.
 #pragma once
 

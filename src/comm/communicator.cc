@@ -51,6 +51,7 @@ Status Communicator::open(const Outcome& outcome) {
 }
 
 Status Communicator::openParts(const Outcome& outcome) {
+  process().tellEffects();
   config_.minCtas = outcome.place.minCtas;
   config_.maxCtas = outcome.place.maxCtas;
   if (outcome.place.isMixed)

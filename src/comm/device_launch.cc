@@ -27,7 +27,8 @@ bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& y = *b.plan->plan;
   if (x.kernel == KernelId::LineWindow || x.kernel != y.kernel || a.call.isMessage() != b.call.isMessage()) return false;
   if (a.call.isMessage()) return true;
-  return x.work.lanes == y.work.lanes && (x.work.lanes == 1 || a.plan->program.words == b.plan->program.words);
+  return x.work.lanes == y.work.lanes && (x.work.lanes == 1 || (a.plan->program.words == b.plan->program.words &&
+                                                                a.plan->program.shape == b.plan->program.shape));
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ Result<exec::cuda::ProgramView> DeviceRank::load(const exec::cuda::PackedProgram
     if (!copied.ok()) return tl::unexpected(std::move(copied));
     at = programs_.emplace(program.words, std::move(*bank)).first;
   }
-  return exec::cuda::ProgramView{reinterpret_cast<const uint64_t*>(at->second.address()), program.laneWords};
+  return exec::cuda::ProgramView{reinterpret_cast<const uint64_t*>(at->second.address()), program.shape};
 }
 
 Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape) {

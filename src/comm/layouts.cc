@@ -9,6 +9,7 @@
 #include "config/params.h"
 #include "core/thread.h"
 #include "driver/nvml/real.h"
+#include "machine/host_layout.h"
 #include "machine/place.h"
 #include "machine/show.h"
 #include "observe/log.h"
@@ -72,7 +73,7 @@ void tellLayout(const connect::Layout& layout, Rank rank, const machine::GpuLayo
   if (rank == Rank(0)) {
     if (found != nullptr)
       for (const std::string& line : machine::describe(*found)) observe::info(kParts, "{}", line);
-    observe::info(kParts, "{}", machine::describeRing(layout));
+    for (const std::string& line : machine::describeRings(layout)) observe::info(kParts, "{}", line);
   }
   observe::info(kParts, "{}", machine::describeTrees(layout, rank));
 }
@@ -126,10 +127,11 @@ Status Layouts::describe(int32_t gpu, Arrival& arrival) {
     arrival.cache = place.cache;
   }
   arrival.machine = (*machine)->hash;
-  if (!onGpu) return {};
+  if (!onGpu && config::get<Param::GraphFile>().empty()) return {};
   const auto settings = machine::readSettings();
   if (!settings) return settings.error();
   arrival.machine = std::max<uint64_t>(mix((*machine)->hash, settings->hash), 1);
+  if (!onGpu) return {};
   const Device* const device = devices_.find(gpu);
   arrival.gpu = device == nullptr ? -1 : machine::devOf(**machine, device->gpu->info().pciBusId).value_or(-1);
   return {};
@@ -140,9 +142,39 @@ Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nod
   RankLayout made;
   made.layout = nodeRanks > 0 ? connect::Layout::natural(outcome.place.ranks, nodeRanks)
                               : connect::Layout::byPlace(placesOf(*outcome.hub, outcome.membersOrNone()));
+  if (!onGpu && nodeRanks == 0)
+    if (Status status = takeStated(outcome, made.layout); !status.ok()) return tl::unexpected(std::move(status));
   tellLayout(made.layout, outcome.place.rank, nullptr);
   if (!onGpu) dump(outcome, false, nullptr);
   return made;
+}
+
+/// What NCCL_GRAPH_FILE says of ranks on host devices.
+Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
+  if (config::get<Param::GraphFile>().empty()) return {};
+  const auto settings = machine::readSettings();
+  if (!settings) return settings.error();
+  const std::optional<topo::Document>& graphs = settings->graphs;
+  if (!graphs) return {};
+  const std::span<const Arrival> members = outcome.membersOrNone();
+  const auto isOther = [&](const Arrival& member) { return member.machine == 0 || member.machine != members.front().machine; };
+  std::string cause;
+  std::optional<connect::Layout> stated;
+  if (outcome.hub->spansHosts()) {
+    cause = "they are on several hosts";
+  } else if (std::any_of(members.begin(), members.end(), isOther)) {
+    cause = "they have different files, or see different machines";
+  } else {
+    auto found = machine::findHostLayout(*graphs, outcome.place.ranks);
+    if (!found) return Status(found.error()).at("NCCL_GRAPH_FILE");
+    stated = std::move(*found);
+    if (!stated) cause = "its channels are of another number of GPUs";
+  }
+  if (stated) layout = std::move(*stated);
+  if (!cause.empty() && outcome.place.rank == Rank(0))
+    observe::warn("NCCL_GRAPH_FILE={} does not hold for {} ranks on host devices: {}", config::get<Param::GraphFile>(),
+                  outcome.place.ranks, cause);
+  return {};
 }
 
 Result<RankLayout> Layouts::findOnGpus(const Outcome& outcome, int32_t nodeRanks) {

@@ -53,6 +53,7 @@ class Layouts {
     std::shared_ptr<const Result<machine::Machine>> machine;
   };
   std::shared_ptr<const Result<machine::Machine>> machineOf(bool withGpus);
+  Status takeStated(const Outcome& outcome, connect::Layout& layout);
   Result<RankLayout> findOnGpus(const Outcome& outcome, int32_t nodeRanks);
   void dump(const Outcome& outcome, bool onGpu, const machine::GpuLayout* found);
 

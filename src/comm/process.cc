@@ -5,8 +5,10 @@
 
 #include <utility>
 
+#include "config/effects.h"
 #include "config/params.h"
 #include "driver/cuda/real.h"
+#include "observe/log.h"
 
 namespace tutti::comm {
 
@@ -37,6 +39,12 @@ std::shared_ptr<exec::host::Stream> StreamTable::remove(void* handle) {
 
 Process::Process()
     : devices([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return driver::cuda::openDriver(); }, exec::cuda::makeExecutor) {}
+
+void Process::tellEffects() {
+  std::call_once(effects_, [] {
+    for (const std::string& line : config::withoutEffect()) observe::warn("{}", line);
+  });
+}
 
 namespace {
 

@@ -39,6 +39,8 @@ class StreamTable {
 
 struct Process {
   Process();
+  /// Warns, once in the process, of variables that are set and have no effect.
+  void tellEffects();
   HandleTable handles;
   bootstrap::Service bootstrap;
   Foundations foundations{[this] { return memory.shareTable(); }, [this](const std::string& name) { return networks.engine(name); }};
@@ -51,6 +53,9 @@ struct Process {
   tune::plugin::Libraries tuners;
   Constants constants;
   memory::HostAllocator memory;
+
+ private:
+  std::once_flag effects_;
 };
 
 Process& process();

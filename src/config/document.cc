@@ -65,6 +65,7 @@ constexpr const char* kIntroduction =
     "  of range gives the default and an `INFO` line. For *0 or 1*, every other number counts as 1.\n"
     "- Numbers are read once per process, at first use; texts when a communicator is created or logging is set up.\n"
     "- With `NCCL_DEBUG=INFO` each variable that is set is reported: `NAME set by environment to VALUE.`\n"
+    "- A variable without effect that is set to something else than its default is one warning, which says why.\n"
     "- A default *undefined* leaves the matching field of `ncclConfig_t` alone.\n";
 
 }  // namespace

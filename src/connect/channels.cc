@@ -252,6 +252,7 @@ NodeGraphs nodeGraphs(const topo::System& system, const topo::Graphs& graphs) {
   node.treePattern = graphs[topo::GraphKind::Tree].pattern;
   node.crossNic = ring.crossNic;
   node.ringGBpsIntra = ring.intraGBps;
+  node.treeGBpsIntra = graphs[topo::GraphKind::Tree].intraGBps;
   node.chainGBpsIntra = chain.intraGBps;
   node.chainGBpsInter = chain.interGBps;
   node.sm = topo::oldestSm(system);
@@ -277,7 +278,7 @@ uint64_t digest(const NodeGraphs& node) {
     for (const auto& order : *orders) sum.add(order, node.ranks);
   }
   sum.add(node.nvlsHeads, node.ranks);
-  for (const float number : {node.ringGBpsIntra, node.chainGBpsIntra, node.chainGBpsInter}) sum.add(number);
+  for (const float number : {node.ringGBpsIntra, node.treeGBpsIntra, node.chainGBpsIntra, node.chainGBpsInter}) sum.add(number);
   for (const int number : {static_cast<int>(node.treePattern), static_cast<int>(node.crossNic), static_cast<int>(node.sm),
                            static_cast<int>(node.ranks.size())}) {
     sum.add(static_cast<uint64_t>(number));

@@ -27,7 +27,8 @@ struct NodeGraphs {
   std::vector<int32_t> nvlsHeads;                ///< No head twice.
   topo::Pattern treePattern = topo::Pattern::BalancedTree;
   topo::CrossNic crossNic = topo::CrossNic::Never;  ///< Of the rings.
-  float ringGBpsIntra = 0;
+  float ringGBpsIntra = 0;  ///< Of each channel.
+  float treeGBpsIntra = 0;
   float chainGBpsIntra = 0;
   float chainGBpsInter = 0;
   int32_t sm = 0;  ///< Of the oldest GPU.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "connect/channels.h"
@@ -67,10 +68,23 @@ algo::Tree doubleBinaryTree(int32_t tree, int32_t index, int32_t size) {
   return view;
 }
 
-Layout::Layout(std::vector<int32_t> order, int32_t localRanks)
-    : order_(std::move(order)), position_(order_.size()), localRanks_(localRanks) {
+Layout::Track Layout::trackOf(std::vector<int32_t> order) {
+  Track track;
+  track.position.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) track.position[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
+  track.order = std::move(order);
+  return track;
+}
+
+Layout::Layout(std::vector<int32_t> order, int32_t localRanks) : localRanks_(localRanks) {
+  tracks_.push_back(trackOf(std::move(order)));
   if (localRanks <= 0 || ranks() % localRanks != 0) localRanks_ = ranks();
-  for (size_t i = 0; i < order_.size(); ++i) position_[static_cast<size_t>(order_[i])] = static_cast<int32_t>(i);
+}
+
+Layout Layout::ofRings(std::vector<std::vector<int32_t>> orders, int32_t localRanks) {
+  Layout layout(std::move(orders.front()), localRanks);
+  for (size_t i = 1; i < orders.size(); ++i) layout.tracks_.push_back(trackOf(std::move(orders[i])));
+  return layout;
 }
 
 Layout Layout::natural(int32_t ranks, int32_t localRanks) {
@@ -117,48 +131,106 @@ Layout Layout::byHost(const std::vector<int32_t>& hostOf) {
   return byPlace(places);
 }
 
-Layout Layout::ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes) {
-  // Channels begin their rings at rank 0; here they begin where the first node does.
-  std::vector<int32_t> order = channels.rings[0];
-  std::vector<bool> isOfFirst(order.size(), false);
-  for (const int32_t rank : nodes.front().ranks) isOfFirst[static_cast<size_t>(rank)] = true;
+namespace {
+
+/// A channel's ring as it begins where the first node does; channels begin theirs at rank 0.
+std::vector<int32_t> fromFirstNode(std::vector<int32_t> ring, const NodeGraphs& first) {
+  std::vector<bool> isOfFirst(ring.size(), false);
+  for (const int32_t rank : first.ranks) isOfFirst[static_cast<size_t>(rank)] = true;
   const auto isStart = [&](size_t at) {
-    return isOfFirst[static_cast<size_t>(order[at])] && !isOfFirst[static_cast<size_t>(order[(at + order.size() - 1) % order.size()])];
+    return isOfFirst[static_cast<size_t>(ring[at])] && !isOfFirst[static_cast<size_t>(ring[(at + ring.size() - 1) % ring.size()])];
   };
-  for (size_t at = 0; at < order.size(); ++at) {
+  for (size_t at = 0; at < ring.size(); ++at) {
     if (!isStart(at)) continue;
-    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(at), order.end());
+    std::rotate(ring.begin(), ring.begin() + static_cast<std::ptrdiff_t>(at), ring.end());
     break;
   }
+  return ring;
+}
+
+std::vector<algo::Tree> treeOf(const std::vector<TreeLinks>& links) {
+  std::vector<algo::Tree> trees;
+  for (const TreeLinks& link : links) {
+    algo::Tree& tree = trees.emplace_back();
+    tree.parent = Rank(link.up);
+    for (const int32_t child : link.down)
+      if (child >= 0) tree.children.add(Rank(child));
+  }
+  return trees;
+}
+
+/// The length of the shortest beginning that, repeated, is the whole.
+template <class Item>
+size_t periodOf(const std::vector<Item>& items) {
+  for (size_t period = 1; period < items.size(); ++period) {
+    bool repeats = items.size() % period == 0;
+    for (size_t i = period; repeats && i < items.size(); ++i) repeats = items[i] == items[i - period];
+    if (repeats) return period;
+  }
+  return items.size();
+}
+
+}  // namespace
+
+Layout Layout::ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes) {
+  // The second half of the channels has the rings of the first one, and the second trees of the double trees.
+  const size_t half = std::clamp<size_t>(static_cast<size_t>(channels.distinct) / 2, 1, channels.rings.size());
+  const std::vector<std::vector<int32_t>> rings(channels.rings.begin(), channels.rings.begin() + static_cast<std::ptrdiff_t>(half));
+  using Links = std::vector<TreeLinks>;
+  std::vector<std::tuple<std::vector<int32_t>, Links, Links>> found;
+  for (size_t c = 0; c < half; ++c) {
+    // Of a single node both trees of a double tree are one chain: the next channel's serves the other half of the data.
+    const size_t second = nodes.size() > 1 ? half + c : (c + 1) % half;
+    found.emplace_back(rings[c], channels.trees[c], channels.trees[std::min(second, channels.trees.size() - 1)]);
+  }
+  found.resize(periodOf(rings) == 1 ? 1 : periodOf(found));
+
+  std::vector<Track> tracks;
+  for (const auto& [ring, first, second] : found) {
+    Track& track = tracks.emplace_back(trackOf(fromFirstNode(ring, nodes.front())));
+    track.trees = {treeOf(first), treeOf(second)};
+  }
+  Layout layout(tracks.front().order);
   std::vector<int32_t> sizes;
   for (const NodeGraphs& node : nodes) sizes.push_back(static_cast<int32_t>(node.ranks.size()));
-  Layout layout(std::move(order), evenSize(sizes));
-  for (size_t t = 0; t < layout.trees_.size(); ++t) {
-    // The second of a double tree; of a single node, where both are one chain, another channel's.
-    const size_t second = nodes.size() > 1 ? static_cast<size_t>(channels.distinct / 2) : 1;
-    for (const TreeLinks& links : channels.trees[t == 0 ? 0 : std::min(second, channels.trees.size() - 1)]) {
-      algo::Tree& tree = layout.trees_[t].emplace_back();
-      tree.parent = Rank(links.up);
-      for (const int32_t child : links.down)
-        if (child >= 0) tree.children.add(Rank(child));
-    }
-  }
+  if (const int32_t even = evenSize(sizes); even > 0) layout.localRanks_ = even;
+  layout.tracks_ = std::move(tracks);
+  const auto slowest = [&](float NodeGraphs::*speed) {
+    float least = nodes.front().*speed;
+    for (const NodeGraphs& node : nodes) least = std::min(least, node.*speed);
+    return static_cast<double>(least) * static_cast<double>(half) / layout.tracks();  // so many searched channels share a track
+  };
+  layout.ringGBps_ = slowest(&NodeGraphs::ringGBpsIntra);
+  layout.treeGBps_ = slowest(&NodeGraphs::treeGBpsIntra);
   return layout;
 }
 
-algo::LayoutView Layout::view(Rank rank, Rank root) const {
+std::vector<std::vector<int32_t>> Layout::rings() const {
+  std::vector<std::vector<int32_t>> orders;
+  for (const Track& track : tracks_) orders.push_back(track.order);
+  return orders;
+}
+
+/// The track with the most channels ends last.
+double Layout::shared(double trackGBps, int32_t channels) const {
+  const int32_t most = (channels + tracks() - 1) / tracks();
+  return most < 1 ? 0 : trackGBps * channels / most;
+}
+
+algo::LayoutView Layout::view(Rank rank, Rank root, ChannelId channel) const {
+  const Track& track = tracks_[static_cast<size_t>(channel.value % tracks())];
   const int32_t size = ranks();
-  const int32_t position = position_[static_cast<size_t>(rank.value)];
-  const auto rankAt = [&](Rank at) { return at.value < 0 ? at : Rank(order_[static_cast<size_t>(at.value)]); };
+  const int32_t position = track.position[static_cast<size_t>(rank.value)];
+  const auto rankAt = [&](Rank at) { return at.value < 0 ? at : Rank(track.order[static_cast<size_t>(at.value)]); };
 
   algo::LayoutView view;
   view.rank = rank;
   view.ranks = size;
   view.root = root;
-  view.ring = {order_.data(), size, position};
-  view.grid = {order_.data(), nodes(), localRanks_, position / localRanks_, position % localRanks_};
+  view.ring = {track.order.data(), size, position};
+  view.grid = {track.order.data(), nodes(), localRanks_, position / localRanks_, position % localRanks_};
   for (int32_t t = 0; t < algo::kTrees; ++t) {
-    if (const auto& given = trees_[static_cast<size_t>(t)]; !given.empty()) {
+    if (const auto& given = track.trees[static_cast<size_t>(t)]; !given.empty()) {
       view.tree[t] = given[static_cast<size_t>(rank.value)];
       continue;
     }

@@ -1,8 +1,10 @@
-// The neighbours of every rank, the same on every channel: a ring and two trees.
+// The neighbours of every rank: a ring and two trees for each track. Channels take the tracks in turn: channel c runs on track c mod
+// tracks().
 //
 // Owner: the communicator (one Layout each); immutable after it is built, so any thread may read it.
 // 1. Views point into the Layout and live no longer than it.
-// 2. Ranks of a node stand beside each other in the ring's order.
+// 2. Ranks of a node stand beside each other in every ring's order; all tracks have the same nodes.
+// 3. A layout has one track unless the machine has links that one ring leaves idle.
 #pragma once
 
 #include <array>
@@ -39,23 +41,42 @@ class Layout {
   static Layout byHost(const std::vector<int32_t>& hostOf);
   /// The same, and of a host's ranks those with the same NUMA node, of these those with the same cache.
   static Layout byPlace(const std::vector<RankPlace>& places);
-  /// The first ring of `channels` and the two trees of its first channel (on a single node, of its first two); `nodes`: what they were
-  /// connected from.
+  /// A track for each of `orders`, at least one, all of the same ranks; trees as above.
+  static Layout ofRings(std::vector<std::vector<int32_t>> orders, int32_t localRanks = 0);
+  /// The rings of `channels`, each with the trees of its channel (on a single node, of its own and of the next one); `nodes`: what they
+  /// were connected from. Where all rings are one, whatever rank they begin with, that is the only track; channels that come again with the
+  /// same ring and trees are no further tracks either.
   static Layout ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes);
 
-  int32_t ranks() const { return static_cast<int32_t>(order_.size()); }
+  int32_t ranks() const { return static_cast<int32_t>(tracks_.front().order.size()); }
   int32_t nodes() const { return ranks() / localRanks_; }
+  int32_t tracks() const { return static_cast<int32_t>(tracks_.size()); }
 
-  /// What `rank` sees; `root` is passed through to the algorithms that have one.
-  algo::LayoutView view(Rank rank, Rank root = Rank(0)) const;
+  /// Of each track, in ring order.
+  std::vector<std::vector<int32_t>> rings() const;
+
+  /// What `rank` sees on a channel; `root` is passed through to the algorithms that have one.
+  algo::LayoutView view(Rank rank, Rank root = Rank(0), ChannelId channel = ChannelId(0)) const;
+
+  /// GB/s that rings, or trees, carry on so many channels that share the data alike: the slowest track decides. 0: not known, or all GPUs
+  /// are alike and their links belong to the constants of the machine.
+  double ringGBps(int32_t channels) const { return shared(ringGBps_, channels); }
+  double treeGBps(int32_t channels) const { return shared(treeGBps_, channels); }
 
  private:
   using Trees = std::array<std::vector<algo::Tree>, algo::kTrees>;
+  struct Track {
+    std::vector<int32_t> order;     // position -> rank
+    std::vector<int32_t> position;  // rank -> position
+    Trees trees;                    // by rank; empty: double binary trees over positions
+  };
+  static Track trackOf(std::vector<int32_t> order);
+  double shared(double trackGBps, int32_t channels) const;
 
-  std::vector<int32_t> order_;     // position -> rank
-  std::vector<int32_t> position_;  // rank -> position
-  int32_t localRanks_;             // of every node
-  Trees trees_;                    // by rank; empty: double binary trees over positions
+  std::vector<Track> tracks_;  // at least one
+  int32_t localRanks_ = 0;     // of every node
+  double ringGBps_ = 0;        // of a track
+  double treeGBps_ = 0;
 };
 
 /// A node's neighbours in one tree of a double binary tree; −1 where there is none. Before the second tree is mirrored or shifted, nodes of

@@ -22,20 +22,25 @@ std::vector<std::string> describe(const GpuLayout& found) {
   return lines;
 }
 
-std::string describeRing(const connect::Layout& layout) {
-  std::string text = "Channel 00/01 :";
-  const algo::LayoutView view = layout.view(Rank(0));
-  for (int32_t i = 0; i < layout.ranks(); ++i) text += format(" {}", view.ring.at(i).value);
-  return text;
+std::vector<std::string> describeRings(const connect::Layout& layout) {
+  std::vector<std::string> lines;
+  for (int32_t track = 0; track < layout.tracks(); ++track) {
+    std::string& text = lines.emplace_back(format("Channel {:02}/{:02} :", track, layout.tracks()));
+    const algo::LayoutView view = layout.view(Rank(0), Rank(0), ChannelId(track));
+    for (int32_t i = 0; i < layout.ranks(); ++i) text += format(" {}", view.ring.at(i).value);
+  }
+  return lines;
 }
 
 std::string describeTrees(const connect::Layout& layout, Rank rank) {
   std::string text = "Trees";
-  const algo::LayoutView view = layout.view(rank);
-  for (int32_t t = 0; t < algo::kTrees; ++t) {
-    const algo::Tree& tree = view.tree[t];
-    const auto child = [&](int32_t i) { return i < tree.children.count ? tree.children.at(i).value : -1; };
-    text += format(" [{}] {}/{}/{}->{}->{}", t, child(0), child(1), child(2), rank.value, tree.parent.value);
+  for (int32_t track = 0; track < layout.tracks(); ++track) {
+    const algo::LayoutView view = layout.view(rank, Rank(0), ChannelId(track));
+    for (int32_t t = 0; t < algo::kTrees; ++t) {
+      const algo::Tree& tree = view.tree[t];
+      const auto child = [&](int32_t i) { return i < tree.children.count ? tree.children.at(i).value : -1; };
+      text += format(" [{}] {}/{}/{}->{}->{}", track * algo::kTrees + t, child(0), child(1), child(2), rank.value, tree.parent.value);
+    }
   }
   return text;
 }

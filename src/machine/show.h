@@ -13,8 +13,9 @@ namespace tutti::machine {
 /// What there is, and a table of the channel sets: how many, how fast, over which paths, and the proven bound.
 std::vector<std::string> describe(const GpuLayout& found);
 
-/// "Channel 00/02 : 0 2 1 3", and a line that gives a rank's parent and children in both trees: "Trees [0] 2/-1/-1->0->-1 [1] …".
-std::string describeRing(const connect::Layout& layout);
+/// "Channel 00/02 : 0 2 1 3" for every track, and a line that gives a rank's parent and children in the two trees of each:
+/// "Trees [0] 2/-1/-1->0->-1 [1] …".
+std::vector<std::string> describeRings(const connect::Layout& layout);
 std::string describeTrees(const connect::Layout& layout, Rank rank);
 
 }  // namespace tutti::machine

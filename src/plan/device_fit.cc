@@ -21,21 +21,6 @@ constexpr uint8_t kMessagePorts[] = {algo::kMessagePort, algo::kUserPort};
 constexpr int32_t endsOfRanks(int32_t ranks) { return static_cast<int32_t>(std::size(kMessagePorts)) * 2 * (ranks - 1) + 2; }
 static_assert(endsOfRanks(kMostDeviceRanks) <= exec::cuda::kMostEnds && endsOfRanks(kMostDeviceRanks + 1) > exec::cuda::kMostEnds);
 
-/// A program's ends of pipes: port, whether it sends, peer.
-using End = std::tuple<uint8_t, bool, int32_t>;
-
-std::set<End> endsOf(const exec::record::Program& program) {
-  std::set<End> ends;
-  for (const auto& lane : program.lanes) {
-    for (const algo::Step& step : lane) {
-      if (step.kind != algo::Kind::Pipe) continue;
-      for (int32_t i = 0; i < step.from.count; ++i) ends.insert({step.port, false, step.from.at(i).value});
-      for (int32_t i = 0; i < step.to.count; ++i) ends.insert({step.port, true, step.to.at(i).value});
-    }
-  }
-  return ends;
-}
-
 /// Whether slices are handed over to a lane that has no place for it.
 bool handsOverTooFar(const exec::record::Program& program) {
   for (const auto& lane : program.lanes)
@@ -55,28 +40,75 @@ Status fitRanks(int32_t ranks) {
       ranks, kMostDeviceRanks, endsOfRanks(ranks), exec::cuda::kMostEnds);
 }
 
-/// Gives the ends of each rank away, in the order of algo/list.h, for all roots.
+DeviceFits::Ends DeviceFits::endsOf(const exec::record::Program& program) {
+  Ends ends;
+  for (const auto& lane : program.lanes) {
+    for (const algo::Step& step : lane) {
+      if (step.kind != algo::Kind::Pipe) continue;
+      for (int32_t i = 0; i < step.from.count; ++i) ends.insert({step.port, false, step.from.at(i).value});
+      for (int32_t i = 0; i < step.to.count; ++i) ends.insert({step.port, true, step.to.at(i).value});
+    }
+  }
+  return ends;
+}
+
+/// Gives the ends of each rank on each track away, in the order of algo/list.h, for all roots.
 void DeviceFits::setAside() {
   isSetAside_ = true;
   const int32_t ranks = layout_.ranks();
   if (ranks > kMostDeviceRanks) return;  // no such communicator is opened
-  std::vector<std::set<End>> taken(static_cast<size_t>(ranks));
-  for (int32_t r = 0; r < ranks; ++r)
-    for (int32_t peer = 0; peer < ranks; ++peer)
-      for (const uint8_t port : kMessagePorts)
-        if (peer != r) taken[static_cast<size_t>(r)].insert({{port, false, peer}, {port, true, peer}});
+  const int32_t tracks = layout_.tracks();
+  const auto at = [ranks](int32_t track, int32_t rank) {
+    return static_cast<size_t>(track) * static_cast<size_t>(ranks) + static_cast<size_t>(rank);
+  };
+  std::vector<Ends> taken(at(tracks, 0));
+  for (int32_t track = 0; track < tracks; ++track)
+    for (int32_t r = 0; r < ranks; ++r)
+      for (int32_t peer = 0; peer < ranks; ++peer)
+        for (const uint8_t port : kMessagePorts)
+          if (peer != r) taken[at(track, r)].insert({{port, false, peer}, {port, true, peer}});
   for (const Algorithm& algorithm : exec::record::algorithms()) {
     if (algorithm.traits.needs == algo::Needs::PeerMemory) continue;
-    std::vector<std::set<End>> with = taken;
+    std::vector<Ends> with = taken;
     const int32_t roots = hasRoot(algorithm.traits.collective) ? ranks : 1;
-    for (int32_t r = 0; r < ranks; ++r)
-      for (int32_t root = 0; root < roots; ++root)
-        with[static_cast<size_t>(r)].merge(endsOf(algorithm.record(layout_.view(Rank(r), Rank(root)))));
+    for (int32_t track = 0; track < tracks; ++track)
+      for (int32_t r = 0; r < ranks; ++r)
+        for (int32_t root = 0; root < roots; ++root)
+          with[at(track, r)].merge(endsOf(algorithm.record(layout_.view(Rank(r), Rank(root), ChannelId(track)))));
     if (std::all_of(with.begin(), with.end(), [](const auto& ends) { return ends.size() <= exec::cuda::kMostEnds; }))
       taken = std::move(with);
     else
       withoutRoom_.insert(&algorithm);
   }
+  if (tracks == 1) return;
+  tracks_.resize(static_cast<size_t>(ranks));
+  for (int32_t track = 0; track < tracks; ++track)
+    for (int32_t r = 0; r < ranks; ++r)
+      for (const End& end : taken[at(track, r)]) tracks_[static_cast<size_t>(r)][end] |= uint64_t{1} << track;
+}
+
+exec::cuda::Tracks DeviceFits::tracksOf(Rank rank, uint8_t port, bool sends, Rank peer) {
+  if (!isSetAside_) setAside();
+  if (tracks_.empty()) return {};
+  const auto& known = tracks_[static_cast<size_t>(rank.value)];
+  const auto found = known.find({port, sends, peer.value});
+  const uint64_t all = ~uint64_t{0} >> (exec::cuda::kMostTracks - layout_.tracks());
+  const uint64_t bits = found == known.end() ? all : found->second;
+  return bits == all ? exec::cuda::Tracks{} : exec::cuda::Tracks{bits, layout_.tracks()};
+}
+
+/// Of the program of one rank on one track; adds its ports.
+Status DeviceFits::check(const Algorithm& algorithm, KernelId kernel, const exec::record::Program& program, Rank rank, uint64_t& ports) {
+  const auto packed = exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, rank);
+  if (!packed) return packed.error();
+  const Ends ends = endsOf(program);
+  if (ends.size() > exec::cuda::kMostEnds)
+    return error(Code::InvalidArgument, "{} has {} ends of pipes on a channel; kernels hold {}", algorithm.traits.name, ends.size(),
+                 exec::cuda::kMostEnds);
+  if (handsOverTooFar(program))
+    return error(Code::InvalidArgument, "{} hands slices over to more than {} lanes", algorithm.traits.name, exec::cuda::kHandOverLanes);
+  for (const auto& [port, sends, peer] : ends) ports |= uint64_t{1} << std::min<int>(port, 63);
+  return {};
 }
 
 DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank root) const {
@@ -99,26 +131,13 @@ DeviceFit DeviceFits::find(const Algorithm& algorithm, KernelId kernel, Rank roo
   const bool isMessage = algorithm.traits.collective == Collective::SendRecv;
   const int32_t first = isMessage ? root.value : 0;
   const int32_t last = isMessage ? root.value : layout_.ranks() - 1;
+  const int32_t tracks = isMessage || algorithm.traits.needs == algo::Needs::PeerMemory ? 1 : layout_.tracks();
   for (int32_t r = first; r <= last; ++r) {
     const Rank other = isMessage ? Rank((r + 1) % layout_.ranks()) : root;
-    const exec::record::Program program = algorithm.record(layout_.view(Rank(r), other));
-    const auto packed = exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, Rank(r));
-    if (!packed) {
-      fit.status = packed.error();
-      return fit;
+    for (int32_t track = 0; track < tracks; ++track) {
+      fit.status = check(algorithm, kernel, algorithm.record(layout_.view(Rank(r), other, ChannelId(track))), Rank(r), fit.ports);
+      if (!fit.status.ok()) return fit;
     }
-    const std::set<End> ends = endsOf(program);
-    if (ends.size() > exec::cuda::kMostEnds) {
-      fit.status = error(Code::InvalidArgument, "{} has {} ends of pipes on a channel; kernels hold {}", algorithm.traits.name, ends.size(),
-                         exec::cuda::kMostEnds);
-      return fit;
-    }
-    if (handsOverTooFar(program)) {
-      fit.status =
-          error(Code::InvalidArgument, "{} hands slices over to more than {} lanes", algorithm.traits.name, exec::cuda::kHandOverLanes);
-      return fit;
-    }
-    for (const auto& [port, sends, peer] : ends) fit.ports |= uint64_t{1} << std::min<int>(port, 63);
   }
   return fit;
 }

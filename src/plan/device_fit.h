@@ -1,7 +1,8 @@
 // Whether the programs of an algorithm fit into a kernel, on every rank of a communicator: so that all ranks choose alike.
 //
 // Owner: the planner; one thread. Each answer is found once.
-// 1. Whatever is called, and in whichever order, the ends of all pipes fit (up to kMostDeviceRanks): those of messages between all ranks
+// 1. What is said of pipes holds for every track of the layout: a channel has the ends of its own one.
+// 2. Whatever is called, and in whichever order, the ends of all pipes fit (up to kMostDeviceRanks): those of messages between all ranks
 //    are set aside, and an algorithm that finds no room beside them and the algorithms before it in algo/list.h fits nowhere. Up to 10
 //    ranks all of them have room.
 #pragma once
@@ -9,6 +10,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include "connect/layout.h"
 #include "exec/cuda/launch.h"
@@ -36,13 +38,22 @@ class DeviceFits {
 
   /// Of kernels that have what the algorithm needs, pipes or windows.
   const DeviceFit& of(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, Rank root);
+  /// On the channels of which tracks `rank` may ever use such an end, whatever is called: its peer comes to the same.
+  exec::cuda::Tracks tracksOf(Rank rank, uint8_t port, bool sends, Rank peer);
 
  private:
+  /// A program's end of a pipe: port, whether it sends, peer.
+  using End = std::tuple<uint8_t, bool, int32_t>;
+  using Ends = std::set<End>;
+  static Ends endsOf(const exec::record::Program& program);
+  static Status check(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const exec::record::Program& program,
+                      Rank rank, uint64_t& ports);
   void setAside();
   DeviceFit find(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, Rank root) const;
 
   const connect::Layout& layout_;
   bool isSetAside_ = false;
+  std::vector<std::map<End, uint64_t>> tracks_;  // by rank: tracks as bits; empty: one track, or too many ranks
   std::set<const exec::record::Algorithm*> withoutRoom_;
   std::map<std::tuple<const exec::record::Algorithm*, bool, int32_t>, DeviceFit> known_;  // algorithm, Window's or not, root
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "exec/record/cost.h"
@@ -174,11 +175,13 @@ std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Sh
   const int32_t least = std::clamp(wanted, 1, used);
   const uint64_t leastBytes = settings_.machine.kernels[static_cast<size_t>(option.kernel)].leastBytes;
   const int32_t most = std::clamp(ceilDivide(chunkBytes, std::max<uint64_t>(leastBytes, 1)), least, used);
-  std::vector<int32_t> counts = {least};
+  std::set<int32_t> counts = {least, most};
+  // As often as all tracks are used alike.
+  for (int32_t count = layout_.tracks(); count < most && layout_.tracks() > 1 && !isWindow(*option.algorithm); count *= 2)
+    if (count > least) counts.insert(count);
   for (const int32_t count : kChannelCounts)
-    if (count > least && count < most) counts.push_back(count);
-  if (most > least) counts.push_back(most);
-  return counts;
+    if (count > least && count < most) counts.insert(count);
+  return {counts.begin(), counts.end()};
 }
 
 /// The same with as many blocks as a tuner wants, within what fits and what the user allows.
@@ -242,11 +245,20 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vecto
   return *chosen;
 }
 
+/// By track; one where layouts make no difference.
+std::vector<Program> DevicePlanner::programsOf(const Option& option, const Shape& shape) const {
+  std::vector<Program> programs;
+  const int32_t tracks = isWindow(*option.algorithm) || isMessage(shape) ? 1 : layout_.tracks();
+  for (int32_t track = 0; track < tracks; ++track)
+    programs.push_back(option.algorithm->record(layout_.view(rank_, shape.root, ChannelId(track))));
+  return programs;
+}
+
 Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) {
   const auto drafted = draft(shape, nullptr);
   if (!drafted) return tl::unexpected(drafted.error());
   const Option& option = drafted->option;
-  const Program program = option.algorithm->record(layout_.view(rank_, shape.root));
+  const std::vector<Program> programs = programsOf(option, shape);
 
   auto plan = std::make_shared<DevicePlan>();
   plan->algorithm = option.algorithm->traits.name;
@@ -262,16 +274,24 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   if (hasRoot(shape.collective) && shape.root.value < exec::cuda::kMaxLocalRanks) work.root = static_cast<uint8_t>(shape.root.value);
   work.type = shape.type;
   work.op = shape.op;
-  auto packed = exec::cuda::packProgram(option.kernel, option.algorithm->traits.needs, program.lanes, rank_);
+  std::vector<std::vector<algo::Step>> lanes;  // of all tracks
+  for (const Program& program : programs) lanes.insert(lanes.end(), program.lanes.begin(), program.lanes.end());
+  const auto tracks = static_cast<int32_t>(programs.size());
+  auto packed = exec::cuda::packProgram(option.kernel, option.algorithm->traits.needs, lanes, rank_, tracks);
   if (!packed) return tl::unexpected(Status(packed.error()).at("plan"));
   plan->program = std::move(*packed);
-  work.program.laneWords = plan->program.laneWords;
-  for (int32_t lane = work.firstLane; lane < work.firstLane + work.lanes; ++lane) {
-    for (const algo::Step& step : program.lanes[static_cast<size_t>(lane)]) {
-      if (step.kind != algo::Kind::Pipe) continue;
-      const Protocol protocol = kernelInfo(option.kernel).protocol;
-      for (int32_t i = 0; i < step.from.count; ++i) plan->pipes.push_back({protocol, step.port, false, step.from.at(i)});
-      for (int32_t i = 0; i < step.to.count; ++i) plan->pipes.push_back({protocol, step.port, true, step.to.at(i)});
+  work.program.shape = plan->program.shape;
+  const Protocol protocol = kernelInfo(option.kernel).protocol;
+  const auto need = [&](const algo::Step& step, bool sends, Rank peer) {
+    plan->pipes.push_back({protocol, step.port, sends, peer, fits_.tracksOf(rank_, step.port, sends, peer)});
+  };
+  for (const Program& program : programs) {
+    for (int32_t lane = work.firstLane; lane < work.firstLane + work.lanes; ++lane) {
+      for (const algo::Step& step : program.lanes[static_cast<size_t>(lane)]) {
+        if (step.kind != algo::Kind::Pipe) continue;
+        for (int32_t i = 0; i < step.from.count; ++i) need(step, false, step.from.at(i));
+        for (int32_t i = 0; i < step.to.count; ++i) need(step, true, step.to.at(i));
+      }
     }
   }
   std::sort(plan->pipes.begin(), plan->pipes.end());
@@ -283,8 +303,8 @@ Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejecte
   const auto drafted = draft(shape, rejected);
   if (!drafted) return tl::unexpected(drafted.error());
   const Option& option = drafted->option;
-  Program program = option.algorithm->record(layout_.view(rank_, shape.root));
-  if (isMessage(shape)) program.lanes[shape.receives ? 0 : 1].clear();
+  std::vector<Program> programs = programsOf(option, shape);
+  if (isMessage(shape)) programs.front().lanes[shape.receives ? 0 : 1].clear();
   Summary summary;
   summary.algorithm = option.algorithm->traits.name;
   summary.kernel = kernelInfo(option.kernel).name;
@@ -292,6 +312,7 @@ Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejecte
   summary.cost = drafted->cost;
   summary.tuner = drafted->tuner;
   summary.channels = drafted->geometry.channels;
+  summary.rings = layout_.rings();
   summary.lanes = option.lanes;
   summary.slices = drafted->geometry.slices;
   const Protocol protocol = kernelInfo(option.kernel).protocol;
@@ -299,7 +320,8 @@ Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejecte
   summary.sliceBytes = drafted->sliceBytes;
   summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
-    summary.traffic += exec::record::countTraffic(program, drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), false);
+    summary.traffic += exec::record::countTraffic(programs[static_cast<size_t>(channel) % programs.size()], drafted->geometry,
+                                                  sizeOf(shape.type), channel, layout_.ranks(), false);
   return summary;
 }
 

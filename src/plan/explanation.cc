@@ -1,5 +1,7 @@
 #include "plan/explanation.h"
 
+#include <algorithm>
+
 #define JSON_NO_IO  // no iostreams inside the library
 #include <nlohmann/json.hpp>
 
@@ -48,6 +50,8 @@ std::string toJson(const Explanation& explanation) {
                    {"messagesUs", cost.messagesUs},
                    {"slicesUs", cost.slicesUs},
                    {"trafficUs", cost.trafficUs}};
+  json["tracks"] = std::max<size_t>(s.rings.size(), 1);
+  json["rings"] = s.rings.size() > 1 ? Json(s.rings) : Json();
   json["rejected"] = Json::array();
   for (const Rejected& one : explanation.rejected) json["rejected"].push_back(rejectedJson(one));
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);

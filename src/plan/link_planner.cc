@@ -94,6 +94,7 @@ Result<Explanation> LinkPlanner::explain(const Shape& shape) {
   result.chosen.algorithm = chosen->algorithm->traits.name;
   result.chosen.protocol = name(chosen->protocol);
   result.chosen.channels = chosen->channels;
+  result.chosen.rings = fabric.ringOrders;
   result.chosen.lanes = chosen->algorithm->lanes(fabric.ranks);
   result.chosen.cost = chosen->cost;
   result.chosen.estimatedUs = chosen->cost.sum();

@@ -41,8 +41,8 @@ std::string slower(double us, double bestUs, const tune::Advice& advice) {
 struct Planner::Draft {
   const Algorithm* algorithm = nullptr;
   Geometry geometry;
-  algo::LayoutView view;
-  Program program;  // every channel runs the same steps on its own pipes
+  std::vector<Program> programs;  // by track: channels on the same one run the same steps, on pipes of their own
+  const Program& program(int32_t channel) const { return programs[static_cast<size_t>(channel) % programs.size()]; }
   connect::PipeSize pipes;
   uint64_t sliceBytes = 0;
   bool lends = false;  // peers read what they are given where it lies
@@ -136,10 +136,11 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
                 shape.count);
   // A message of no bytes still meets its partner.
   if (shape.collective == Collective::SendRecv) best.geometry.slices = std::max(best.geometry.slices, 1);
-  best.view = layout_.view(rank_, shape.root);
-  best.program = best.algorithm->record(best.view);
-  // Of a message's two lanes, each side runs one; a message to itself is a copy, in the sending lane.
-  if (shape.collective == Collective::SendRecv) best.program.lanes[shape.receives ? 0 : 1].clear();
+  for (int32_t track = 0; track < layout_.tracks(); ++track) {
+    Program& program = best.programs.emplace_back(best.algorithm->record(layout_.view(rank_, shape.root, ChannelId(track))));
+    // Of a message's two lanes, each side runs one; a message to itself is a copy, in the sending lane.
+    if (shape.collective == Collective::SendRecv) program.lanes[shape.receives ? 0 : 1].clear();
+  }
   return best;
 }
 
@@ -171,7 +172,7 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
 Status Planner::bind(const Draft& draft, HostPlan& plan) {
   for (int32_t channel = 0; channel < draft.geometry.channels; ++channel) {
     std::vector<BoundLane>& lanes = plan.channels.emplace_back();
-    for (const auto& steps : draft.program.lanes) {
+    for (const auto& steps : draft.program(channel).lanes) {
       BoundLane& lane = lanes.emplace_back();
       for (const Step& step : steps) {
         const auto bound = bindStep(step, ChannelId(channel), draft, lane);
@@ -234,7 +235,8 @@ Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* re
   Summary summary;
   summary.algorithm = drafted->algorithm->traits.name;
   summary.channels = drafted->geometry.channels;
-  summary.lanes = static_cast<int32_t>(drafted->program.lanes.size());
+  summary.rings = layout_.rings();
+  summary.lanes = static_cast<int32_t>(drafted->program(0).lanes.size());
   summary.slices = drafted->geometry.slices;
   summary.slots = drafted->algorithm->traits.needs == algo::Needs::PeerMemory ? 2 : settings_.slots;
   summary.sliceBytes = drafted->sliceBytes;
@@ -243,7 +245,8 @@ Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* re
   summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
     summary.traffic +=
-        exec::record::countTraffic(drafted->program, drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), true, drafted->lends);
+        exec::record::countTraffic(drafted->program(channel), drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), true,
+                                   drafted->lends);
   return summary;
 }
 

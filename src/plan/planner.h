@@ -59,6 +59,7 @@ struct Summary {
   std::string_view protocol;  ///< as NCCL_PROTO calls it; likewise
   std::string tuner;          ///< what it said; empty: nobody was asked
   int32_t channels = 0;
+  std::vector<std::vector<int32_t>> rings;  ///< of the layout's tracks: channel c has ring c mod their number
   int32_t lanes = 0;
   int32_t slices = 0;
   uint32_t slots = 0;

@@ -36,6 +36,16 @@ const Profile& DeviceModel::profile(const Algorithm& algorithm) {
   return messages_;
 }
 
+/// What a rank sends on: the kernel's links, or, where the machine's are less, those of the tracks that so many channels run on.
+double DeviceModel::linkGBs(const Algorithm& algorithm, const KernelCost& cost, int32_t channels) const {
+  const std::string_view name = algorithm.traits.name;
+  double tracks = 0;
+  if (name == "ring") tracks = layout_.ringGBps(channels);
+  if (name == "tree") tracks = layout_.treeGBps(channels);
+  if (name == "chain") tracks = layout_.ringGBps(1);  // all channels follow the order of ranks
+  return tracks > 0 ? std::min(cost.linkGBs, tracks) : cost.linkGBs;
+}
+
 Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
                            uint64_t pieceBytes) {
   const Profile& p = profile(algorithm);
@@ -69,7 +79,7 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
       passing = first;
     }
   }
-  us.trafficUs = usOf(passing, cost.linkGBs) + repeated * usOf(p.busiest * bytes, blocks * cost.blockGBs);
+  us.trafficUs = usOf(passing, linkGBs(algorithm, cost, geometry.channels)) + repeated * usOf(p.busiest * bytes, blocks * cost.blockGBs);
   return us;
 }
 

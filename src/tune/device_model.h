@@ -4,6 +4,7 @@
 // Owner: the planner, by value; one thread. Estimates depend on the layout, the table and the call alone, so all ranks agree.
 // 1. The constants are data (platform.h, platforms/hopper-nvlink.json), or another DeviceMachine that is handed in.
 // 2. A profile is recorded once an algorithm.
+// 3. Rings and trees are no faster than the links of the tracks that their channels run on (connect/layout.h): each track has its own.
 #pragma once
 
 #include "algo/geometry.h"
@@ -24,8 +25,9 @@ inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentB
 
 class DeviceModel {
  public:
+  /// `layout` outlives the model.
   DeviceModel(const connect::Layout& layout, const DeviceMachine& machine)
-      : ranks_(layout.ranks()), machine_(machine), profiles_(layout.ranks(), layout.ranks() / layout.nodes(), false) {}
+      : layout_(layout), ranks_(layout.ranks()), machine_(machine), profiles_(layout.ranks(), layout.ranks() / layout.nodes(), false) {}
 
   /// Of a call cut as `geometry` says. `pieceBytes`: what a slot of the kernel's pipes carries.
   Cost estimate(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const algo::Geometry& geometry, DataType type,
@@ -39,7 +41,9 @@ class DeviceModel {
 
  private:
   const exec::record::Profile& profile(const exec::record::Algorithm& algorithm);
+  double linkGBs(const exec::record::Algorithm& algorithm, const KernelCost& cost, int32_t channels) const;
 
+  const connect::Layout& layout_;
   int32_t ranks_;
   DeviceMachine machine_;
   Profiles profiles_;

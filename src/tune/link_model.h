@@ -10,6 +10,7 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "exec/record/profile.h"
 #include "tune/choose.h"
@@ -35,6 +36,7 @@ struct Fabric {
   Generation generation = Generation::Hopper;
   Lines rings;
   Lines trees;
+  std::vector<std::vector<int32_t>> ringOrders;  ///< of the tracks that channels take in turn (connect/layout.h); empty: not known
   bool keepsLines = true;  ///< lines of 128 bytes arrive whole and in order: NVLink between all GPUs of a node
 };
 

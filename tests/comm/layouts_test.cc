@@ -177,6 +177,34 @@ TEST_F(OnGpus, WritesDownWhatItFound) {
   unlink(graphs.c_str());
 }
 
+TEST(OnHost, AGraphFileStatesTheRings) {
+  Devices none([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return fail(Code::SystemError, "none"); }, [] { return nullptr; });
+  Layouts layouts(none);
+  std::string text = "<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"2\" speedintra=\"1\" speedinter=\"1\" "
+                     "typeintra=\"NVL\" typeinter=\"PIX\" samechannels=\"0\">";
+  for (const char* const order : {"0213", "0321"}) {
+    text += "<channel>";
+    for (const char* dev = order; *dev != 0; ++dev) text += std::string("<gpu dev=\"") + *dev + "\"/>";
+    text += "</channel>";
+  }
+  const File file(text + "</graph></graphs>");
+  const Variable graphs("NCCL_GRAPH_FILE", file.path);
+  std::vector<Arrival> arrivals(4);
+  for (Arrival& arrival : arrivals) ASSERT_TRUE(layouts.describe(-1, arrival).ok());
+  const auto found = layouts.find(outcomeOf(arrivals), false, 0);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->layout.rings(), (std::vector<std::vector<int32_t>>{{0, 2, 1, 3}, {0, 3, 2, 1}}));
+  const auto expectOrder = [&](const std::vector<Arrival>& others, const char* cause) {
+    const auto plain = layouts.find(outcomeOf(others), false, 0);
+    ASSERT_TRUE(plain) << plain.error().text();
+    EXPECT_EQ(plain->layout.tracks(), 1);
+    EXPECT_NE(std::string(observe::lastErrorText()).find(cause), std::string::npos) << observe::lastErrorText();
+  };
+  expectOrder({arrivals.begin(), arrivals.begin() + 3}, "does not hold for 3 ranks on host devices: its channels are of another number");
+  arrivals[1].machine ^= 1;
+  expectOrder(arrivals, "they have different files");
+}
+
 TEST(OnHost, RanksOfANumaNodeAreNeighbours) {
   Devices none([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return fail(Code::SystemError, "none"); }, [] { return nullptr; });
   Layouts layouts(none);

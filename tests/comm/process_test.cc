@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <thread>
+
+#include "observe/log.h"
 
 namespace tutti::comm {
 namespace {
@@ -37,6 +41,17 @@ TEST(Process, IsOneForAllThreads) {
   std::thread thread([&] { other = &process(); });
   thread.join();
   EXPECT_EQ(other, &process());
+}
+
+TEST(Process, SaysOnceWhatIsSetInVain) {
+  setenv("NCCL_NTHREADS", "256", 1);
+  Process one;
+  one.tellEffects();
+  EXPECT_NE(std::string(observe::lastErrorText()).find("NCCL_NTHREADS=256 has no effect"), std::string::npos) << observe::lastErrorText();
+  observe::warn("another one");
+  one.tellEffects();
+  EXPECT_EQ(std::string(observe::lastErrorText()), "another one");
+  unsetenv("NCCL_NTHREADS");
 }
 
 TEST(ThreadState, EveryThreadHasItsOwn) {

@@ -155,6 +155,14 @@ void RankThreads::waitIdle() {
   }
 }
 
+int explainChannels(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type, int root) {
+  char text[1024] = "";
+  if (tuttiExplain(comm, collective, count, type, ncclSum, root, text, sizeof text, nullptr) != ncclSuccess) return 0;
+  constexpr std::string_view kKey = "\"channels\":";
+  const char* const at = std::strstr(text, kKey.data());
+  return at == nullptr ? 0 : std::atoi(at + kKey.size());
+}
+
 std::string explainAlgorithm(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type, ncclRedOp_t op, int root) {
   char text[1024] = "";
   const ncclResult_t result = tuttiExplain(comm, collective, count, type, op, root, text, sizeof text, nullptr);

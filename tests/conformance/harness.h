@@ -106,6 +106,9 @@ class RankThreads {
 /// The algorithm that tuttiExplain names for a call; "error: …" when it refuses.
 std::string explainAlgorithm(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type, ncclRedOp_t op, int root);
 
+/// The channels that it names for a call; 0 when it refuses.
+int explainChannels(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type, int root);
+
 /// Memory with guard zones before and behind it; filled with poison.
 class GuardedBuffer {
  public:

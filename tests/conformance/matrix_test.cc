@@ -1,11 +1,18 @@
 // The conformance matrix. By default a sample by fixed seed of every column and rank count; TUTTI_TEST_FULL=1 runs every case of
 // the rank counts in TUTTI_TEST_RANKS ("5" or "1-17"). TUTTI_TEST_SAMPLE sets the size of a column's sample.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "conformance/run_case.h"
+#include "connect/channels.h"
+#include "core/format.h"
 
 namespace tutti::conformance {
 namespace {
@@ -28,6 +35,65 @@ bool isWanted(int ranks) {
   return ranks >= low && ranks <= high;
 }
 
+/// TUTTI_TEST_RINGS=N: NCCL_GRAPH_FILE states N rings and chains, drawn by a fixed seed, so that channels differ.
+class StatedRings {
+ public:
+  explicit StatedRings(int ranks) {
+    const int rings = envInt("TUTTI_TEST_RINGS", 0);
+    if (rings == 0) return;
+    node_.rings = draw(ranks, rings, 1);
+    node_.trees = draw(ranks, rings, 2);
+    for (int r = 0; r < ranks; ++r) node_.ranks.push_back(r);
+    file_ = testing::TempDir() + "tutti_rings_" + std::to_string(getpid()) + ".xml";
+    std::ofstream(file_) << "<graphs version=\"1\">" << graph(0, 4, node_.rings) << graph(1, 1, node_.trees) << "</graphs>";
+    use_ = std::make_unique<ScopedEnv>("NCCL_GRAPH_FILE", file_);
+    natural_ = layoutOf();
+    layoutOf() = [node = node_](int) {
+      const auto channels = connect::connectNodes({&node, 1}, {});
+      EXPECT_TRUE(channels) << channels.error().text();
+      return connect::Layout::ofChannels(*channels, {&node, 1});
+    };
+    // Of so many permutations of four or more ranks some are no rotations of others.
+    EXPECT_TRUE(ranks < 4 || layoutOf()(ranks).tracks() > 1);
+  }
+  ~StatedRings() {
+    if (file_.empty()) return;
+    layoutOf() = natural_;
+    std::remove(file_.c_str());
+  }
+  StatedRings(const StatedRings&) = delete;
+  StatedRings& operator=(const StatedRings&) = delete;
+
+ private:
+  using Orders = std::vector<std::vector<int32_t>>;
+  static Orders draw(int ranks, int count, uint64_t seed) {
+    Random random(mix(kSeed, seed));
+    Orders orders;
+    for (int i = 0; i < count; ++i) {
+      std::vector<int32_t>& order = orders.emplace_back();
+      for (int r = 0; r < ranks; ++r)
+        order.insert(order.begin() + static_cast<std::ptrdiff_t>(random.below(static_cast<uint64_t>(r) + 1)), r);
+    }
+    return orders;
+  }
+  static std::string graph(int id, int pattern, const Orders& orders) {
+    std::string text = format(R"(<graph id="{}" pattern="{}" crossnic="0" nchannels="{}" speedintra="1" speedinter="1" typeintra="NVL")",
+                              id, pattern, orders.size());
+    text += R"( typeinter="PIX" samechannels="0">)";
+    for (const auto& order : orders) {
+      text += "<channel>";
+      for (const int32_t rank : order) text += format(R"(<gpu dev="{:x}"/>)", rank);
+      text += "</channel>";
+    }
+    return text + "</graph>";
+  }
+
+  connect::NodeGraphs node_;
+  std::string file_;
+  std::unique_ptr<ScopedEnv> use_;
+  LayoutOf natural_;
+};
+
 class Matrix : public testing::TestWithParam<int> {};
 
 TEST_P(Matrix, EveryResultIsRightBitForBit) {
@@ -36,6 +102,7 @@ TEST_P(Matrix, EveryResultIsRightBitForBit) {
   const bool full = envInt("TUTTI_TEST_FULL", 0) != 0;
   const int sample = envInt("TUTTI_TEST_SAMPLE", 24);
   uint64_t cases = 0;
+  const StatedRings stated(ranks);
   for (const Column& column : columns()) {
     RankThreads threads(ranks, std::string(column.force));
     ASSERT_TRUE(threads.created());

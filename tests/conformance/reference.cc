@@ -125,29 +125,34 @@ class Fold {
   std::vector<Scaling> scalings_;
 };
 
-/// The whole reduction, chunk by chunk in the order that the algorithm states for the chunk, which the prover has compared with its steps.
+/// The whole reduction, chunk by chunk in the order that the algorithm states for the chunk on the channel's track, which the prover has
+/// compared with its steps.
 template <DataType type>
-Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs) {
+Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs, int32_t channels) {
   const Fold<type> fold(c, inputs);
   const exec::prove::Subject* algorithm = exec::prove::findSubject(collectiveOf(c.kind), c.algorithm);
   const int32_t chunks = algorithm->chunks(c.ranks);
   const uint64_t total = algorithm->traits.division == algo::Division::Blocks ? c.count * static_cast<uint64_t>(c.ranks) : c.count;
-  const uint64_t chunkElems = algo::makeGeometry(algorithm->traits.division, c.count, chunks, type, 1, 4096).chunkElems;
+  const algo::Geometry geometry = algo::makeGeometry(algorithm->traits.division, c.count, chunks, type, channels, 4096);
   const connect::Layout layout = layoutOf()(c.ranks);
-  std::vector<algo::LayoutView> views;
-  for (int r = 0; r < c.ranks; ++r) views.push_back(layout.view(Rank(r), Rank(c.root)));
   exec::prove::Expressions expressions;
   expressions.reset(c.ranks);
   exec::prove::OrderBuilder builder(expressions);
 
   Bytes result(total * sizeof(ElementOf<type>));
-  for (int32_t chunk = 0; chunk < chunks; ++chunk) {
-    const uint64_t begin = std::min(chunkElems * static_cast<uint64_t>(chunk), total);
-    const uint64_t end = std::min(begin + chunkElems, total);
-    if (begin == end) continue;
-    typename Fold<type>::Values sum = fold.evaluate(expressions, algorithm->order(builder, chunk, views.data()), begin, end);
-    fold.finish(sum);
-    std::memcpy(result.data() + begin * sizeof(sum[0]), sum.data(), sum.size() * sizeof(sum[0]));
+  for (int32_t channel = 0; channel < channels; ++channel) {
+    std::vector<algo::LayoutView> views;
+    for (int r = 0; r < c.ranks; ++r) views.push_back(layout.view(Rank(r), Rank(c.root), ChannelId(channel)));
+    for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+      const uint64_t first = std::min(geometry.chunkElems * static_cast<uint64_t>(chunk), total);
+      const uint64_t last = std::min(first + geometry.chunkElems, total);
+      const uint64_t begin = std::min(first + geometry.partElems * static_cast<uint64_t>(channel), last);
+      const uint64_t end = std::min(begin + geometry.partElems, last);
+      if (begin == end) continue;
+      typename Fold<type>::Values sum = fold.evaluate(expressions, algorithm->order(builder, chunk, views.data()), begin, end);
+      fold.finish(sum);
+      std::memcpy(result.data() + begin * sizeof(sum[0]), sum.data(), sum.size() * sizeof(sum[0]));
+    }
   }
   return result;
 }
@@ -216,13 +221,13 @@ uint64_t scalarOf(const Case& c, int rank) {
   return bits;
 }
 
-std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs) {
+std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs, int32_t channels) {
   std::vector<Bytes> outputs(inputs.size());
   if (!reduces(c.kind)) {
     for (int r = 0; r < c.ranks; ++r) outputs[static_cast<size_t>(r)] = movedTo(c, inputs, r);
     return outputs;
   }
-  const Bytes all = withType(c.type, [&]<DataType type>() { return reduceAll<type>(c, inputs); });
+  const Bytes all = withType(c.type, [&]<DataType type>() { return reduceAll<type>(c, inputs, channels); });
   const size_t block = c.count * sizeOf(c.type);
   for (int r = 0; r < c.ranks; ++r) {
     Bytes& out = outputs[static_cast<size_t>(r)];

@@ -28,8 +28,9 @@ Bytes makeInput(const Case& c, int rank);
 /// The pre-multiplied sum's scalar of a rank, as one element, low bytes first.
 uint64_t scalarOf(const Case& c, int rank);
 
-/// The output of every rank; empty for a rank whose output buffer must stay as it was.
-std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs);
+/// The output of every rank; empty for a rank whose output buffer must stay as it was. `channels`, of the call's plan, says on which track
+/// of the layout an element is combined, where there are several.
+std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs, int32_t channels = 1);
 
 /// Empty when `output`, the result of a reduction of ordinary data on `rank`, is as near as the tolerance says. Long outputs are
 /// looked at in a few hundred places.

@@ -91,6 +91,12 @@ ncclResult_t call(const Case& c, int rank, const void* send, void* recv, ncclRed
   return exchange(c, rank, send, recv, type, comm);
 }
 
+/// Of the call's plan; 1 where the channels make no difference.
+int32_t channelsOf(const Case& c, ncclComm_t comm) {
+  if (!reduces(c.kind) || c.count == 0 || layoutOf()(c.ranks).tracks() == 1) return 1;
+  return explainChannels(comm, explainName(c.kind), c.count, static_cast<ncclDataType_t>(c.type), c.root);
+}
+
 bool isPoisoned(const std::byte* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i)
     if (data[i] != std::byte{GuardedBuffer::kPoison}) return false;
@@ -145,7 +151,7 @@ void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
   inputs[static_cast<size_t>(rank)] = makeInput(c, rank);
   prepare(c, rank, inputs[static_cast<size_t>(rank)], buffers);
   threads_.meet();
-  if (rank == 0) expected_ = expectedOutput(c, inputs);
+  if (rank == 0) expected_ = expectedOutput(c, inputs, channelsOf(c, comm));
   if (jitterUs_ > 0) {
     Random random(mix(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()), static_cast<uint64_t>(rank)));
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(static_cast<uint64_t>(jitterUs_))));
@@ -224,7 +230,7 @@ std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemA
     }
   }
   if (result != ncclSuccess) return format("returned {}: {}", static_cast<int>(result), ncclGetLastError(comm));
-  return CaseRunner::verify(c, rank, inputs, expectedOutput(c, inputs)[static_cast<size_t>(rank)], buffers);
+  return CaseRunner::verify(c, rank, inputs, expectedOutput(c, inputs, channelsOf(c, comm))[static_cast<size_t>(rank)], buffers);
 }
 
 }  // namespace tutti::conformance

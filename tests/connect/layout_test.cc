@@ -197,5 +197,114 @@ TEST(Layout, OfChannelsKeepsNodesTogetherAndTakesTheirTrees) {
   EXPECT_NE(layout.view(Rank(0)).tree[0].isRoot(), layout.view(Rank(0)).tree[1].isRoot()) << "the second tree has another root";
 }
 
+NodeGraphs nodeOf(std::vector<std::vector<int32_t>> rings, std::vector<std::vector<int32_t>> chains) {
+  NodeGraphs node = nodeOf(rings[0], chains[0], topo::Pattern::Tree);
+  node.rings = std::move(rings);
+  node.trees = std::move(chains);
+  node.ringGBpsIntra = 20;
+  node.treeGBpsIntra = 10;
+  return node;
+}
+
+Layout layoutOf(const std::vector<NodeGraphs>& nodes, const ChannelLimits& limits = {}) {
+  const auto channels = connectNodes(nodes, limits);
+  EXPECT_TRUE(channels) << channels.error().text();
+  return Layout::ofChannels(*channels, nodes);
+}
+
+std::vector<int32_t> chainOf(const Layout& layout, int32_t tree, int32_t channel) {
+  std::vector<int32_t> chain;
+  const auto at = [&](int32_t rank) { return layout.view(Rank(rank), Rank(0), ChannelId(channel)).tree[tree]; };
+  for (int32_t r = 0; r < layout.ranks(); ++r)
+    if (at(r).isRoot()) chain.push_back(r);
+  while (chain.size() < static_cast<size_t>(layout.ranks()) && at(chain.back()).children.count == 1)
+    chain.push_back(at(chain.back()).children.at(0).value);
+  return chain;
+}
+
+TEST(Layout, ChannelsTakeTheSearchedRingsAndChainsInTurn) {
+  const std::vector<std::vector<int32_t>> rings = {{0, 1, 2, 3}, {0, 2, 3, 1}, {3, 2, 1, 0}};
+  const std::vector<std::vector<int32_t>> chains = {{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 3, 0, 1}};
+  const Layout layout = layoutOf({nodeOf(rings, chains)});
+  ASSERT_EQ(layout.tracks(), 3);
+  const std::vector<std::vector<int32_t>> fromZero = {{0, 1, 2, 3}, {0, 2, 3, 1}, {0, 3, 2, 1}};
+  EXPECT_EQ(layout.rings(), fromZero);
+  for (int32_t channel = 0; channel < 8; ++channel) {
+    const auto track = static_cast<size_t>(channel % 3);
+    for (int32_t r = 0; r < 4; ++r) {
+      const algo::LayoutView view = layout.view(Rank(r), Rank(2), ChannelId(channel));
+      EXPECT_EQ(view.root, Rank(2));
+      EXPECT_EQ(view.ring.self(), Rank(r));
+      const auto at = std::find(fromZero[track].begin(), fromZero[track].end(), r) - fromZero[track].begin();
+      EXPECT_EQ(view.ring.next().value, fromZero[track][static_cast<size_t>(at + 1) % 4]);
+    }
+    EXPECT_EQ(chainOf(layout, 0, channel), chains[track]);
+    EXPECT_EQ(chainOf(layout, 1, channel), chains[(track + 1) % 3]) << "each chain serves two halves of the data";
+  }
+}
+
+/// One layout takes less memory: further tracks only where they bring further links.
+TEST(Layout, WhatComesAgainIsNoFurtherTrack) {
+  const std::vector<std::vector<int32_t>> chains = {{0, 1, 2}, {1, 2, 0}, {0, 1, 2}, {1, 2, 0}};
+  const Layout rotations = layoutOf({nodeOf({{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 1, 2}}, chains)});
+  EXPECT_EQ(rotations.tracks(), 1) << "all rings are one";
+  EXPECT_EQ(rotations.ringGBps(1), 80) << "four searched channels on one track";
+  const Layout pairs = layoutOf({nodeOf({{0, 1, 2}, {0, 2, 1}, {1, 2, 0}, {0, 2, 1}}, chains)});
+  EXPECT_EQ(pairs.tracks(), 2) << "the third and fourth are the first two again";
+  const Layout reversed = layoutOf({nodeOf({{0, 1, 2}, {2, 1, 0}}, {{0, 1, 2}, {0, 1, 2}})});
+  EXPECT_EQ(reversed.tracks(), 2) << "the other direction of the same links";
+}
+
+TEST(Layout, TracksOfSeveralNodesHaveDoubleTrees) {
+  const std::vector<NodeGraphs> nodes = {nodeOf({{0, 1, 2}, {0, 2, 1}}, {{0, 1, 2}, {2, 1, 0}}),
+                                         nodeOf({{3, 4, 5}, {5, 4, 3}}, {{3, 4, 5}, {5, 4, 3}})};
+  const Layout layout = layoutOf(nodes);
+  ASSERT_EQ(layout.tracks(), 2);
+  EXPECT_EQ(layout.nodes(), 2);
+  EXPECT_EQ(layout.rings(), (std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 4, 5}, {0, 2, 1, 5, 4, 3}}));
+  for (int32_t channel = 0; channel < 2; ++channel) {
+    for (int32_t t = 0; t < algo::kTrees; ++t) {
+      int32_t links = 0;
+      int32_t roots = 0;
+      for (int32_t r = 0; r < 6; ++r) {
+        const algo::Tree tree = layout.view(Rank(r), Rank(0), ChannelId(channel)).tree[t];
+        links += tree.children.count;
+        roots += tree.isRoot() ? 1 : 0;
+        for (int32_t i = 0; i < tree.children.count; ++i)
+          EXPECT_EQ(layout.view(tree.children.at(i), Rank(0), ChannelId(channel)).tree[t].parent, Rank(r));
+      }
+      EXPECT_EQ(links, 5);
+      EXPECT_EQ(roots, 1);
+    }
+    const auto rootOf = [&](int32_t tree) {
+      for (int32_t r = 0; r < 6; ++r)
+        if (layout.view(Rank(r), Rank(0), ChannelId(channel)).tree[tree].isRoot()) return r / 3;
+      return -1;
+    };
+    EXPECT_NE(rootOf(0), rootOf(1)) << "the roots are on different nodes";
+  }
+}
+
+/// What the slowest track carries decides: channels share the data alike.
+TEST(Layout, SpeedIsThatOfTheTracksInUse) {
+  const std::vector<std::vector<int32_t>> rings = {{0, 1, 2, 3}, {0, 2, 3, 1}, {3, 2, 1, 0}};
+  const Layout layout = layoutOf({nodeOf(rings, rings)});
+  EXPECT_EQ(layout.ringGBps(1), 20);
+  EXPECT_EQ(layout.ringGBps(2), 40);
+  EXPECT_EQ(layout.ringGBps(3), 60);
+  EXPECT_EQ(layout.ringGBps(4), 40) << "one track has half of the data";
+  EXPECT_EQ(layout.ringGBps(32), 20.0 * 32 / 11);
+  EXPECT_EQ(layout.treeGBps(3), 30);
+  EXPECT_EQ(Layout::natural(4).ringGBps(8), 0) << "not known";
+}
+
+/// A bound on channels leaves the first ones.
+TEST(Layout, BoundsOnChannelsLeaveTheFirstTracks) {
+  const std::vector<std::vector<int32_t>> rings = {{0, 1, 2, 3}, {0, 2, 3, 1}, {3, 2, 1, 0}};
+  EXPECT_EQ(layoutOf({nodeOf(rings, rings)}, {.most = 2}).tracks(), 2);
+  EXPECT_EQ(layoutOf({nodeOf(rings, rings)}, {.most = 1}).tracks(), 1);
+  EXPECT_EQ(layoutOf({nodeOf(rings, rings)}, {.fewest = 20}).tracks(), 3);
+}
+
 }  // namespace
 }  // namespace tutti::connect

@@ -19,7 +19,10 @@ TEST(Show, ATableOfWhatWasFound) {
 
 TEST(Show, RingsAndTreesAsTheReferenceWritesThem) {
   const connect::Layout layout({0, 2, 1});
-  EXPECT_EQ(describeRing(layout), "Channel 00/01 : 0 2 1");
+  EXPECT_EQ(describeRings(layout), (std::vector<std::string>{"Channel 00/01 : 0 2 1"}));
+  const connect::Layout two = connect::Layout::ofRings({{0, 1, 2}, {0, 2, 1}});
+  EXPECT_EQ(describeRings(two), (std::vector<std::string>{"Channel 00/02 : 0 1 2", "Channel 01/02 : 0 2 1"}));
+  EXPECT_EQ(describeTrees(two, Rank(2)), describeTrees(connect::Layout({0, 1, 2}), Rank(2)) + " [2] -1/-1/-1->2->1 [3] 0/-1/-1->2->-1");
   EXPECT_EQ(describeTrees(connect::Layout::natural(1), Rank(0)), "Trees [0] -1/-1/-1->0->-1 [1] -1/-1/-1->0->-1");
   const std::string trees = describeTrees(connect::Layout::natural(2), Rank(1));
   EXPECT_EQ(trees, "Trees [0] -1/-1/-1->1->0 [1] 0/-1/-1->1->-1");

@@ -42,7 +42,8 @@ TEST(DevicePlanner, EveryAlgorithmOnEveryProtocolMakesPlansThatFit) {
 TEST(DevicePlanner, AllRanksChooseAlikeWhateverTheirLayout) {
   const connect::Layout layouts[] = {connect::Layout({3, 0, 2, 1}), connect::Layout::natural(6, 2),
                                      connect::Layout({7, 1, 3, 5, 0, 2, 4, 6}, 4), connect::Layout::byHost({0, 1, 0, 1, 0}),
-                                     connect::Layout::natural(33)};
+                                     connect::Layout::natural(33),
+                                     connect::Layout::ofRings({{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {4, 3, 2, 1, 0}})};
   for (const connect::Layout& layout : layouts) {
     DeviceSettings settings = settingsFor(layout.ranks());
     settings.maxChannels = 66;
@@ -169,7 +170,7 @@ TEST(DevicePlanner, AMessageToItselfIsACopyInLaneZero) {
   const PlanPtr nothing = world.plan(1, receives);
   EXPECT_EQ(nothing->work.firstLane, 1);
   EXPECT_TRUE(nothing->pipes.empty());
-  std::memcpy(&head, nothing->program.words.data() + nothing->program.laneWords, sizeof head);
+  std::memcpy(&head, nothing->program.words.data() + nothing->program.shape.laneWords, sizeof head);
   EXPECT_EQ(head.steps, 0);
 }
 

@@ -71,11 +71,12 @@ inline Shape shapeOf(Collective collective, uint64_t count, DataType type = Data
 
 inline const exec::record::Algorithm& algorithmOf(const DevicePlan& plan) { return exec::record::algorithms()[plan.work.algorithm]; }
 
-/// The peers that the packed words of the plan's lanes name.
-inline std::set<std::tuple<uint8_t, bool, int32_t>> endsInWords(const DevicePlan& plan) {
+/// The peers that the packed words of the plan's lanes name on a track.
+inline std::set<std::tuple<uint8_t, bool, int32_t>> endsInWords(const DevicePlan& plan, int track) {
   std::set<std::tuple<uint8_t, bool, int32_t>> ends;
   for (int lane = plan.work.firstLane; lane < plan.work.firstLane + plan.work.lanes; ++lane) {
-    const uint64_t* const words = plan.program.words.data() + static_cast<size_t>(lane) * plan.program.laneWords;
+    const uint64_t* const words =
+        plan.program.words.data() + static_cast<size_t>(track * plan.program.shape.lanes + lane) * plan.program.shape.laneWords;
     exec::cuda::ProgramHead head{};
     std::memcpy(&head, words, sizeof head);
     for (int32_t i = 0; i < head.steps; ++i) {
@@ -124,8 +125,11 @@ inline void checkPlan(const DevicePlan& plan, const Shape& shape, const connect:
   ASSERT_EQ(plan.work.type, shape.type);
   ASSERT_EQ(plan.work.op, shape.op);
   ASSERT_EQ(plan.work.program.words, nullptr);
-  ASSERT_EQ(plan.work.program.laneWords, plan.program.laneWords);
-  ASSERT_EQ(plan.program.words.size(), plan.program.laneWords * static_cast<size_t>(algorithm.lanes(layout.ranks())));
+  const exec::cuda::ProgramShape& words = plan.program.shape;
+  ASSERT_EQ(plan.work.program.shape, words);
+  ASSERT_EQ(words.lanes, algorithm.lanes(layout.ranks()));
+  ASSERT_EQ(words.tracks, traits.needs == algo::Needs::PeerMemory || isMessage ? 1 : layout.tracks());
+  ASSERT_EQ(plan.program.words.size(), words.laneWords * static_cast<size_t>(words.lanes * words.tracks));
   ASSERT_GT(plan.estimatedUs, 0);
   const uint64_t sliceBytes = g.sliceElems * sizeOf(shape.type);
   ASSERT_EQ(plan.needsWindow, traits.needs == algo::Needs::PeerMemory);
@@ -148,7 +152,17 @@ inline void checkPlan(const DevicePlan& plan, const Shape& shape, const connect:
     ends.insert({need.port, need.sends, need.peer.value});
   }
   ASSERT_EQ(ends.size(), plan.pipes.size()) << "distinct";
-  ASSERT_EQ(ends, endsInWords(plan));
+  std::set<std::tuple<uint8_t, bool, int32_t>> named;
+  for (int track = 0; track < words.tracks; ++track) {
+    const auto onTrack = endsInWords(plan, track);
+    named.insert(onTrack.begin(), onTrack.end());
+    for (const PipeNeed& need : plan.pipes) {
+      if (onTrack.contains({need.port, need.sends, need.peer.value})) {
+        ASSERT_TRUE(need.tracks.has(track)) << "a pipe that track " << track << " needs";
+      }
+    }
+  }
+  ASSERT_EQ(ends, named);
 }
 
 inline void expectSameCut(const DevicePlan& a, const DevicePlan& b) {
@@ -163,8 +177,9 @@ inline void expectSameCut(const DevicePlan& a, const DevicePlan& b) {
 /// Plans of all ranks for a call; every sender has its receiver.
 inline void checkCall(World& world, const Shape& shape, const DeviceSettings& settings) {
   std::vector<PlanPtr> plans;
-  std::set<std::tuple<int, uint8_t, int32_t, int32_t>> sent;
-  std::set<std::tuple<int, uint8_t, int32_t, int32_t>> received;
+  using Pipe = std::tuple<int, uint8_t, int32_t, int32_t, exec::cuda::Tracks>;
+  std::set<Pipe> sent;
+  std::set<Pipe> received;
   for (int32_t r = 0; r < world.layout.ranks(); ++r) {
     plans.push_back(world.plan(r, shape));
     ASSERT_NE(plans.back(), nullptr);
@@ -173,7 +188,7 @@ inline void checkCall(World& world, const Shape& shape, const DeviceSettings& se
     for (const PipeNeed& need : plans.back()->pipes) {
       const int32_t from = need.sends ? r : need.peer.value;
       const int32_t to = need.sends ? need.peer.value : r;
-      (need.sends ? sent : received).insert({static_cast<int>(need.protocol), need.port, from, to});
+      (need.sends ? sent : received).insert({static_cast<int>(need.protocol), need.port, from, to, need.tracks});
     }
   }
   ASSERT_EQ(sent, received);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "connect/channels.h"
 #include "plan/device_planner.h"
 
 namespace tutti::tune {
@@ -186,6 +187,31 @@ TEST(DeviceModel, TheTableDecides) {
   machine.kernels[static_cast<size_t>(KernelId::Cells)].startUs = 100;
   machine.kernels[static_cast<size_t>(KernelId::Simple)].startUs = 100;
   EXPECT_EQ(chosen(Collective::AllReduce, 8, 4, machine).kernel, "lines");
+}
+
+/// Three rings of 20 GB/s, each over links of its own: a call that keeps them all busy ends three times sooner than one on the first.
+TEST(DeviceModel, RingsAreAsFastAsTheLinksOfTheirTracks) {
+  connect::NodeGraphs node;
+  node.ranks = {0, 1, 2, 3};
+  node.rings = {{0, 1, 2, 3}, {0, 2, 3, 1}, {3, 2, 1, 0}};
+  node.trees = node.rings;
+  node.ringGBpsIntra = node.treeGBpsIntra = 20;
+  const auto channels = connect::connectNodes({&node, 1}, {});
+  ASSERT_TRUE(channels) << channels.error().text();
+  const connect::Layout mesh = connect::Layout::ofChannels(*channels, {&node, 1});
+  const exec::record::Algorithm& ring = *exec::record::findAlgorithm(Collective::AllGather, "ring");
+  const auto usOf = [&](const connect::Layout& layout, int32_t count) {
+    DeviceModel model(layout, deviceMachine());
+    const uint64_t bytes = 256 * kMiB;
+    const algo::Geometry g = algo::makeGeometry(ring.traits.division, bytes / 4, 4, DataType::U8, count, kMiB);
+    return model.estimate(ring, KernelId::Simple, g, DataType::U8, kMiB).trafficUs;
+  };
+  const double bytes = 256.0 * kMiB;
+  EXPECT_GE(usOf(mesh, 1), bytes * 3 / 4 / 20e3) << "one ring's links";
+  EXPECT_GT(usOf(mesh, 2) - usOf(mesh, 3), bytes * 3 / 4 * (1 / 40e3 - 1 / 60e3) * 0.99);
+  EXPECT_GT(usOf(mesh, 4), usOf(mesh, 3)) << "a fourth channel has its part on a ring that has one already";
+  EXPECT_LT(usOf(mesh, 6), usOf(mesh, 4));
+  EXPECT_LT(usOf(connect::Layout::natural(4), 6), usOf(mesh, 6)) << "where links are not known, the constants of the machine hold";
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "explain/fabric.h"
 
+#include "connect/layout.h"
+
 namespace tutti::tool {
 namespace {
 
@@ -42,6 +44,7 @@ Result<tune::Fabric> fabricOf(const topo::Document& machine, const FactsOptions&
   fabric.generation = generationOf(topo::oldestSm(view->system));
   fabric.rings = linesOf(rings, channels->count());
   fabric.trees = linesOf((*found)[topo::GraphKind::Tree], channels->count());
+  fabric.ringOrders = connect::Layout::ofChannels(*channels, *nodes).rings();
   fabric.keepsLines = rings.typeIntra <= topo::PathType::Nvb;
   return fabric;
 }

@@ -53,6 +53,14 @@ Result<std::string> showExplanation(const std::string& json) {
   for (const auto& [key, meaning] : kParts)
     if (const double part = number(object["parts"], key); part > 0)
       out += format("{:>49}    {}\n", bench::formatNumber(part), meaning);
+  if (object.contains("rings") && object["rings"].is_array()) {
+    const size_t tracks = object["rings"].size();
+    for (size_t track = 0; track < tracks; ++track) {
+      std::string ring;
+      for (const Json& rank : object["rings"][track]) ring += format(" {}", rank.dump());
+      out += format("channels {}, {} …: ring{}\n", track, track + tracks, ring);
+    }
+  }
   std::vector<Json> rejected = object["rejected"];
   // The fastest first; behind them what was not estimated.
   const auto rank = [](const Json& one) { return one.contains("estimatedUs") ? number(one, "estimatedUs") : 1e300; };

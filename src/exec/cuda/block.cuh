@@ -62,7 +62,7 @@ __device__ __forceinline__ void runWorks(const Launch& launch, BlockShared& shar
     const Place place{channel, channel + work.firstChannel, work.firstLane + block % work.lanes};
     __syncthreads();
     copyWords(shared.work, work);
-    loadProgram(shared.program, work.program, place.lane);
+    loadProgram(shared.program, work.program, place.channel, place.lane);
     if (isAlone) {
       arch::waitForPrecedingGrids();
       arch::allowNextGrid();

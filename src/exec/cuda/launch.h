@@ -68,8 +68,9 @@ struct KernelUses {
 /// Loads every kernel on the current device. Kernels that the device is too old for are left out.
 Status loadKernels(KernelUses* uses = nullptr);
 
-/// A rank's recorded lanes as `kernel` carries them out; the error says what does not fit.
-Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self);
+/// A rank's recorded lanes, track after track, as `kernel` carries them out; the error says what does not fit.
+Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self,
+                                  int32_t tracks = 1);
 
 struct LaunchOptions {
   int32_t blocks = 1;       ///< the highest of firstBlock + blocks() of all works; all must fit onto the device at once

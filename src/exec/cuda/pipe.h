@@ -45,12 +45,23 @@ struct PipeEnd {
 };
 static_assert(std::is_trivially_copyable_v<PipeEnd> && sizeof(PipeEnd) == 40);
 
-/// Pipes of one protocol and port between a rank and a peer, one a channel: what a plan needs to be open.
+/// The tracks of a layout (connect/layout.h) on whose channels something is: bit t for track t of `count`.
+struct Tracks {
+  uint64_t bits = ~uint64_t{0};
+  int32_t count = 1;
+  constexpr bool has(int32_t channel) const { return (bits >> (channel % count) & 1) != 0; }
+  friend std::strong_ordering operator<=>(const Tracks&, const Tracks&) = default;
+  friend bool operator==(const Tracks&, const Tracks&) = default;
+};
+inline constexpr int kMostTracks = 64;
+
+/// Pipes of one protocol and port between a rank and a peer, one on each channel of `tracks`: what a plan needs to be open.
 struct PipeNeed {
   Protocol protocol = Protocol::Simple;
   uint8_t port = 0;
   bool sends = false;  ///< to `peer`
   Rank peer;
+  Tracks tracks{};  ///< the same in all needs of this protocol, port, direction and peer, and in the peer's
   friend std::strong_ordering operator<=>(const PipeNeed&, const PipeNeed&) = default;
   friend bool operator==(const PipeNeed&, const PipeNeed&) = default;
 };

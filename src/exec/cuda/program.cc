@@ -70,23 +70,27 @@ std::vector<ProgramStep> packLane(std::span<const algo::Step> steps, Rank self, 
   return packer.take();
 }
 
-PackedProgram joinLanes(std::span<const std::vector<ProgramStep>> lanes) {
+PackedProgram joinLanes(std::span<const std::vector<ProgramStep>> lanes, int32_t tracks) {
   PackedProgram packed;
+  uint32_t& laneWords = packed.shape.laneWords;
+  packed.shape.tracks = static_cast<uint16_t>(tracks);
+  packed.shape.lanes = static_cast<uint16_t>(lanes.size() / static_cast<size_t>(tracks));
   size_t longest = 0;
   for (const auto& lane : lanes) longest = std::max(longest, lane.size());
-  packed.laneWords = static_cast<uint32_t>((sizeof(ProgramHead) + longest * sizeof(ProgramStep)) / sizeof(uint64_t));
-  packed.words.resize(lanes.size() * packed.laneWords);
+  laneWords = static_cast<uint32_t>((sizeof(ProgramHead) + longest * sizeof(ProgramStep)) / sizeof(uint64_t));
+  packed.words.resize(lanes.size() * laneWords);
   for (size_t l = 0; l < lanes.size(); ++l) {
     ProgramHead head{static_cast<int32_t>(lanes[l].size()), 1};
     for (const ProgramStep& s : lanes[l]) head.rounds = std::max(head.rounds, s.round + 1);
-    uint64_t* const at = packed.words.data() + l * packed.laneWords;
+    uint64_t* const at = packed.words.data() + l * laneWords;
     std::memcpy(at, &head, sizeof head);
     if (!lanes[l].empty()) std::memcpy(at + 1, lanes[l].data(), lanes[l].size() * sizeof(ProgramStep));
   }
   return packed;
 }
 
-Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self) {
+Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self,
+                                  int32_t tracks) {
   const KernelInfo& info = kernelInfo(kernel);
   const bool runs = needs == algo::Needs::Pipe ? info.runsPipes : info.runsWindows;
   if (!runs)
@@ -102,7 +106,7 @@ Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<
         return tl::unexpected(
             error(Code::InvalidArgument, "a step has {} peers; kernels hold {}", std::max<int32_t>(s.froms, s.tos), kMostFan));
   }
-  return joinLanes(packed);
+  return joinLanes(packed, tracks);
 }
 
 }  // namespace tutti::exec::cuda

@@ -14,10 +14,10 @@ struct Program : ProgramHead {
 static_assert(sizeof(Program) == sizeof(ProgramHead) + kMostSteps * sizeof(ProgramStep));
 
 /// All threads of the block; to be followed by a barrier.
-__device__ __forceinline__ void loadProgram(Program& program, const ProgramView& view, int32_t lane) {
-  const uint64_t* const from = view.words + static_cast<uint64_t>(lane) * view.laneWords;
+__device__ __forceinline__ void loadProgram(Program& program, const ProgramView& view, int32_t channel, int32_t lane) {
+  const uint64_t* const from = view.at(channel, lane);
   auto* const to = reinterpret_cast<uint64_t*>(&program);
-  for (uint32_t i = threadIdx.x; i < view.laneWords; i += blockDim.x) to[i] = from[i];
+  for (uint32_t i = threadIdx.x; i < view.shape.laneWords; i += blockDim.x) to[i] = from[i];
 }
 
 /// All threads of the block: a place in `ends` instead of every rank of a pipe step. -1 where there is no such end.

@@ -3,9 +3,10 @@
 // From a plan to a Work: `program` is what packProgram() (launch.h) makes of the recorded steps; `geometry` is
 // makeGeometry(traits.division, count, chunks, type, channels, sliceBytes) with sliceBytes at most what the protocol carries (limits
 // below); block b of the launch runs, one after the other, every work with firstBlock <= b < firstBlock + channels × lanes, and is there
-// lane firstLane + (b - firstBlock) % lanes of channel (b - firstBlock) / lanes.
+// lane firstLane + (b - firstBlock) % lanes of channel (b - firstBlock) / lanes, with the program of that channel's track.
 // 1. All blocks of a launch must be on the device at once: they wait for each other across ranks.
-// 2. `firstChannel` moves a work to other pipes: geometry channel c uses the pipes and windows of channel firstChannel + c.
+// 2. `firstChannel` moves a work to other pipes: geometry channel c uses the pipes and windows of channel firstChannel + c. Its track is
+//    that of c, so that no result depends on it: firstChannel is a multiple of the program's tracks, or the program has one.
 // 3. Works on the same block follow one another in the order given, the same order on all ranks. They have the same number of lanes, and
 //    if that is more than one, the same program. Works on different blocks use different pipe ends, windows' channels and hand-overs.
 // 4. Slices of PeerMemory algorithms fit a window's share: sliceBytes <= carriedBytes(protocol, shareBytes).

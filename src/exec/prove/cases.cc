@@ -22,6 +22,7 @@ struct Variant {
   int32_t operations;
   uint64_t layoutSeed;
   int32_t localRanks = 0;
+  int32_t track = 0;
 
   bool operator==(const Variant&) const = default;
 };
@@ -38,14 +39,16 @@ std::vector<Variant> grid(int32_t least, Extent extent) {
     for (const int32_t slices : {1, 2, 3})
       for (const bool inPlace : {false, true}) all.push_back({least, slices, 1, inPlace, operations, 0});
   for (const uint64_t seed : {1u, 2u}) all.push_back({least, 3, 1, seed == 1, 2, seed});
-  for (const uint64_t seed : {1u, 6u, 11u}) all.push_back({least, 3, 1, seed == 1, 2, kChannelLayouts + seed});
+  for (const uint64_t seed : {1u, 6u, 11u})
+    for (int32_t track = 0; track < kTracks; ++track) all.push_back({least, 3, kTracks, seed == 1, 2, kChannelLayouts + seed, 0, track});
   return all;
 }
 
 /// Every number of slots once, the other sizes in turn.
 std::vector<Variant> sample(int32_t least, Extent extent) {
   constexpr int32_t kSlices[] = {1, 7, 3, 2};
-  std::vector<Variant> all{{least, 3, 1, true, 2, 1}, {least, 1, 1, false, 3, 2}, {least, 2, 1, false, 2, kChannelLayouts + 2}};
+  std::vector<Variant> all{{least, 3, 1, true, 2, 1}, {least, 1, 1, false, 3, 2}, {least, 2, 1, false, 2, kChannelLayouts + 2},
+                           {least, 2, 2, true, 1, kChannelLayouts + 7, 0, 1}};
   for (int32_t slots = least; slots <= kMostSlots; ++slots) {
     const int32_t i = slots - least;
     if (extent == Extent::Quick && i > 2 && slots != kMostSlots) continue;
@@ -102,12 +105,13 @@ void addCases(std::vector<Case>& cases, const Subject& s, const Subject* then, i
       }
     }
     std::stable_sort(sorted.begin(), sorted.end(), [](const Variant& a, const Variant& b) {
-      return std::tuple(a.inPlace, a.layoutSeed, a.localRanks) < std::tuple(b.inPlace, b.layoutSeed, b.localRanks);
+      return std::tuple(a.inPlace, a.layoutSeed, a.localRanks, a.track) < std::tuple(b.inPlace, b.layoutSeed, b.localRanks, b.track);
     });
     for (const Variant& v : sorted) {
       // Banks of windows take turns from slice to slice and from call to call: several calls show their reuse.
       const int32_t operations = usesPipes ? v.operations : std::max(v.operations, then != nullptr ? 5 : 4);
-      cases.push_back({&s, then, ranks, root, v.slots, v.slices, v.channels, operations, 2, v.inPlace, v.layoutSeed, v.localRanks});
+      cases.push_back(
+          {&s, then, ranks, root, v.slots, v.slices, v.channels, operations, 2, v.inPlace, v.layoutSeed, v.localRanks, v.track});
     }
   }
 }

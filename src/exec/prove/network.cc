@@ -26,19 +26,25 @@ std::vector<int32_t> rankOrder(int32_t ranks, uint64_t seed) {
 }
 
 /// Chains within nodes and double trees between them, as channels found on a machine have: a rank then has up to three children. The last
-/// node is smaller where the ranks do not divide.
+/// node is smaller where the ranks do not divide. Each track goes through the nodes' ranks in another order.
 connect::Layout channelLayout(int32_t ranks, uint64_t seed, int32_t localRanks) {
   const std::vector<int32_t> order = rankOrder(ranks, seed);
   const size_t size = localRanks > 0 ? static_cast<size_t>(localRanks) : 1 + seed % 4;
   std::vector<connect::NodeGraphs> nodes;
   for (size_t first = 0; first < order.size(); first += size) {
     connect::NodeGraphs& node = nodes.emplace_back();
-    const std::vector<int32_t> ring(order.begin() + static_cast<std::ptrdiff_t>(first),
-                                    order.begin() + static_cast<std::ptrdiff_t>(std::min(first + size, order.size())));
-    node.rings = {ring};
-    node.trees = {{ring.rbegin(), ring.rend()}};
+    node.ranks.assign(order.begin() + static_cast<std::ptrdiff_t>(first),
+                      order.begin() + static_cast<std::ptrdiff_t>(std::min(first + size, order.size())));
+    std::vector<int32_t> ring = node.ranks;
+    for (uint64_t track = 0; track < kTracks; ++track) {
+      node.rings.push_back(ring);
+      node.trees.emplace_back(ring.rbegin(), ring.rend());
+      std::vector<int32_t> other;
+      for (const int32_t place : rankOrder(static_cast<int32_t>(ring.size()), seed + track + 1))
+        other.push_back(ring[static_cast<size_t>(place)]);
+      ring = std::move(other);
+    }
     node.treePattern = static_cast<topo::Pattern>(1 + seed / 4 % 3);  // balanced, split, one head
-    node.ranks = ring;
     std::sort(node.ranks.begin(), node.ranks.end());
   }
   const auto channels = connect::connectNodes(nodes, {});
@@ -62,7 +68,8 @@ int32_t rootOf(const Case& c, Collective collective, int32_t rank) {
 
 bool sameNetwork(const Case& a, const Case& b) {
   return a.algorithm == b.algorithm && (a.operations > 1 ? a.then : nullptr) == (b.operations > 1 ? b.then : nullptr) &&
-         a.ranks == b.ranks && a.root == b.root && a.inPlace == b.inPlace && a.layoutSeed == b.layoutSeed && a.localRanks == b.localRanks;
+         a.ranks == b.ranks && a.root == b.root && a.inPlace == b.inPlace && a.layoutSeed == b.layoutSeed && a.localRanks == b.localRanks &&
+         a.track == b.track;
 }
 
 }  // namespace
@@ -92,7 +99,7 @@ std::string Network::build(const Case& c) {
     program.firstPlace = places_;
     places_ += 2 * c.ranks * program.chunks;
     const Collective collective = subject->traits.collective;
-    for (int32_t r = 0; r < c.ranks; ++r) program.views.push_back(layout.view(Rank(r), Rank(rootOf(c, collective, r))));
+    for (int32_t r = 0; r < c.ranks; ++r) program.views.push_back(layout.view(Rank(r), Rank(rootOf(c, collective, r)), ChannelId(c.track)));
     if (std::string failure = compile(program); !failure.empty()) return failure;
   }
   built_ = c;

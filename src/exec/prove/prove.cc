@@ -21,6 +21,7 @@ std::string checkCase(const Case& c) {
   if (c.channels < 1) return format("{} channels; at least 1", c.channels);
   if (c.operations < 1) return format("{} operations; at least 1", c.operations);
   if (c.banks < 1) return format("{} banks; at least 1", c.banks);
+  if (c.track < 0) return format("track {}; at least 0", c.track);
   if (c.localRanks < 0 || (c.localRanks > 0 && c.ranks % c.localRanks != 0))
     return format("nodes of {} ranks; a divisor of {}, or 0", c.localRanks, c.ranks);
   return {};
@@ -108,6 +109,7 @@ std::string describe(const Case& c) {
   if (c.banks != 2) text += format(", {} bank{}", c.banks, c.banks == 1 ? "" : "s");
   if (c.inPlace) text += ", in place";
   if (c.layoutSeed != 0) text += format(", layout {}", c.layoutSeed);
+  if (c.track != 0) text += format(", track {}", c.track);
   if (c.localRanks != 0) text += format(", {} a node", c.localRanks);
   return text;
 }

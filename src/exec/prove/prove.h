@@ -8,7 +8,8 @@
 //    reader, and so has every arrival and hand-over: a Kahn network, so what one schedule does, every schedule does.
 // 3. No two accesses to one place race, chunks passed by reference, windows and in-place buffers included: vector clocks over
 //    the same network, whose order of events does not depend on the schedule either.
-// Channels share nothing but their rank, so one is run, and all are checked for their sizes.
+// Channels share nothing but their rank, so one is run, and all are checked for their sizes. Where channels have tracks of their own
+// (connect/layout.h), a case is one of them: a plan is proved when the cases of all its tracks are.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,9 @@
 
 namespace tutti::exec::prove {
 
-/// Layout seeds from here on: trees as the channels of machines have them, a chain in every node.
+/// Layout seeds from here on: rings and trees as the channels of machines have them, a chain in every node, kTracks different ones.
 inline constexpr uint64_t kChannelLayouts = 16;
+inline constexpr int32_t kTracks = 3;
 
 /// One thing to prove. SendRecv has no root: rank r exchanges with rank (root - r) mod ranks.
 struct Case {
@@ -38,6 +40,7 @@ struct Case {
   bool inPlace = false;
   uint64_t layoutSeed = 0;  ///< 0: ranks in natural order round ring and trees; else a permutation, from kChannelLayouts on with chains
   int32_t localRanks = 0;   ///< ranks of a node; 0: all are on one
+  int32_t track = 0;        ///< of the layout; what has fewer takes them in turn
 };
 
 /// "AllReduce ring, 4 ranks, 2 slots, 3 slices, in place".

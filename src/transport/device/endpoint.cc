@@ -184,11 +184,19 @@ Status Endpoint::offerWindow(int32_t which) {
   return {};
 }
 
-/// A receiver keeps the slots of all channels, then their counters; a sender only counters.
+/// The channels that have the pipes, rising.
+std::vector<uint64_t> Endpoint::channelsOf(const PipeNeed& need) const {
+  std::vector<uint64_t> channels;
+  for (int32_t c = 0; c < config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]; ++c)
+    if (need.tracks.has(c)) channels.push_back(static_cast<uint64_t>(c));
+  return channels;
+}
+
+/// A receiver keeps the slots of all channels that have the pipes, then their counters; a sender only counters.
 uint64_t Endpoint::bytesOf(const PipeNeed& need) const {
   const auto p = static_cast<size_t>(need.protocol);
   const uint64_t slots = need.sends ? 0 : static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
-  return static_cast<uint64_t>(config_.pipeChannels[p][need.port]) * (slots + kLine);
+  return channelsOf(need).size() * (slots + kLine);
 }
 
 Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
@@ -272,20 +280,21 @@ Poll Endpoint::settlePipes(const PipeNeed& need, Pipes& pipes) {
 /// As bytesOf() says.
 Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs) {
   const auto p = static_cast<size_t>(need.protocol);
-  const auto channels = static_cast<uint64_t>(config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]);
+  const std::vector<uint64_t> channels = channelsOf(need);
   const uint64_t pipeBytes = static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
   const DevicePtr receiver = need.sends ? theirs : own;
   const DevicePtr sender = need.sends ? own : theirs;
   const DevicePtr table = control_.address() + ControlLayout(config_, ranks_).ends[p];
-  std::vector<exec::cuda::PipeEnd> ends(channels);
-  for (uint64_t c = 0; c < channels; ++c) {
-    auto* const filled = asPointer<uint64_t>(receiver + channels * pipeBytes + c * kLine);
-    auto* const freed = asPointer<uint64_t>(sender + c * kLine);
-    exec::cuda::PipeEnd& end = ends[c];
+  std::vector<exec::cuda::PipeEnd> ends(channels.size());
+  for (uint64_t i = 0; i < channels.size(); ++i) {
+    const uint64_t c = channels[i];
+    auto* const filled = asPointer<uint64_t>(receiver + channels.size() * pipeBytes + i * kLine);
+    auto* const freed = asPointer<uint64_t>(sender + i * kLine);
+    exec::cuda::PipeEnd& end = ends[i];
     end.peer = need.peer.value;
     end.port = need.port;
     end.sends = need.sends;
-    end.slots = asPointer<std::byte>(receiver + c * pipeBytes);
+    end.slots = asPointer<std::byte>(receiver + i * pipeBytes);
     end.wait = need.sends ? freed : filled;
     end.tell = need.sends ? filled : freed;
     int32_t& used = ends_[p][c];

@@ -99,6 +99,7 @@ class Endpoint {
   Status check(int32_t peer) const;
   Status announceShared();
   Poll connectTo(int32_t peer);
+  std::vector<uint64_t> channelsOf(const PipeNeed& need) const;
   uint64_t bytesOf(const PipeNeed& need) const;
   Status offerPipes(memory::Place place, std::span<const PipeNeed> needs);
   Status offerWindow(int32_t which);

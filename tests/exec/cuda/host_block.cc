@@ -69,7 +69,7 @@ HostBlock::HostBlock(KernelId kernel, const Launch& launch, int32_t block) : ker
 }
 
 const ProgramHead& HostBlock::head() const {
-  return *reinterpret_cast<const ProgramHead*>(work_->program.words + static_cast<uint64_t>(lane_) * work_->program.laneWords);
+  return *reinterpret_cast<const ProgramHead*>(work_->program.at(channel_, lane_));
 }
 const ProgramStep& HostBlock::step() const { return reinterpret_cast<const ProgramStep*>(&head() + 1)[step_]; }
 

@@ -80,8 +80,8 @@ class Checker {
     for (int32_t b = 0; b < work.blocks(); ++b) {
       const int32_t channel = b / work.lanes;
       const int32_t lane = work.firstLane + b % work.lanes;
-      const uint64_t* const words = work.program.words + static_cast<uint64_t>(lane) * work.program.laneWords;
-      reach_.demand(words, work.program.laneWords * sizeof(uint64_t), "a program");
+      const uint64_t* const words = work.program.at(channel, lane);
+      reach_.demand(words, work.program.shape.laneWords * sizeof(uint64_t), "a program");
       const auto& head = *reinterpret_cast<const ProgramHead*>(words);
       const auto* const steps = reinterpret_cast<const ProgramStep*>(words + 1);
       for (int32_t i = 0; i < head.steps; ++i) checkStep(work, steps[i], channel, work.firstBlock + b);

@@ -98,16 +98,16 @@ TEST(CudaProgram, LanesLieOneAfterTheOther) {
   lanes[2][4].round = 1;
   lanes[2][4].dstChunk = 9;
   const PackedProgram all = joinLanes(lanes);
-  EXPECT_EQ(all.laneWords, 1u + 5 * 7);
-  ASSERT_EQ(all.words.size(), 3u * all.laneWords);
+  EXPECT_EQ(all.shape.laneWords, 1u + 5 * 7);
+  ASSERT_EQ(all.words.size(), 3u * all.shape.laneWords);
   const auto headOf = [&](size_t lane) {
     ProgramHead head;
-    std::memcpy(&head, all.words.data() + lane * all.laneWords, sizeof head);
+    std::memcpy(&head, all.words.data() + lane * all.shape.laneWords, sizeof head);
     return head;
   };
   const auto stepOf = [&](size_t lane, size_t i) {
     ProgramStep step;
-    std::memcpy(&step, all.words.data() + lane * all.laneWords + 1 + i * sizeof step / 8, sizeof step);
+    std::memcpy(&step, all.words.data() + lane * all.shape.laneWords + 1 + i * sizeof step / 8, sizeof step);
     return step;
   };
   EXPECT_EQ(headOf(0).steps, 2);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+
 #include "algo/list.h"
 #include "tampered.h"
 
@@ -107,6 +110,31 @@ TEST(Network, LayoutSeedsPermuteTheRanks) {
   int32_t jumps = 0;
   for (const Pipe& pipe : network.pipes()) jumps += pipe.to == (pipe.from + 1) % 16 ? 0 : 1;
   EXPECT_GT(jumps, 8);
+}
+
+/// Channels of machines take tracks in turn, each with a ring of its own.
+TEST(Network, TracksHaveRingsOfTheirOwn) {
+  const Subject s = subjectOf<algo::RingAllReduce>();
+  Network network;
+  const auto linksOf = [&](int32_t track) {
+    Case c;
+    c.algorithm = &s;
+    c.ranks = 8;
+    c.layoutSeed = kChannelLayouts + 6;  // nodes of three
+    c.track = track;
+    EXPECT_EQ(network.build(c), "");
+    EXPECT_EQ(network.pipes().size(), 8u);
+    std::set<std::pair<int32_t, int32_t>> links;
+    for (const Pipe& pipe : network.pipes()) links.insert({pipe.from, pipe.to});
+    return links;
+  };
+  EXPECT_NE(linksOf(0), linksOf(1));
+  EXPECT_NE(linksOf(1), linksOf(2));
+  EXPECT_EQ(linksOf(1), linksOf(1 + kTracks)) << "in turn";
+  Case c;
+  c.algorithm = &s;
+  c.track = -1;
+  expectRejected(prove(c), {"track -1; at least 0"});
 }
 
 }  // namespace

@@ -73,6 +73,20 @@ TEST(ExplainTopology, FollowsTheChannels) {
   EXPECT_EQ(onTopology(file, 1, "all_reduce", 8)["protocol"], "LL");
 }
 
+TEST(ExplainTopology, ShowsTheRingsOfChannelsThatDiffer) {
+  const Json mesh = onTopology(topo::test::ownFile("nvidia-dgx1v-v100x8"), 1, "all_reduce", 64 << 20);
+  ASSERT_TRUE(mesh["rings"].is_array());
+  EXPECT_EQ(mesh["rings"].size(), mesh["tracks"].get<size_t>());
+  EXPECT_GT(mesh["rings"].size(), 1u);
+  for (const Json& ring : mesh["rings"]) EXPECT_EQ(ring.size(), 8u);
+  const auto shown = showExplanation(mesh.dump());
+  ASSERT_TRUE(shown) << shown.error().text();
+  EXPECT_NE(shown->find("ring 0 3 2 1 5 6 7 4"), std::string::npos) << *shown;
+  const Json equal = onTopology(topo::test::ownFile("nvidia-dgxh100-h100x8"), 1, "all_reduce", 64 << 20);
+  EXPECT_EQ(equal["tracks"], 1);
+  EXPECT_TRUE(equal["rings"].is_null());
+}
+
 TEST(ExplainTopology, RefusesWhatMakesNoSense) {
   ExplainOptions options = optionsOf("broadcast", 8);
   options.topo.source.file = topo::test::ownFile("nvidia-dgxh100-h100x8");

@@ -114,6 +114,35 @@ TEST(Endpoint, BothSidesOfAPipeSeeTheSameSlots) {
   }
 }
 
+/// Of three channels on two tracks, 0 and 2 are on the first one: only these have the pipe, and only these take memory for it.
+TEST(Endpoint, PipesAreOnTheChannelsOfTheirTracks) {
+  Pair pair;
+  pair.connect();
+  const exec::cuda::Tracks first{1, 2};
+  const exec::cuda::Tracks second{2, 2};
+  const PipeNeed sends[] = {{Protocol::Simple, 0, true, Rank(1), first}};
+  const PipeNeed receives[] = {{Protocol::Simple, 0, false, Rank(0), first}, {Protocol::Simple, 1, false, Rank(0), second}};
+  const PipeNeed more[] = {{Protocol::Simple, 1, true, Rank(1), second}};
+  ASSERT_TRUE(pair.rank[0]->offer({sends}).ok() && pair.rank[0]->offer({more}).ok() && pair.rank[1]->offer({receives}).ok());
+  ASSERT_EQ(pair.rank[1]->settle({receives}), Poll::Ready) << pair.rank[1]->status().text();
+  ASSERT_EQ(pair.rank[0]->settle({sends}), Poll::Ready) << pair.rank[0]->status().text();
+  ASSERT_EQ(pair.rank[0]->settle({more}), Poll::Ready) << pair.rank[0]->status().text();
+  const PipeEnd* const from = pair.rank[0]->view(Protocol::Simple).pipes.ends;
+  const PipeEnd* const to = pair.rank[1]->view(Protocol::Simple).pipes.ends;
+  for (int32_t c = 0; c < 3; ++c) {
+    const PipeEnd& a = from[c * exec::cuda::kMostEnds];
+    const PipeEnd& b = to[c * exec::cuda::kMostEnds];
+    EXPECT_EQ(a.port, c % 2 == 0 ? 0 : 1) << "channel " << c;
+    EXPECT_EQ(a.slots, b.slots);
+    EXPECT_EQ(a.tell, b.wait);
+    EXPECT_EQ(a.wait, b.tell);
+    EXPECT_EQ(from[c * exec::cuda::kMostEnds + 1].peer, -1) << "no further end";
+    std::memset(a.slots, 1, 4096);
+    EXPECT_EQ(*a.tell + *a.wait, 0u) << "slots do not reach into counters";
+  }
+  EXPECT_EQ(from[2 * exec::cuda::kMostEnds].slots - from[0].slots, 4 * 1024) << "beside each other, nothing between";
+}
+
 TEST(Endpoint, EndsOfSeveralPipesLieBesideEachOther) {
   Pair pair;
   pair.connect();

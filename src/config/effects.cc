@@ -1,0 +1,60 @@
+#include "config/effects.h"
+
+#include <cstdlib>
+
+#include "core/format.h"
+
+namespace tutti::config {
+namespace {
+
+bool isDefault(const Entry& entry, const std::string& text) {
+  if (text.empty()) return true;
+  if (entry.type == Type::String) return text == entry.text;
+  const int64_t number = std::strtoll(text.c_str(), nullptr, 0);
+  return entry.type == Type::Bool ? (number != 0) == (entry.number != 0) : number == entry.number;
+}
+
+const char* reasonOf(Param param) {
+  switch (param) {
+    case Param::Nthreads:
+    case Param::Ll128Nthreads:
+    case Param::ThreadThresholds: return "kernels run with the number of threads that they are built for";
+    case Param::CrossNic:
+    case Param::NetGdrLevel:
+    case Param::NetGdrRead:
+    case Param::NetGdrC2c: return "GPUs of a communicator are on one host and use no network; `tutti topo` does honour it";
+    case Param::NchannelsPerNetPeer: return "GPUs of a communicator are on one host and use no network";
+    case Param::CollnetEnable:
+    case Param::CollnetNodeThreshold: return "nothing is reduced inside networks";
+    default: return nullptr;
+  }
+}
+
+const char* reasonOf(Group group) {
+  switch (group) {
+    case Group::InfiniBand: return "there is no verbs transport: networks are sockets and what NCCL_NET_PLUGIN loads";
+    case Group::Network: return "GPUs of a communicator are on one host and use no network, and host devices send from their own memory";
+    default: return "the part that it steers is not built";
+  }
+}
+
+}  // namespace
+
+std::string whyWithoutEffect(const Entry& entry) {
+  if (entry.effect == Effect::Honoured) return {};
+  if (entry.effect == Effect::Ignored) return "it is accepted for compatibility only";
+  const char* const own = reasonOf(entry.param);
+  return own != nullptr ? own : reasonOf(entry.group);
+}
+
+std::vector<std::string> withoutEffect() {
+  std::vector<std::string> lines;
+  for (const Entry& entry : table()) {
+    if (entry.effect == Effect::Honoured) continue;
+    const auto text = findText(entry.param);
+    if (text && !isDefault(entry, *text)) lines.push_back(format("{}={} has no effect: {}", entry.name, *text, whyWithoutEffect(entry)));
+  }
+  return lines;
+}
+
+}  // namespace tutti::config

@@ -1,0 +1,20 @@
+// Variables that are set and change nothing, in words: what a user asks for and does not get is said once, not passed over.
+//
+// Reads the environment as it is now; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/params.h"
+
+namespace tutti::config {
+
+/// "NCCL_NTHREADS=256 has no effect: …" for each variable that this version accepts without effect (params.def: Later, Ignored) and that is
+/// set to something else than its default.
+std::vector<std::string> withoutEffect();
+
+/// Why a variable has none; empty for one that has.
+std::string whyWithoutEffect(const Entry& entry);
+
+}  // namespace tutti::config

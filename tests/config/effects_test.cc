@@ -1,0 +1,52 @@
+#include "config/effects.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tutti::config {
+namespace {
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(Effects, WhatIsSetInVainIsNamedWithItsValueAndAReason) {
+  ASSERT_EQ(withoutEffect(), std::vector<std::string>());
+  const Variable threads("NCCL_NTHREADS", "256");
+  const Variable rails("NCCL_CROSS_NIC", "0");
+  const Variable honoured("NCCL_MIN_NCHANNELS", "4");
+  const std::vector<std::string> lines = withoutEffect();
+  ASSERT_EQ(lines.size(), 2u);
+  const auto has = [&](const char* text) {
+    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  EXPECT_TRUE(has("NCCL_NTHREADS=256 has no effect: kernels run with the number of threads"));
+  EXPECT_TRUE(has("NCCL_CROSS_NIC=0 has no effect: GPUs of a communicator are on one host"));
+}
+
+/// Who asks for what happens anyway is not told that it does not.
+TEST(Effects, DefaultsAndNothingAreNoWishes) {
+  const Variable rails("NCCL_CROSS_NIC", "0x2");
+  const Variable shared("NCCL_NET_SHARED_COMMS", "7");  // a switch: on, as it is
+  const Variable family("NCCL_IB_ADDR_FAMILY", "AF_INET");
+  const Variable adapters("NCCL_IB_HCA", "");
+  EXPECT_EQ(withoutEffect(), std::vector<std::string>());
+  const Variable off("NCCL_NET_SHARED_COMMS", "0");
+  EXPECT_EQ(withoutEffect().size(), 1u);
+}
+
+TEST(Effects, EveryVariableWithoutEffectHasAReason) {
+  for (const Entry& entry : table()) EXPECT_EQ(whyWithoutEffect(entry).empty(), entry.effect == Effect::Honoured) << entry.name;
+}
+
+}  // namespace
+}  // namespace tutti::config
