@@ -1,20 +1,12 @@
-#include "fuzz/topology_fuzz.h"
-
-#include <cstdio>
-#include <cstdlib>
-
+// Topology files: what is accepted is written, read again, and looked at from one node, two, and a clique of two.
+#include "fuzz/target.h"
 #include "topo/same.h"
 #include "topo/view.h"
 
-namespace tutti::topo::fuzz {
+namespace tutti::fuzz {
 namespace {
 
-/// Never in vain: a message that names nothing helps nobody.
-void promise(bool isKept, const char* what) {
-  if (isKept) return;
-  std::fprintf(stderr, "promise broken: %s\n", what);
-  std::abort();
-}
+using namespace topo;
 
 void checkLinks(const System& system) {
   for (size_t i = 0; i < system.links.size(); ++i) {
@@ -51,7 +43,7 @@ void run(std::string_view text) {
   if (!machine) return promise(!machine.error().text().empty(), "an error has words");
   const auto again = parseXml("fuzz", writeXml(machine->root));
   std::string where;
-  promise(again.has_value() && test::areSame(machine->root, again->root, where), "what is written is what was read");
+  promise(again.has_value() && topo::test::areSame(machine->root, again->root, where), "what is written is what was read");
   for (const int nodes : {1, 2}) {
     for (const bool isClique : {false, true}) {
       const auto request = identicalNodes(*machine, nodes, isClique, {});
@@ -92,11 +84,4 @@ std::vector<std::string> seeds() {
       "<!-- c -->\n<system version=\"1\"><cpu numaid='-1'/></system>"};
 }
 
-}  // namespace tutti::topo::fuzz
-
-#if defined(TUTTI_LIBFUZZER)
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  tutti::topo::fuzz::run({reinterpret_cast<const char*>(data), size});
-  return 0;
-}
-#endif
+}  // namespace tutti::fuzz
