@@ -4,6 +4,7 @@
 
 #include "topo/bandwidth.h"
 #include "topo/build_parts.h"
+#include "topo/host_devices.h"
 
 namespace tutti::topo {
 namespace {
@@ -32,6 +33,7 @@ class Builder {
   Status checkRoot();
   Status addCpu(const Element& cpu);
   Status fillCpu(const Element& cpu, CpuInfo& info);
+  Status addHostDevice(const Element& device, NodeId cpu);
   Status addPci(const Element& pci, NodeId parent);
   Result<NodeId> addGpu(const Element& gpu, uint64_t busId);
   Status addSwitch(const Element& pci, uint64_t busId, NodeId& made);
@@ -130,6 +132,8 @@ Status Builder::addCpu(const Element& cpu) {
         system_.connect(nic, node, LinkType::Pci, kLocalGBps);
       }
       TUTTI_TRY(addNic(child, nic, 0));
+    } else if (child.name == "hostdev") {
+      TUTTI_TRY(addHostDevice(child, node));
     } else {
       note(child, "unknown element below <cpu>, left out");
     }
@@ -139,6 +143,12 @@ Status Builder::addCpu(const Element& cpu) {
 
 Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
   info.affinity = textOf(cpu, "affinity");
+  const auto memory = findInteger(xml_, cpu, "memory", 0, int64_t{1} << 40);
+  if (!memory) return memory.error();
+  info.memoryMiB = memory->value_or(0);
+  const auto distances = parseDistances(textOf(cpu, "distances"));
+  if (!distances) return badAttribute(xml_, cpu, "distances", cpu.find("distances"), "distances to NUMA nodes from 10 to 255, such as \"0:10,1:21\"");
+  info.distances = *distances;
   const std::string_view arch = textOf(cpu, "arch");
   if (arch == "x86_64") info.arch = CpuArch::X86;
   if (arch == "arm64") info.arch = CpuArch::Arm;
@@ -156,6 +166,28 @@ Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
   if (!model) return model.error();
   if (info.vendor == CpuVendor::Intel && !(family->has_value() && model->has_value())) note(cpu, "familyid or modelid is missing");
   info.model = cpuModel(info.vendor, static_cast<int>(family->value_or(0)), static_cast<int>(model->value_or(0)));
+  return {};
+}
+
+Status Builder::addHostDevice(const Element& device, NodeId cpu) {
+  TUTTI_TRY(checkRoom(device));
+  const auto dev = needInteger(xml_, device, "dev", 0, kMaxIndex);
+  if (!dev) return dev.error();
+  const auto rank = needInteger(xml_, device, "rank", 0, INT32_MAX);
+  if (!rank) return rank.error();
+  const std::string* cpus = device.find("cpus");
+  if (cpus != nullptr && !CpuSet::fromList(*cpus)) return badAttribute(xml_, device, "cpus", cpus, "a list of CPUs such as \"0-3,8\"");
+  const uint64_t id = idOf(static_cast<uint64_t>(*dev));
+  if (system_.find(NodeKind::Host, id) != kNoNode)
+    return badAttribute(xml_, device, "dev", device.find("dev"), "a number that no other <hostdev> of the host has");
+  for (const NodeId other : system_.all(NodeKind::Host)) {
+    if (system_.at(other).host.rank == *rank)
+      return badAttribute(xml_, device, "rank", device.find("rank"), "a rank that no other <hostdev> has");
+  }
+  const NodeId node = system_.addNode(NodeKind::Host, id);
+  system_.at(node).host = {.dev = static_cast<int>(*dev), .rank = static_cast<int>(*rank), .cpus = std::string(textOf(device, "cpus"))};
+  system_.connect(node, cpu, LinkType::Loc, kHostDeviceGBps);
+  system_.connect(cpu, node, LinkType::Loc, kHostDeviceGBps);
   return {};
 }
 

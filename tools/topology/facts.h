@@ -6,6 +6,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct FactsOptions {
   bool isCollNet = false;
   bool isClique = false;  ///< The nodes are one multi-node NVLink clique.
   std::vector<int> gpus;  ///< Devs used on each node; empty for all.
+  std::optional<int> hostDevices = std::nullopt;  ///< Ranks compute with so many host devices (0: as spreadHostDevices does), not with GPUs.
   topo::PathSettings settings;
 };
 
