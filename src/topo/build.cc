@@ -1,10 +1,12 @@
 #include "topo/build.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "topo/bandwidth.h"
 #include "topo/build_parts.h"
 #include "topo/host_devices.h"
+#include "topo/merge.h"
 
 namespace tutti::topo {
 namespace {
@@ -20,6 +22,20 @@ constexpr int kDefaultNetChannels = 64;
 std::string_view textOf(const Element& element, std::string_view attribute) {
   const std::string* text = element.find(attribute);
   return text == nullptr ? std::string_view() : std::string_view(*text);
+}
+
+std::optional<std::vector<int>> memberDevs(std::string_view text) {
+  std::vector<int> devs;
+  while (true) {
+    int dev = -1;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), dev);
+    if (problem != std::errc() || dev < 0) return std::nullopt;
+    devs.push_back(dev);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) return devs;
+    if (text.front() != ',' || devs.size() == kMostMerged) return std::nullopt;
+    text.remove_prefix(1);
+  }
 }
 
 class Builder {
@@ -328,6 +344,9 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
   const int64_t mbps = stated > 0 ? stated : kDefaultNetMbps;
   const uint64_t id = idOf(static_cast<uint64_t>(dev));
   if (system_.find(NodeKind::Net, id) != kNoNode) note(net, "another net of the host has the same dev: paths lead to the first alone");
+  const std::string* devs = net.find("devs");
+  const auto members = devs == nullptr ? std::optional(std::vector<int>()) : memberDevs(*devs);
+  if (!members) return badAttribute(xml_, net, "devs", devs, "the numbers of nets that it is made of, such as \"0,1\"");
   const NodeId node = system_.addNode(NodeKind::Net, id);
   system_.at(node).net = {.dev = static_cast<int>(dev),
                           .port = static_cast<int>(port->value_or(0)),
@@ -338,6 +357,7 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
                           .maxChannels = static_cast<int>(channels->value_or(kDefaultNetChannels)),
                           .gdr = gdr->value_or(0) != 0,
                           .coll = coll->value_or(0) != 0,
+                          .members = *members,
                           .localGpu = kNoNode};
   const float GBps = system_.at(node).net.GBps;
   system_.connect(nic, node, LinkType::Net, GBps);

@@ -72,6 +72,7 @@ struct NetInfo {
   int maxChannels = 0;
   bool gdr = false;
   bool coll = false;       ///< The network reduces.
+  std::vector<int> members;  ///< Of a virtual net the devs that it is made of (merge.h).
   NodeId localGpu = kNoNode;  ///< The GPU that serves it (computePaths sets it).
 };
 

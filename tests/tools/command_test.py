@@ -301,6 +301,20 @@ class Topo(Temporary):
         self.assertIn("2 host devices", out)
         self.assertEqual(run("topo", "--replay", recording, "--host-devices", "9999")[0], 2)
 
+    def test_nets_that_are_merged(self):
+        pairs = ("--set", "NCCL_NET_FORCE_MERGE=mlx5_0,mlx5_1;mlx5_2,mlx5_3")
+        code, out, err = run("topo", "facts", "--file", self.DGX, "--nodes", "2", *pairs)
+        self.assertEqual((code, err), (0, ""))
+        nets = json.loads(out)["runs"]["n2"]["system"]["nets"]
+        self.assertEqual([(net["dev"], net["devs"], net["bw"]) for net in nets], [(4, [0, 1], 25), (5, [2, 3], 25)])
+        code, out, _ = run("topo", "--file", self.DGX, *pairs, "--write", self.path("merged.xml"))
+        self.assertEqual(code, 0)
+        self.assertIn("NET4  port 1  of NET0+NET1", out)
+        self.assertEqual(run("topo", "--file", self.path("merged.xml"))[1].partition(":")[2], out.partition(":")[2])
+        code, _, err = run("topo", "--file", self.DGX, "--set", "NCCL_NET_FORCE_MERGE=mlx5_0,mlx5_9")
+        self.assertEqual(code, 2)
+        self.assertIn('has no net "mlx5_9"', err)
+
     def test_a_file_that_detection_completes(self):
         with open(self.path("part.xml"), "w", encoding="utf-8") as file:
             file.write('<system version="1"><cpu numaid="0" affinity="f" arch="arm64"><pci busid="0000:01:00.0" class="0x0302"/></cpu></system>')

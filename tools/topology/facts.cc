@@ -44,6 +44,7 @@ Json nodesOf(const System& system, NodeKind kind) {
     } else if (kind == NodeKind::Net) {
       facts.update({{"dev", node.net.dev}, {"bw", rounded(node.net.GBps)}, {"latency", rounded(node.net.latencyUs)}});
       facts.update({{"gdr", node.net.gdr ? 1 : 0}, {"coll", node.net.coll ? 1 : 0}, {"port", node.net.port}});
+      if (!node.net.members.empty()) facts["devs"] = node.net.members;
       facts["localGpuRank"] = node.net.localGpu == topo::kNoNode ? -1 : system.at(node.net.localGpu).gpu.rank;
     } else if (kind == NodeKind::Host) {
       facts.update({{"rank", node.host.rank}, {"dev", node.host.dev}, {"cpus", node.host.cpus}});

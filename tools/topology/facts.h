@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "topo/merge.h"
 #include "topo/view.h"
 
 namespace tutti::tool {
@@ -22,6 +23,7 @@ struct FactsOptions {
   std::vector<int> gpus;  ///< Devs used on each node; empty for all.
   std::optional<int> hostDevices = std::nullopt;  ///< Ranks compute with so many host devices (0: as spreadHostDevices does), not with GPUs.
   topo::PathSettings settings;
+  topo::MergeSettings merge = {};
 };
 
 /// As the reference's files have numbers: six significant digits.

@@ -52,6 +52,7 @@ std::string aboutNode(const System& system, NodeId id) {
   }
   if (node.kind == NodeKind::Net) {
     text += format("  port {}", node.net.port);
+    for (const int& dev : node.net.members) text += format("{}{}", &dev == node.net.members.data() ? "  of NET" : "+NET", dev);
     if (node.net.gdr) text += "  GDR";
     if (node.net.coll) text += "  reduces";
     if (node.net.localGpu != topo::kNoNode) text += format("  serves {}", topo::nodeName(system, node.net.localGpu));

@@ -68,6 +68,14 @@ std::string_view colourOfStrip(size_t strip) {
   return kColours[strip % std::size(kColours)];
 }
 
+/// "port 1", or of a virtual net the ones that it is made of: "0 + 1".
+std::string portsOf(const topo::NetInfo& net) {
+  if (net.members.empty()) return format("port {}", net.port);
+  std::string text;
+  for (const int dev : net.members) text += format("{}{}", text.empty() ? "" : " + ", dev);
+  return text;
+}
+
 struct Strip {
   std::string name;
   std::vector<NodeId> stops;  ///< Neighbours are hops.
@@ -135,7 +143,7 @@ class Drawing {
     std::string second;
     switch (node.kind) {
       case NodeKind::Gpu: second = format("{} sm {}", topo::busIdText(node.id), node.gpu.sm); break;
-      case NodeKind::Net: second = format("port {}{}{}", node.net.port, node.net.gdr ? " GDR" : "", node.net.coll ? " reduces" : ""); break;
+      case NodeKind::Net: second = format("{}{}{}", portsOf(node.net), node.net.gdr ? " GDR" : "", node.net.coll ? " reduces" : ""); break;
       case NodeKind::Nic:
       case NodeKind::Pci: second = topo::busIdText(node.id); break;
       case NodeKind::Cpu: {

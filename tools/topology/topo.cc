@@ -87,8 +87,10 @@ bool wantsAllCpus() {
 Status readVariables(TopoOptions& options) {
   std::vector<std::string_view> known(topo::pathVariables().begin(), topo::pathVariables().end());
   known.insert(known.end(), graphVariables().begin(), graphVariables().end());
+  known.insert(known.end(), topo::mergeVariables().begin(), topo::mergeVariables().end());
   const auto apply = [&](const std::string& name, const std::string& value) -> Status {
     TUTTI_TRY(topo::applyPathVariable(name, value, options.facts.settings));
+    TUTTI_TRY(topo::applyMergeVariable(name, value, options.facts.merge));
     return applyGraphVariables({{name, value}}, options.graphs);
   };
   for (const std::string_view name : known) {
@@ -112,6 +114,7 @@ int runTopo(TopoOptions options) {
   if (const Status status = readVariables(options); !status.ok()) return tell(status);
   auto source = openSource(options.source);
   if (!source) return tell(source.error());
+  if (const Status status = topo::mergeNets(source->machine, options.facts.merge); !status.ok()) return tell(status);
   const auto onHost = wantsHost(*source, options.facts);
   if (!onHost) return tell(onHost.error());
   if (!*onHost && topo::gpuDevs(source->machine)->empty()) return showIncomplete(*source, options);
@@ -135,6 +138,7 @@ int runTopoFacts(TopoOptions options) {
   if (const Status status = readVariables(options); !status.ok()) return tell(status);
   auto source = openSource(options.source);
   if (!source) return tell(source.error());
+  if (const Status status = topo::mergeNets(source->machine, options.facts.merge); !status.ok()) return tell(status);
   for (const std::string& note : source->notes) std::fprintf(stderr, "tutti topo: %s\n", note.c_str());
   const auto view = viewOfSource(*source, options.facts);
   if (!view) return tell(view.error());
