@@ -163,7 +163,8 @@ Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
   if (!memory) return memory.error();
   info.memoryMiB = memory->value_or(0);
   const auto distances = parseDistances(textOf(cpu, "distances"));
-  if (!distances) return badAttribute(xml_, cpu, "distances", cpu.find("distances"), "distances to NUMA nodes from 10 to 255, such as \"0:10,1:21\"");
+  if (!distances)
+    return badAttribute(xml_, cpu, "distances", cpu.find("distances"), "distances to NUMA nodes from 10 to 255, such as \"0:10,1:21\"");
   info.distances = *distances;
   const std::string_view arch = textOf(cpu, "arch");
   if (arch == "x86_64") info.arch = CpuArch::X86;

@@ -218,7 +218,8 @@ Status checkFits(const Document& file, const System& system, const Paths& paths,
     }
     if (found.ok()) continue;
     ids += format("{}{}", ids.empty() ? "" : ", ", kind);
-    if (where.empty()) where = format("{}, with {} channels of {:g} GB/s", all.front(), set.count(), set.sumGBps() / static_cast<float>(set.count()));
+    if (where.empty())
+      where = format("{}, with {} channels of {:g} GB/s", all.front(), set.count(), set.sumGBps() / static_cast<float>(set.count()));
   }
   if (!ids.empty())
     given.note = format("{}: graphs {} promise more than this machine has, and are used as they are: {}", file.file, ids, where);

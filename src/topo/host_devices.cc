@@ -91,7 +91,8 @@ Result<std::vector<HostDevice>> spreadHostDevices(const Document& machine, int c
   std::vector<HostDevice> devices;
   for (size_t n = 0; n < nodes->size(); ++n) {
     for (int i = 0; i < share[n] && devices.size() < kMostHostDevices; ++i)
-      devices.push_back({.rank = static_cast<int>(devices.size()), .numa = (*nodes)[n].numa, .cpus = partOf((*nodes)[n].cpus, i, share[n])});
+      devices.push_back(
+          {.rank = static_cast<int>(devices.size()), .numa = (*nodes)[n].numa, .cpus = partOf((*nodes)[n].cpus, i, share[n])});
   }
   return devices;
 }

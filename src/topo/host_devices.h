@@ -1,8 +1,8 @@
 // Host devices in a topology: on which NUMA node each stands, what is between them, and the order of NUMA nodes that suits a ring.
 //
 // Pure functions of plain values; any thread.
-// 1. A host device is a <hostdev dev rank cpus> below the <cpu> that it runs on. This element, and memory and distances of a <cpu>, are this
-//    library's own; the reference reads past them.
+// 1. A host device is a <hostdev dev rank cpus> below the <cpu> that it runs on. This element, and memory and distances of a <cpu>, are
+//    this library's own; the reference reads past them.
 // 2. Two of a NUMA node meet in its memory (path type LOC), those of different ones over the link between the CPUs (SYS).
 #pragma once
 
@@ -41,8 +41,8 @@ Result<View> makeHostView(const Document& machine);
 /// "0:10,1:21": how far the memory of NUMA nodes is, as the kernel counts (10: one's own). nullopt: no such text.
 std::optional<std::vector<NumaDistance>> parseDistances(std::string_view text);
 
-/// NUMA nodes in an order in which the sum of distances around the ring is least, as `machine` states them; the given order where that is as
-/// good, or where distances are not known. Begins with the first one given. More than kMostOrdered: each time the nearest one next.
+/// NUMA nodes in an order in which the sum of distances around the ring is least, as `machine` states them; the given order where that is
+/// as good, or where distances are not known. Begins with the first one given. More than kMostOrdered: each time the nearest one next.
 std::vector<int32_t> orderNumaNodes(const Document& machine, std::span<const int32_t> nodes);
 inline constexpr size_t kMostOrdered = 8;
 

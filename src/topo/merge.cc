@@ -60,7 +60,8 @@ Status readGroups(std::string_view name, const std::string& value, std::vector<s
     std::vector<std::string>& made = groups.emplace_back();
     for (const std::string_view net : split(group, ',')) {
       if (net.empty()) return refuse(name, value, "names of nets: \"a,b;c,d\"");
-      if (std::find(seen.begin(), seen.end(), net) != seen.end()) return refuse(name, value, format("every net once: {} stands twice", net));
+      if (std::find(seen.begin(), seen.end(), net) != seen.end())
+        return refuse(name, value, format("every net once: {} stands twice", net));
       seen.emplace_back(net);
       made.emplace_back(net);
     }

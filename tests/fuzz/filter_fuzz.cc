@@ -37,7 +37,8 @@ void run(std::string_view input) {
   promise(again.has_value(), "case does not matter");
   for (int i = 0; i < kNumCollectives; ++i)
     for (const std::string_view one : kNames)
-      promise(again->allows(static_cast<Collective>(i), one) == filter->allows(static_cast<Collective>(i), one), "the same text means the same");
+      promise(again->allows(static_cast<Collective>(i), one) == filter->allows(static_cast<Collective>(i), one),
+              "the same text means the same");
 }
 
 std::vector<std::string> seeds() {

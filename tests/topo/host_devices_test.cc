@@ -104,7 +104,8 @@ TEST(HostDevices, NobodyKnowsWhereTheyWouldRun) {
 
 TEST(HostDevices, NonsenseIsRefusedWithItsPlace) {
   const auto refusal = [](const std::string& cpu, const std::string& device) {
-    const auto machine = parseXml("h.xml", "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" " + cpu + ">\n" + device + "</cpu></system>");
+    const auto machine =
+        parseXml("h.xml", "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" " + cpu + ">\n" + device + "</cpu></system>");
     EXPECT_TRUE(machine);
     const auto view = makeHostView(*machine);
     return view ? std::string() : view.error().text();
@@ -114,7 +115,9 @@ TEST(HostDevices, NonsenseIsRefusedWithItsPlace) {
   for (const char* bad : {"0:9", "0", "0:10,", "0:10;1:21", "x:10", "-1:10", "0:256", ":"})
     EXPECT_NE(refusal(format("distances=\"{}\"", bad), good).find("h.xml:2: <cpu"), std::string::npos) << bad;
   EXPECT_NE(refusal("memory=\"much\"", good).find("memory=\"much\""), std::string::npos);
-  EXPECT_NE(refusal("", good + "\n" + good).find("h.xml:4: <hostdev dev=\"0\">: dev=\"0\"; expected a number that no other"), std::string::npos) << refusal("", good + "\n" + good);
+  EXPECT_NE(refusal("", good + "\n" + good).find("h.xml:4: <hostdev dev=\"0\">: dev=\"0\"; expected a number that no other"),
+            std::string::npos)
+      << refusal("", good + "\n" + good);
   EXPECT_NE(refusal("", good + "<hostdev dev=\"1\" rank=\"0\"/>").find("a rank that no other"), std::string::npos);
   EXPECT_NE(refusal("", "<hostdev dev=\"0\" rank=\"0\" cpus=\"a-b\"/>").find("cpus=\"a-b\"; expected a list of CPUs"), std::string::npos);
   EXPECT_NE(refusal("", "<hostdev rank=\"0\"/>").find("dev"), std::string::npos);

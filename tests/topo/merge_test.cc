@@ -15,15 +15,19 @@ constexpr const char* kMachine = R"(<system version="1">
 <pci busid="0000:10:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">
  <pci busid="0000:11:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="90" gdr="1"/></pci>
  <pci busid="0000:12:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic>
-  <net name="a0" dev="0" speed="100000" port="1" guid="0x1" gdr="1"/><net name="a1" dev="1" speed="100000" port="2" guid="0x1" gdr="1"/></nic></pci>
+  <net name="a0" dev="0" speed="100000" port="1" guid="0x1" gdr="1"/>
+  <net name="a1" dev="1" speed="100000" port="2" guid="0x1" gdr="1"/></nic></pci>
 </pci>
 <pci busid="0000:20:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">
  <pci busid="0000:21:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="1" sm="90" gdr="1"/></pci>
- <pci busid="0000:22:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="b" dev="2" speed="200000" port="1" guid="0x2" gdr="1"/></nic></pci>
- <pci busid="0000:23:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="c" dev="3" speed="200000" port="1" guid="0x3" gdr="0"/></nic></pci>
+ <pci busid="0000:22:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic>
+  <net name="b" dev="2" speed="200000" port="1" guid="0x2" gdr="1"/></nic></pci>
+ <pci busid="0000:23:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic>
+  <net name="c" dev="3" speed="200000" port="1" guid="0x3" gdr="0"/></nic></pci>
 </pci></cpu>
 <cpu numaid="1" affinity="f0" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">
-<pci busid="0000:32:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="d" dev="4" speed="200000" port="1" guid="0x4" gdr="1"/></nic></pci>
+<pci busid="0000:32:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16"><nic>
+  <net name="d" dev="4" speed="200000" port="1" guid="0x4" gdr="1"/></nic></pci>
 <nic><net name="eth0" dev="5" speed="200000"/></nic></cpu></system>)";
 
 struct Merged {
@@ -108,8 +112,10 @@ TEST(Merge, FunctionsOfADeviceAreItsPorts) {
 TEST(Merge, NoMoreThanFourAndNoOtherSpeeds) {
   std::string nets;
   for (int i = 0; i < 10; ++i) nets += format(R"(<net name="n{0}" dev="{0}" speed="{1}" gdr="1"/>)", i, i == 3 ? 25000 : 100000);
-  const std::string text = R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0000:01:00.0"><gpu dev="0" sm="90" gdr="1"/></pci>
-<pci busid="0000:02:00.0" class="0x02"><nic>)" + nets + "</nic></pci></cpu></system>";
+  const std::string text =
+      R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0000:01:00.0"><gpu dev="0" sm="90" gdr="1"/></pci>
+<pci busid="0000:02:00.0" class="0x02"><nic>)" +
+      nets + "</nic></pci></cpu></system>";
   EXPECT_EQ(netsOf(merged({{"NCCL_NET_MERGE_LEVEL", "PORT"}}, text).system), "3:3.125 9:12.5 10:50=0+1+2+4 11:50=5+6+7+8");
 }
 
@@ -130,7 +136,9 @@ TEST(Merge, ASearchFindsChannelsOverVirtualNets) {
 TEST(Merge, NonsenseIsRefused) {
   const auto refusal = [](const char* name, const std::string& value) { return merged({{name, value}}).status.text(); };
   for (const char* bad : {"port", "FAR", "-1", "NET"})
-    EXPECT_NE(refusal("NCCL_NET_MERGE_LEVEL", bad).find(format("NCCL_NET_MERGE_LEVEL=\"{}\"; expected LOC for no merging, PORT", bad)), std::string::npos) << bad;
+    EXPECT_NE(refusal("NCCL_NET_MERGE_LEVEL", bad).find(format("NCCL_NET_MERGE_LEVEL=\"{}\"; expected LOC for no merging, PORT", bad)),
+              std::string::npos)
+        << bad;
   for (const auto& [bad, why] : {std::pair{"a0", "2 to 4 nets in a group: \"a0\" has 1"}, std::pair{"a0,a1;b", "\"b\" has 1"},
                                  std::pair{"a0,,a1", "names of nets"}, std::pair{"a0,a1;b,a0", "every net once: a0 stands twice"},
                                  std::pair{"a0,a1,b,c,d", "has 5"}, std::pair{",", "names of nets"},
@@ -139,7 +147,8 @@ TEST(Merge, NonsenseIsRefused) {
   }
   EXPECT_EQ(refusal("NCCL_NET_FORCE_MERGE", "a0,a1;"), "");
   for (const char* bad : {"", "0,", "x", "0,1,2,3,4", "-1"}) {
-    const auto machine = parseXml("m.xml", format(R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0000:01:00.0"><gpu dev="0" rank="0"/></pci><nic><net dev="0" devs="{}"/></nic></cpu></system>)", bad));
+    const auto machine = parseXml("m.xml", format(R"(<system version="1"><cpu numaid="0" arch="arm64">
+<pci busid="0000:01:00.0"><gpu dev="0" rank="0"/></pci><nic><net dev="0" devs="{}"/></nic></cpu></system>)", bad));
     const auto view = makeView(*machine, *identicalNodes(*machine, 1, false, {}));
     ASSERT_FALSE(view) << bad;
     EXPECT_NE(view.error().text().find(format("devs=\"{}\"; expected the numbers of nets", bad)), std::string::npos) << view.error().text();

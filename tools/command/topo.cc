@@ -38,7 +38,9 @@ void addOptions(CLI::App* command, const std::shared_ptr<TopoOptions>& options, 
       ->capture_default_str()
       ->check(within(1, kMostNodes));
   command->add_option("--gpus", *gpus, "GPUs used on each node, such as 0-3,6 [all]");
-  command->add_option("--host-devices", options->facts.hostDevices, "ranks compute with so many host devices, not with GPUs; 0: one a CPU, 8 at most for each NUMA node [where there is no GPU]")
+  command
+      ->add_option("--host-devices", options->facts.hostDevices,
+                   "ranks compute with so many CPUs, not with GPUs; 0: one each, 8 at most of a NUMA node [without GPUs]")
       ->check(within(0, topo::kMostHostDevices));
   command->add_flag("--collnet", options->facts.isCollNet, "the nets reduce");
   command->add_flag("--mnnvl", options->facts.isClique, "the nodes are one multi-node NVLink clique");

@@ -154,7 +154,8 @@ Result<topo::View> viewOf(const topo::Document& machine, const FactsOptions& opt
 
 nlohmann::ordered_json factsOf(const topo::View& view, const FactsOptions& options) {
   const int ranks = view.system.ranks;
-  Json facts = {{"nodes", options.nodes}, {"gpusPerNode", view.system.count(NodeKind::Gpu) == 0 ? 0 : ranks / options.nodes}, {"ranks", ranks}};
+  Json facts = {
+      {"nodes", options.nodes}, {"gpusPerNode", view.system.count(NodeKind::Gpu) == 0 ? 0 : ranks / options.nodes}, {"ranks", ranks}};
   facts["mnnvl"] = options.isClique;
   facts["collnet"] = options.isCollNet;
   facts["nvmlP2pOk"] = options.settings.driverP2p;

@@ -21,7 +21,7 @@ struct FactsOptions {
   bool isCollNet = false;
   bool isClique = false;  ///< The nodes are one multi-node NVLink clique.
   std::vector<int> gpus;  ///< Devs used on each node; empty for all.
-  std::optional<int> hostDevices = std::nullopt;  ///< Ranks compute with so many host devices (0: as spreadHostDevices does), not with GPUs.
+  std::optional<int> hostDevices = std::nullopt;  ///< Ranks compute with so many (0: one a CPU), not with GPUs.
   topo::PathSettings settings;
   topo::MergeSettings merge = {};
 };

@@ -198,6 +198,7 @@ Result<topo::Graphs> addGraphFacts(Json& run, const topo::Document& machine, con
       connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = options.isCollNet});
   if (!channels) return tl::unexpected(channels.error());
   run["final"] = finalFacts(view, *channels);
+  run["topoFlags"]["nvlsSupport"] = run["final"]["nvlsSupport"];
   return found;
 }
 

@@ -42,7 +42,8 @@ std::string aboutNode(const System& system, NodeId id) {
     if (cpus && !cpus->empty()) text += format("  CPUs {}", cpus->list());
     if (node.cpu.memoryMiB > 0) text += format("  {:.4g} GiB", static_cast<double>(node.cpu.memoryMiB) / 1024);
     for (const topo::NumaDistance& one : node.cpu.distances)
-      if (node.cpu.distances.size() > 1) text += format("{}{}:{}", &one == node.cpu.distances.data() ? "  distances " : " ", one.numa, one.distance);
+      if (node.cpu.distances.size() > 1)
+        text += format("{}{}:{}", &one == node.cpu.distances.data() ? "  distances " : " ", one.numa, one.distance);
   }
   if (node.kind == NodeKind::Host && !node.host.cpus.empty()) text += format("  CPUs {}", node.host.cpus);
   if (node.kind == NodeKind::Gpu) {

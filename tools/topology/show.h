@@ -12,8 +12,8 @@
 
 namespace tutti::tool {
 
-/// The machine of a view: its nodes, each below what it hangs on, with types and GB/s; the GPUs' or host devices' paths to one another and to the nets; and
-/// what the XML lacked. Ends with a line break.
+/// The machine of a view: its nodes, each below what it hangs on, with types and GB/s; the paths of GPUs or host devices to one another and
+/// to the nets; and what the XML lacked. Ends with a line break.
 std::string showTopology(const topo::View& view, const topo::PathSettings& settings);
 
 /// A machine of which no GPU is known, such as a vendor's file that detection completes: its CPUs with what hangs on them, and what the XML

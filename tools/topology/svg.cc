@@ -149,7 +149,8 @@ class Drawing {
       case NodeKind::Cpu: {
         const auto cpus = topo::cpusOf(node);
         second = cpus && !cpus->empty() ? format("{} CPUs", cpus->count()) : "";
-        if (node.cpu.memoryMiB > 0) second += format("{}{:.3g} GiB", second.empty() ? "" : ", ", static_cast<double>(node.cpu.memoryMiB) / 1024);
+        if (node.cpu.memoryMiB > 0)
+          second += format("{}{:.3g} GiB", second.empty() ? "" : ", ", static_cast<double>(node.cpu.memoryMiB) / 1024);
         break;
       }
       case NodeKind::NvSwitch: second = "NVSwitch"; break;
@@ -256,9 +257,11 @@ class Drawing {
       seen.push_back(id);
       const std::string name = topo::nodeName(system_, id);
       const double width = std::max(26.0, 6 * static_cast<double>(name.size()) + 4);
-      channels_ += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"26\" rx=\"13\" fill=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
-                          place(id).x - width / 2, line - 13, width, fillOf(system_.at(id).kind), colour);
-      channels_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"8\">{}</text>\n", place(id).x, line + 3, name);
+      channels_ += format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"26\" rx=\"13\" fill=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
+          place(id).x - width / 2, line - 13, width, fillOf(system_.at(id).kind), colour);
+      channels_ +=
+          format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"8\">{}</text>\n", place(id).x, line + 3, name);
     }
   }
 

@@ -39,8 +39,8 @@ std::string topologyName(const std::string& file) {
   return name;
 }
 
-/// Ranks compute with host devices: that is asked for, or stated, or a machine is looked at that has no GPU. A file without GPUs is more likely
-/// one that detection is to complete.
+/// Ranks compute with host devices: that is asked for, or stated, or a machine is looked at that has no GPU. A file without GPUs is more
+/// likely one that detection is to complete.
 Result<bool> wantsHost(const Source& source, const FactsOptions& options) {
   const auto devs = topo::gpuDevs(source.machine);
   if (!devs) return tl::unexpected(devs.error());

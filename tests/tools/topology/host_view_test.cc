@@ -49,7 +49,8 @@ TEST(HostView, FactsNameDevicesPathsMemoryAndDistances) {
   EXPECT_EQ(run["system"]["hosts"][3]["cpus"], "12-15");
   EXPECT_EQ(run["system"]["cpus"][0]["distances"]["2"], 12);
   EXPECT_EQ(run["system"]["links"]["HOST1"][0], (nlohmann::ordered_json{"LOC", 20.0, "CPU0-1"}));
-  EXPECT_EQ(run["paths"]["host_host"]["HOST0"]["HOST3"], (nlohmann::ordered_json{{"type", "SYS"}, {"bw", 16.0}, {"hops", 3}, {"via", "CPU0-0 CPU0-3"}}));
+  EXPECT_EQ(run["paths"]["host_host"]["HOST0"]["HOST3"],
+            (nlohmann::ordered_json{{"type", "SYS"}, {"bw", 16.0}, {"hops", 3}, {"via", "CPU0-0 CPU0-3"}}));
   EXPECT_FALSE(run.contains("gdr"));
 }
 
@@ -69,8 +70,8 @@ TEST(HostView, StatedDevicesStayUnlessOthersAreAskedFor) {
 TEST(HostView, TextAndPictureShowThem) {
   const topo::View view = viewOfFour(4);
   const std::string text = showTopology(view, {});
-  for (const char* part : {"4 host devices, 0 nets, 4 CPUs; best path 16 GB/s", "    LOC 20 - HOST3  CPUs 12-15\n", "distances 0:32 1:12 2:32 3:10",
-                           "Paths between host devices: type and GB/s\n"})
+  for (const char* part : {"4 host devices, 0 nets, 4 CPUs; best path 16 GB/s", "    LOC 20 - HOST3  CPUs 12-15\n",
+                           "distances 0:32 1:12 2:32 3:10", "Paths between host devices: type and GB/s\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "in\n" << text;
   EXPECT_EQ(text.find("GPUDirect"), std::string::npos);
   const topo::Graphs graphs = hostGraphs(view);

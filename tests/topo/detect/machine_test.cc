@@ -140,7 +140,8 @@ TEST_F(Detected, WhatTheKernelSaysOfNumaNodesIsReadAsFarAsItMakesSense) {
   EXPECT_EQ(sysfs.distances(2), std::nullopt);
   EXPECT_EQ(sysfs.memoryMiB(0), 32072);
   EXPECT_EQ(sysfs.memoryMiB(1), std::nullopt);
-  EXPECT_EQ(RootFiles(root_).text("/sys/devices/system/node/node0/meminfo"), "MemTotal:       32841940 kB") << "what is used is nobody's business";
+  EXPECT_EQ(RootFiles(root_).text("/sys/devices/system/node/node0/meminfo"), "MemTotal:       32841940 kB")
+      << "what is used is nobody's business";
 }
 
 TEST(Recordings, GuidsAreHiddenButEqualOnesStayEqual) {
