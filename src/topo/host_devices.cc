@@ -1,8 +1,10 @@
 #include "topo/host_devices.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "topo/build.h"
@@ -172,11 +174,15 @@ std::vector<int32_t> orderNumaNodes(const Document& machine, std::span<const int
     return order;
   }
   // All orders that begin with the first node, the given one first, so that another has to be better.
-  std::vector<size_t> turn(order.size());
-  for (size_t i = 0; i < turn.size(); ++i) turn[i] = i;
+  const size_t size = order.size();
+  std::array<std::array<int, kMostOrdered>, kMostOrdered> far{};
+  for (size_t a = 0; a < size; ++a)
+    for (size_t b = 0; b < size; ++b) far[a][b] = distance(order[a], order[b]);
+  std::vector<size_t> turn(size);
+  std::iota(turn.begin(), turn.end(), size_t{0});
   const auto around = [&] {
     int sum = 0;
-    for (size_t i = 0; i < turn.size(); ++i) sum += distance(order[turn[i]], order[turn[(i + 1) % turn.size()]]);
+    for (size_t i = 0; i < size; ++i) sum += far[turn[i]][turn[i + 1 == size ? 0 : i + 1]];
     return sum;
   };
   std::vector<size_t> best = turn;

@@ -1,6 +1,7 @@
 #include "topo/merge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -92,12 +93,13 @@ class Merger {
       if (!dev) return dev.error();
       const auto speed = findInteger(machine_, element, "speed", INT32_MIN, INT32_MAX);
       if (!speed) return speed.error();
-      if (dev->value_or(-1) < 0) return {};  // nobody uses it
+      const int64_t number = dev->value_or(-1);
+      if (number < 0) return {};  // nobody uses it
       const std::string* name = element.find("name");
-      nextDev_ = std::max(nextDev_, **dev + 1);
+      nextDev_ = std::max(nextDev_, number + 1);
       nets_.push_back({.place = place,
                        .name = name == nullptr ? std::string() : *name,
-                       .dev = **dev,
+                       .dev = number,
                        .speed = speed->value_or(0),
                        .pciDevice = busId.substr(0, busId.rfind('.'))});
       return {};
@@ -260,7 +262,7 @@ class Merger {
       counted.push_back(net.pciDevice);
       all += least;
     }
-    if (lane > 0 && all < kLocalGBps) pci.set("link_width", format("{}", std::clamp(static_cast<int>(all / lane + 0.5F), 1, kMostLanes)));
+    if (lane > 0 && all < kLocalGBps) pci.set("link_width", format("{}", std::clamp(static_cast<int>(std::lround(all / lane)), 1, kMostLanes)));
   }
 
   /// The members, and what only led to them.

@@ -129,8 +129,8 @@ int runTopo(TopoOptions options) {
   }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
   if (isHostView(*view)) std::fputs(showHostRing(*view).c_str(), stdout);
-  if (source->allowed)
-    std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus(), source->caches).c_str(), stdout);
+  if (const std::optional<topo::CpuSet>& allowed = source->allowed; allowed.has_value())
+    std::fputs(showAffinity(view->system, view->paths, *allowed, wantsAllCpus(), source->caches).c_str(), stdout);
   return 0;
 }
 

@@ -132,8 +132,9 @@ void addCpus(Document& machine, const Sysfs& sysfs) {
 void addMemory(Document& machine, const Sysfs& sysfs) {
   for (Element& cpu : machine.root.children) {
     const auto numa = cpu.name == "cpu" ? findInteger(machine, cpu, "numaid", 0, INT32_MAX) : Result<std::optional<int64_t>>(std::nullopt);
-    if (!numa || !numa->has_value()) continue;
-    if (const auto memory = sysfs.memoryMiB(static_cast<int>(**numa))) setIfAbsent(cpu, "memory", format("{}", *memory));
+    const int64_t number = numa ? numa->value_or(-1) : -1;
+    if (number < 0) continue;
+    if (const auto memory = sysfs.memoryMiB(static_cast<int>(number))) setIfAbsent(cpu, "memory", format("{}", *memory));
   }
 }
 
