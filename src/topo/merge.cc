@@ -262,7 +262,8 @@ class Merger {
       counted.push_back(net.pciDevice);
       all += least;
     }
-    if (lane > 0 && all < kLocalGBps) pci.set("link_width", format("{}", std::clamp(static_cast<int>(std::lround(all / lane)), 1, kMostLanes)));
+    if (lane > 0 && all < kLocalGBps)
+      pci.set("link_width", format("{}", std::clamp(static_cast<int>(std::lround(all / lane)), 1, kMostLanes)));
   }
 
   /// The members, and what only led to them.
