@@ -72,7 +72,7 @@ struct NetInfo {
   int maxChannels = 0;
   bool gdr = false;
   bool coll = false;       ///< The network reduces.
-  std::vector<int> members;  ///< Of a virtual net the devs that it is made of (merge.h).
+  std::vector<int> members = {};  ///< Of a virtual net the devs that it is made of (merge.h).
   NodeId localGpu = kNoNode;  ///< The GPU that serves it (computePaths sets it).
 };
 
@@ -88,7 +88,7 @@ struct CpuInfo {
   CpuModel model = CpuModel::Undefined;
   std::string affinity;  ///< Hex mask in comma groups, as in the XML.
   int64_t memoryMiB = 0;  ///< 0: nobody has said.
-  std::vector<NumaDistance> distances;
+  std::vector<NumaDistance> distances = {};
 };
 
 /// A rank that computes with CPUs (host_devices.h).
