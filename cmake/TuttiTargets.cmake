@@ -7,8 +7,9 @@ target_include_directories(tutti_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PRO
 target_compile_definitions(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:TUTTI_NO_CUDA_HEADERS>)
 target_compile_options(tutti_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
-    -fvisibility=hidden -fvisibility-inlines-hidden -fno-gnu-unique -ffp-contract=off
-    -ffunction-sections -fdata-sections -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+    -fvisibility=hidden -fvisibility-inlines-hidden $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -ffp-contract=off
+    -ffunction-sections -fdata-sections -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>)  # gcc 12's own std::stable_sort
 # Sections of their own let the linker drop what nobody calls. Only the loops that combine data gain from -O3 (exec/host/reduce).
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

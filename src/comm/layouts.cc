@@ -16,6 +16,7 @@
 #include "topo/assemble.h"
 #include "topo/detect/machine.h"
 #include "topo/graph_xml.h"
+#include "topo/host_devices.h"
 
 namespace tutti::comm {
 
@@ -42,6 +43,26 @@ std::vector<connect::RankPlace> placesOf(const transport::local::Hub& hub, std::
     place.cache = members[static_cast<size_t>(r)].cache;
   }
   return places;
+}
+
+/// How the ring passes the NUMA nodes of a host: by their distances where all ranks see the same machine, and so come to the same order.
+connect::NumaOrder numaOrderOf(std::span<const Arrival> members, const std::shared_ptr<const Result<Machine>>& machine) {
+  const bool isKnown = !members.empty() && *machine && std::all_of(members.begin(), members.end(), [&](const Arrival& member) {
+    return member.machine == (*machine)->hash;
+  });
+  if (!isKnown) return {};
+  return [machine](int32_t, std::span<const int32_t> nodes) { return topo::orderNumaNodes((*machine)->document, nodes); };
+}
+
+/// The ranks on this host whose NUMA node is known.
+std::vector<topo::HostDevice> hostDevicesOf(const Outcome& outcome) {
+  const std::vector<connect::RankPlace> places = placesOf(*outcome.hub, outcome.membersOrNone());
+  std::vector<topo::HostDevice> devices;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].host == places[static_cast<size_t>(outcome.place.rank.value)].host && places[rank].numa >= 0)
+      devices.push_back({.rank = static_cast<int>(rank), .numa = places[rank].numa, .cpus = {}});
+  }
+  return devices;
 }
 
 /// Why the ranks' GPUs cannot be placed on one machine; empty: they can. The same text on all ranks.
@@ -140,8 +161,12 @@ Status Layouts::describe(int32_t gpu, Arrival& arrival) {
 Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nodeRanks) {
   if (onGpu && !outcome.hub->spansHosts()) return findOnGpus(outcome, nodeRanks);
   RankLayout made;
+  const std::span<const Arrival> members = outcome.membersOrNone();
+  const std::vector<connect::RankPlace> places = placesOf(*outcome.hub, members);
   made.layout = nodeRanks > 0 ? connect::Layout::natural(outcome.place.ranks, nodeRanks)
-                              : connect::Layout::byPlace(placesOf(*outcome.hub, outcome.membersOrNone()));
+                : onGpu       ? connect::Layout::byPlace(places)
+                              : connect::Layout::byPlace(places, numaOrderOf(members, machineOf(false)));
+  if (!onGpu && outcome.place.rank == Rank(0)) observe::info(Subsys::Init | Subsys::Graph, "{}", machine::describePlaces(places));
   if (!onGpu && nodeRanks == 0)
     if (Status status = takeStated(outcome, made.layout); !status.ok()) return tl::unexpected(std::move(status));
   tellLayout(made.layout, outcome.place.rank, nullptr);
@@ -200,6 +225,7 @@ Result<RankLayout> Layouts::findOnGpus(const Outcome& outcome, int32_t nodeRanks
   if (!cause.empty() && rank == Rank(0))
     observe::warn("rings and trees of {} ranks do not follow the machine's links, but the order of ranks: {}", ranks, cause);
   if (found != nullptr && *found) {
+    if (rank == Rank(0) && !(*found)->graphs.note.empty()) observe::warn("NCCL_GRAPH_FILE: {}", (*found)->graphs.note);
     if (nodeRanks == 0) made.layout = (*found)->layout;
     made.nearGpu = allowedOf((*found)->nearCpus[static_cast<size_t>(rank.value)]);
   }
@@ -218,7 +244,9 @@ void Layouts::dump(const Outcome& outcome, bool onGpu, const machine::GpuLayout*
   if (const machine::Dump wanted = machine::topologyDump(); !wanted.path.empty() && wanted.rank == rank) {
     const auto machine = machineOf(onGpu);
     tell("NCCL_TOPO_DUMP_FILE",
-         *machine ? writeTopology(wanted.path, **machine, onGpu ? devsOf(outcome.membersOrNone()) : std::vector<int>()) : machine->error());
+         !*machine ? machine->error()
+         : onGpu   ? writeTopology(wanted.path, **machine, devsOf(outcome.membersOrNone()))
+                   : writeHostTopology(wanted.path, **machine, hostDevicesOf(outcome)));
   }
   if (const machine::Dump wanted = machine::graphDump(); !wanted.path.empty() && wanted.rank == rank) {
     tell("NCCL_GRAPH_DUMP_FILE", found != nullptr ? topo::writeXmlFile(wanted.path, topo::writeGraphs(found->graphs, found->view.system))

@@ -46,17 +46,37 @@ Result<std::vector<NetFacts>> findNets(std::vector<std::string>& notes) {
   return nets;
 }
 
-Status writeTopology(const std::string& path, const machine::Machine& machine, const std::vector<int>& devs) {
+namespace {
+
+Result<topo::Document> withNets(const machine::Machine& machine) {
   std::vector<std::string> notes;
   auto nets = findNets(notes);
-  if (!nets) return std::move(nets).error();
+  if (!nets) return tl::unexpected(std::move(nets).error());
   topo::Document whole = machine.document;
-  TUTTI_TRY(complete(whole, topo::detect::Sysfs(machine.files), {.gpus = machine.gpus, .nets = *std::move(nets), .allowed = {}}));
-  if (devs.empty()) return topo::writeXmlFile(path, whole.root);
+  const topo::detect::Sysfs sysfs(machine.files);
+  Status status = complete(whole, sysfs, {.gpus = machine.gpus, .nets = *std::move(nets), .allowed = {}});
+  if (!status.ok()) return tl::unexpected(std::move(status));
+  addMemory(whole, sysfs);
+  return whole;
+}
+
+}  // namespace
+
+Status writeTopology(const std::string& path, const machine::Machine& machine, const std::vector<int>& devs) {
+  const auto whole = withNets(machine);
+  if (!whole) return whole.error();
+  if (devs.empty()) return topo::writeXmlFile(path, whole->root);
   topo::UsedHost host{.hostHash = machine.hash, .gpus = {}};
   for (size_t rank = 0; rank < devs.size(); ++rank) host.gpus.push_back({.dev = devs[rank], .rank = static_cast<int>(rank)});
-  const auto used = topo::arrange(whole, std::span(&host, 1));
+  const auto used = topo::arrange(*whole, std::span(&host, 1));
   return used ? topo::writeXmlFile(path, used->root) : used.error();
+}
+
+Status writeHostTopology(const std::string& path, const machine::Machine& machine, const std::vector<topo::HostDevice>& devices) {
+  auto whole = withNets(machine);
+  if (!whole) return std::move(whole).error();
+  TUTTI_TRY(topo::addHostDevices(*whole, devices));
+  return topo::writeXmlFile(path, whole->root);
 }
 
 }  // namespace tutti::comm

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "machine/survey.h"
 #include "topo/detect/detect.h"
+#include "topo/host_devices.h"
 
 namespace tutti::comm {
 
@@ -17,5 +18,7 @@ Result<std::vector<topo::detect::NetFacts>> findNets(std::vector<std::string>& n
 
 /// The machine with its nets; of its GPUs those with `devs`, by rank, or none where that is empty.
 Status writeTopology(const std::string& path, const machine::Machine& machine, const std::vector<int>& devs);
+/// The machine with its nets and these host devices.
+Status writeHostTopology(const std::string& path, const machine::Machine& machine, const std::vector<topo::HostDevice>& devices);
 
 }  // namespace tutti::comm

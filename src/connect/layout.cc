@@ -103,7 +103,7 @@ int32_t evenSize(const std::vector<int32_t>& sizes) {
 
 }  // namespace
 
-Layout Layout::byPlace(const std::vector<RankPlace>& places) {
+Layout Layout::byPlace(const std::vector<RankPlace>& places, const NumaOrder& inOrder) {
   // A place comes where its first rank does: of the host, then of the NUMA node in it, then of the cache.
   std::map<RankPlace, int32_t> firstOf;
   const auto first = [&](const RankPlace& place, size_t rank) {
@@ -111,11 +111,20 @@ Layout Layout::byPlace(const std::vector<RankPlace>& places) {
   };
   std::vector<std::array<int32_t, 4>> keys;
   std::map<int32_t, int32_t> sizeOf;
+  std::map<int32_t, std::vector<int32_t>> numaOf;  // by host, in the order of first ranks
   for (size_t r = 0; r < places.size(); ++r) {
     const RankPlace& at = places[r];
     constexpr int32_t kAny = -2;  // no place of anybody
-    keys.push_back({first({at.host, kAny, kAny}, r), first({at.host, at.numa, kAny}, r), first(at, r), static_cast<int32_t>(r)});
+    std::vector<int32_t>& nodes = numaOf[at.host];
+    if (std::find(nodes.begin(), nodes.end(), at.numa) == nodes.end()) nodes.push_back(at.numa);
+    keys.push_back({first({at.host, kAny, kAny}, r), 0, first(at, r), static_cast<int32_t>(r)});
     ++sizeOf[at.host];
+  }
+  if (inOrder)
+    for (auto& [host, nodes] : numaOf) nodes = inOrder(host, nodes);
+  for (size_t r = 0; r < places.size(); ++r) {
+    const std::vector<int32_t>& nodes = numaOf[places[r].host];
+    keys[r][1] = static_cast<int32_t>(std::find(nodes.begin(), nodes.end(), places[r].numa) - nodes.begin());
   }
   std::sort(keys.begin(), keys.end());
   std::vector<int32_t> order;

@@ -10,6 +10,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct RankPlace {
   auto operator<=>(const RankPlace&) const = default;
 };
 
+/// The NUMA nodes of a host, given in the order of their first ranks, in that in which a ring should pass them: a permutation.
+using NumaOrder = std::function<std::vector<int32_t>(int32_t host, std::span<const int32_t> nodes)>;
+
 class Layout {
  public:
   /// `order` is the ring order of all ranks, a permutation of 0 … n-1; the trees are built over positions of the same order.
@@ -39,8 +43,9 @@ class Layout {
   /// Those of a host beside each other, hosts in the order of their first ranks; `hostOf[r]` is the host of rank r. Hosts with the same
   /// number of ranks are nodes.
   static Layout byHost(const std::vector<int32_t>& hostOf);
-  /// The same, and of a host's ranks those with the same NUMA node, of these those with the same cache.
-  static Layout byPlace(const std::vector<RankPlace>& places);
+  /// The same, and of a host's ranks those with the same NUMA node, of these those with the same cache. NUMA nodes of a host come in the
+  /// order of their first ranks, or as `inOrder` has them.
+  static Layout byPlace(const std::vector<RankPlace>& places, const NumaOrder& inOrder = {});
   /// A track for each of `orders`, at least one, all of the same ranks; trees as above.
   static Layout ofRings(std::vector<std::vector<int32_t>> orders, int32_t localRanks = 0);
   /// The rings of `channels`, each with the trees of its channel (on a single node, of its own and of the next one); `nodes`: what they

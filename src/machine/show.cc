@@ -1,6 +1,9 @@
 #include "machine/show.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "core/format.h"
 
@@ -20,6 +23,23 @@ std::vector<std::string> describe(const GpuLayout& found) {
                            topo::pathTypeName(set.typeIntra)));
   }
   return lines;
+}
+
+std::string describePlaces(std::span<const connect::RankPlace> places) {
+  std::map<std::pair<int32_t, int32_t>, std::string> ranksAt;
+  std::set<int32_t> hosts;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    ranksAt[{places[rank].host, places[rank].numa}] += format(" {}", rank);
+    hosts.insert(places[rank].host);
+  }
+  std::string text = "host devices:";
+  std::string_view cut = " ranks";
+  for (const auto& [place, ranks] : ranksAt) {
+    text += format("{}{} on {}", cut, ranks, place.second < 0 ? "no single NUMA node" : format("NUMA node {}", place.second));
+    if (hosts.size() > 1) text += format(" of host {}", place.first);
+    cut = ",";
+  }
+  return text;
 }
 
 std::vector<std::string> describeRings(const connect::Layout& layout) {

@@ -3,6 +3,7 @@
 // Pure functions; any thread.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace tutti::machine {
 
 /// What there is, and a table of the channel sets: how many, how fast, over which paths, and the proven bound.
 std::vector<std::string> describe(const GpuLayout& found);
+
+/// "host devices: ranks 0 1 on NUMA node 0, 2 3 on NUMA node 1": which ranks share memory.
+std::string describePlaces(std::span<const connect::RankPlace> places);
 
 /// "Channel 00/02 : 0 2 1 3" for every track, and a line that gives a rank's parent and children in the two trees of each:
 /// "Trees [0] 2/-1/-1->0->-1 [1] …".

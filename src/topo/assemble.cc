@@ -73,7 +73,7 @@ class Arrangement {
       const Element& child = from.children[i];
       int rank = copy(child, copies[i]);
       const bool goesAlong = rank == kUnused && !leads(child) && child.name != "gpu" && child.name != "net";
-      if (rank == kUnused && !goesAlong) continue;
+      if (rank == kUnused && (!goesAlong || child.name == "hostdev")) continue;
       first = std::min(first, rank);
       if (goesAlong) rank = INT_MIN;
       order.emplace_back(rank, i);

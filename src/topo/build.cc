@@ -1,9 +1,12 @@
 #include "topo/build.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "topo/bandwidth.h"
 #include "topo/build_parts.h"
+#include "topo/host_devices.h"
+#include "topo/merge.h"
 
 namespace tutti::topo {
 namespace {
@@ -21,6 +24,20 @@ std::string_view textOf(const Element& element, std::string_view attribute) {
   return text == nullptr ? std::string_view() : std::string_view(*text);
 }
 
+std::optional<std::vector<int>> memberDevs(std::string_view text) {
+  std::vector<int> devs;
+  while (true) {
+    int dev = -1;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), dev);
+    if (problem != std::errc() || dev < 0) return std::nullopt;
+    devs.push_back(dev);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) return devs;
+    if (text.front() != ',' || devs.size() == kMostMerged) return std::nullopt;
+    text.remove_prefix(1);
+  }
+}
+
 class Builder {
  public:
   explicit Builder(const Document& xml) : xml_(xml) {}
@@ -32,6 +49,7 @@ class Builder {
   Status checkRoot();
   Status addCpu(const Element& cpu);
   Status fillCpu(const Element& cpu, CpuInfo& info);
+  Status addHostDevice(const Element& device, NodeId cpu);
   Status addPci(const Element& pci, NodeId parent);
   Result<NodeId> addGpu(const Element& gpu, uint64_t busId);
   Status addSwitch(const Element& pci, uint64_t busId, NodeId& made);
@@ -130,6 +148,8 @@ Status Builder::addCpu(const Element& cpu) {
         system_.connect(nic, node, LinkType::Pci, kLocalGBps);
       }
       TUTTI_TRY(addNic(child, nic, 0));
+    } else if (child.name == "hostdev") {
+      TUTTI_TRY(addHostDevice(child, node));
     } else {
       note(child, "unknown element below <cpu>, left out");
     }
@@ -139,6 +159,13 @@ Status Builder::addCpu(const Element& cpu) {
 
 Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
   info.affinity = textOf(cpu, "affinity");
+  const auto memory = findInteger(xml_, cpu, "memory", 0, int64_t{1} << 40);
+  if (!memory) return memory.error();
+  info.memoryMiB = memory->value_or(0);
+  const auto distances = parseDistances(textOf(cpu, "distances"));
+  if (!distances)
+    return badAttribute(xml_, cpu, "distances", cpu.find("distances"), "distances to NUMA nodes from 10 to 255, such as \"0:10,1:21\"");
+  info.distances = *distances;
   const std::string_view arch = textOf(cpu, "arch");
   if (arch == "x86_64") info.arch = CpuArch::X86;
   if (arch == "arm64") info.arch = CpuArch::Arm;
@@ -156,6 +183,28 @@ Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
   if (!model) return model.error();
   if (info.vendor == CpuVendor::Intel && !(family->has_value() && model->has_value())) note(cpu, "familyid or modelid is missing");
   info.model = cpuModel(info.vendor, static_cast<int>(family->value_or(0)), static_cast<int>(model->value_or(0)));
+  return {};
+}
+
+Status Builder::addHostDevice(const Element& device, NodeId cpu) {
+  TUTTI_TRY(checkRoom(device));
+  const auto dev = needInteger(xml_, device, "dev", 0, kMaxIndex);
+  if (!dev) return dev.error();
+  const auto rank = needInteger(xml_, device, "rank", 0, INT32_MAX);
+  if (!rank) return rank.error();
+  const std::string* cpus = device.find("cpus");
+  if (cpus != nullptr && !CpuSet::fromList(*cpus)) return badAttribute(xml_, device, "cpus", cpus, "a list of CPUs such as \"0-3,8\"");
+  const uint64_t id = idOf(static_cast<uint64_t>(*dev));
+  if (system_.find(NodeKind::Host, id) != kNoNode)
+    return badAttribute(xml_, device, "dev", device.find("dev"), "a number that no other <hostdev> of the host has");
+  for (const NodeId other : system_.all(NodeKind::Host)) {
+    if (system_.at(other).host.rank == *rank)
+      return badAttribute(xml_, device, "rank", device.find("rank"), "a rank that no other <hostdev> has");
+  }
+  const NodeId node = system_.addNode(NodeKind::Host, id);
+  system_.at(node).host = {.dev = static_cast<int>(*dev), .rank = static_cast<int>(*rank), .cpus = std::string(textOf(device, "cpus"))};
+  system_.connect(node, cpu, LinkType::Loc, kHostDeviceGBps);
+  system_.connect(cpu, node, LinkType::Loc, kHostDeviceGBps);
   return {};
 }
 
@@ -296,6 +345,9 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
   const int64_t mbps = stated > 0 ? stated : kDefaultNetMbps;
   const uint64_t id = idOf(static_cast<uint64_t>(dev));
   if (system_.find(NodeKind::Net, id) != kNoNode) note(net, "another net of the host has the same dev: paths lead to the first alone");
+  const std::string* devs = net.find("devs");
+  const auto members = devs == nullptr ? std::optional(std::vector<int>()) : memberDevs(*devs);
+  if (!members) return badAttribute(xml_, net, "devs", devs, "the numbers of nets that it is made of, such as \"0,1\"");
   const NodeId node = system_.addNode(NodeKind::Net, id);
   system_.at(node).net = {.dev = static_cast<int>(dev),
                           .port = static_cast<int>(port->value_or(0)),
@@ -306,6 +358,7 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
                           .maxChannels = static_cast<int>(channels->value_or(kDefaultNetChannels)),
                           .gdr = gdr->value_or(0) != 0,
                           .coll = coll->value_or(0) != 0,
+                          .members = *members,
                           .localGpu = kNoNode};
   const float GBps = system_.at(node).net.GBps;
   system_.connect(nic, node, LinkType::Net, GBps);

@@ -29,7 +29,9 @@ class Checker {
       if (namesGpus()) chargeChannel();
     }
     checkSame();
+    const size_t before = found_.violations.size();
     checkLoads();
+    found_.overloads = found_.violations.size() - before;
     return std::move(found_);
   }
 

@@ -16,6 +16,7 @@ namespace tutti::topo {
 
 struct Feasibility {
   std::vector<std::string> violations;  ///< Empty: feasible. Each names the channel or link, the value and what is allowed.
+  size_t overloads = 0;                 ///< How many of these are of rule 4; they are the last ones.
   std::vector<float> loadGBps;          ///< By link: what the channels charge it, every hop once in its listed direction.
   /// The busiest link when every hop carries data both ways, as the two trees of an all-reduce do: load of both directions of hops on
   /// it over its bandwidth. Above 1 the reference's way of counting promises more than that traffic can get.

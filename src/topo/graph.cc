@@ -97,6 +97,7 @@ std::string nodeName(const System& system, NodeId id) {
   const Node& node = system.at(id);
   const int host = systemOf(node.id);
   if (node.kind == NodeKind::Gpu) return format("GPU{}", node.gpu.rank);
+  if (node.kind == NodeKind::Host) return format("HOST{}", node.host.rank);
   if (node.kind == NodeKind::Net) return host == system.systemId ? format("NET{}", node.net.dev) : format("NET{}.{}", host, node.net.dev);
   return format("{}{}-{:x}", nodeKindName(node.kind), host, localIdOf(node.id));
 }
@@ -107,7 +108,7 @@ std::string busIdText(uint64_t id) {
 }
 
 std::string_view nodeKindName(NodeKind kind) {
-  static constexpr std::array<std::string_view, kNodeKinds> kNames = {"GPU", "PCI", "NVS", "CPU", "NIC", "NET"};
+  static constexpr std::array<std::string_view, kNodeKinds> kNames = {"GPU", "PCI", "NVS", "CPU", "NIC", "NET", "HOST"};
   return kNames[static_cast<size_t>(kind)];
 }
 

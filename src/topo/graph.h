@@ -1,4 +1,4 @@
-// The system graph: GPUs, PCI switches, NVSwitches, CPUs (NUMA nodes), NICs and nets, and the links between them.
+// The system graph: GPUs, host devices, PCI switches, NVSwitches, CPUs (NUMA nodes), NICs and nets, and the links between them.
 //
 // A plain value: who holds a System owns it; read by any thread once made. There are no pointers between nodes.
 // 1. A node is named by its index in `nodes`; `ofKind[kind]` lists the nodes of a kind in the reference's order, which all tie-breaks
@@ -20,9 +20,10 @@
 
 namespace tutti::topo {
 
-enum class NodeKind : uint8_t { Gpu, Pci, NvSwitch, Cpu, Nic, Net };
-inline constexpr int kNodeKinds = 6;
-inline constexpr std::array kAllNodeKinds = {NodeKind::Gpu, NodeKind::Pci, NodeKind::NvSwitch, NodeKind::Cpu, NodeKind::Nic, NodeKind::Net};
+enum class NodeKind : uint8_t { Gpu, Pci, NvSwitch, Cpu, Nic, Net, Host };
+inline constexpr int kNodeKinds = 7;
+inline constexpr std::array kAllNodeKinds = {NodeKind::Gpu, NodeKind::Pci, NodeKind::NvSwitch, NodeKind::Cpu,
+                                             NodeKind::Nic, NodeKind::Net, NodeKind::Host};
 
 /// How far apart two nodes are, nearest first. Values are the reference's, which graph XML and level settings name.
 enum class PathType : uint8_t { Loc, Nvl, Nvb, C2c, Pix, Pxb, P2c, Pxn, Phb, Sys, Net, Dis };
@@ -71,7 +72,14 @@ struct NetInfo {
   int maxChannels = 0;
   bool gdr = false;
   bool coll = false;       ///< The network reduces.
+  std::vector<int> members = {};  ///< Of a virtual net the devs that it is made of (merge.h).
   NodeId localGpu = kNoNode;  ///< The GPU that serves it (computePaths sets it).
+};
+
+/// How far a NUMA node's memory is, as the kernel counts: 10 is one's own.
+struct NumaDistance {
+  int32_t numa = 0;
+  int distance = 0;
 };
 
 struct CpuInfo {
@@ -79,15 +87,25 @@ struct CpuInfo {
   CpuVendor vendor = CpuVendor::Undefined;
   CpuModel model = CpuModel::Undefined;
   std::string affinity;  ///< Hex mask in comma groups, as in the XML.
+  int64_t memoryMiB = 0;  ///< 0: nobody has said.
+  std::vector<NumaDistance> distances = {};
+};
+
+/// A rank that computes with CPUs (host_devices.h).
+struct HostInfo {
+  int dev = -1;
+  int rank = -1;
+  std::string cpus;  ///< "0-3,8": where its threads may run; empty: nobody has said.
 };
 
 struct Node {
   NodeKind kind = NodeKind::Pci;
   uint64_t id = 0;            ///< System in the upper 8 bits, local id in the others.
   std::vector<LinkId> links;  ///< Those that leave it (invariant 2).
-  GpuInfo gpu;                ///< Meaningful only for the kind it names, as the next three.
+  GpuInfo gpu;                ///< Meaningful only for the kind it names, as the next four.
   NetInfo net;
   CpuInfo cpu;
+  HostInfo host;
   uint64_t pciDevice = 0;  ///< vendor, device, subsystem vendor, subsystem device: 16 bits each.
 };
 
@@ -125,13 +143,13 @@ struct System {
 /// `system` without the nodes for which drop[node index] is set, and without links to them; all other order is kept.
 System withoutNodes(const System& system, const std::vector<bool>& drop);
 
-/// GPU3, NET1 (NET2.1 for another system's), PCI0-1d000, NVS0-0, CPU0-1, NIC0-18000: as expected facts and messages name it.
+/// GPU3, HOST3, NET1 (NET2.1 for another system's), PCI0-1d000, NVS0-0, CPU0-1, NIC0-18000: as expected facts and messages name it.
 std::string nodeName(const System& system, NodeId id);
 
 /// A GPU's, NIC's or switch's id as a PCI address: 0000:1b:00.0.
 std::string busIdText(uint64_t id);
 
-std::string_view nodeKindName(NodeKind kind);  ///< "GPU", "PCI", "NVS", "CPU", "NIC", "NET".
+std::string_view nodeKindName(NodeKind kind);  ///< "GPU", "PCI", "NVS", "CPU", "NIC", "NET", "HOST".
 std::string_view linkTypeName(LinkType type);  ///< "LOC", "NVL", "C2C", "PCI", "SYS", "NET".
 std::string_view pathTypeName(PathType type);  ///< "LOC", "NVL", "NVB", … "DIS".
 std::optional<PathType> pathTypeFromName(std::string_view name);

@@ -201,18 +201,28 @@ Result<Graphs> readGraphs(const Document& file, const System& system, const Sear
 
 namespace {
 
-/// What the file says of speeds and paths is true of this machine.
-Status checkFits(const Document& file, const Graphs& given, const System& system, const Paths& paths) {
+/// Refuses sets that are none for this machine, and notes those that promise more than it has.
+Status checkFits(const Document& file, const System& system, const Paths& paths, Graphs& given) {
+  std::string ids;
+  std::string where;
   for (int kind = 0; kind < kGraphKinds; ++kind) {
     if (!given.computed[kind]) continue;
     const ChannelSet& set = given.sets[kind];
     const SearchRequest request{.pattern = set.pattern, .maxChannels = kMostChannels};
     const Feasibility found = checkChannels(system, paths, request, set);
+    const std::vector<std::string>& all = found.violations;
+    if (all.size() > found.overloads) {
+      return error(Code::InvalidUsage, "{}: graph {} ({} channels of {:g} GB/s inside, {:g} to nets) does not fit this machine: {}{}",
+                   file.file, kind, set.count(), set.intraGBps, set.interGBps, all.front(),
+                   all.size() > 1 ? format("; {} more", all.size() - 1) : "");
+    }
     if (found.ok()) continue;
-    return error(Code::InvalidUsage, "{}: graph {} ({} channels of {:g} GB/s inside, {:g} to nets) does not fit this machine: {}{}",
-                 file.file, kind, set.count(), set.intraGBps, set.interGBps, found.violations.front(),
-                 found.violations.size() > 1 ? format("; {} more", found.violations.size() - 1) : "");
+    ids += format("{}{}", ids.empty() ? "" : ", ", kind);
+    if (where.empty())
+      where = format("{}, with {} channels of {:g} GB/s", all.front(), set.count(), set.sumGBps() / static_cast<float>(set.count()));
   }
+  if (!ids.empty())
+    given.note = format("{}: graphs {} promise more than this machine has, and are used as they are: {}", file.file, ids, where);
   return {};
 }
 
@@ -222,13 +232,14 @@ Result<Graphs> findGraphs(const Document* file, const System& system, const Path
   if (file == nullptr) return searchGraphs(system, paths, request);
   auto given = readGraphs(*file, system, request.settings);
   if (!given) return given;
-  if (Status status = checkFits(*file, *given, system, paths); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = checkFits(*file, system, paths, *given); !status.ok()) return tl::unexpected(std::move(status));
   const auto has = [&](GraphKind kind) { return given->computed[static_cast<size_t>(kind)]; };
   if (has(GraphKind::Ring) && has(GraphKind::Tree) && (has(GraphKind::Nvls) || !request.nvls) &&
       (has(GraphKind::CollnetChain) || !request.collnet))
     return given;
   auto searched = searchGraphs(system, paths, request);
   if (!searched) return searched;
+  searched->note = std::move(given->note);
   for (int kind = 0; kind < kGraphKinds; ++kind) {
     if (!given->computed[kind]) continue;
     searched->sets[kind] = std::move(given->sets[kind]);

@@ -15,8 +15,9 @@ namespace tutti::topo {
 /// out where `settings` forbid that. Bounds are 0.
 Result<Graphs> readGraphs(const Document& file, const System& system, const SearchSettings& settings);
 
-/// The sets that `request` wants: those of the file where it has them (null: no file), the others searched. Error also: a set of the file
-/// that the machine cannot carry, with the first link or channel that shows it.
+/// The sets that `request` wants: those of the file where it has them (null: no file), the others searched. A set of the file that promises
+/// more than links or nets have is taken as it is, as in the reference, and `note` says so: whoever wrote it may have measured.
+/// Error also: a set that is none for this machine, such as a hop without a path, or farther than the set says.
 Result<Graphs> findGraphs(const Document* file, const System& system, const Paths& paths, const GraphsRequest& request);
 
 Element writeGraphs(const Graphs& graphs, const System& system);

@@ -6,7 +6,8 @@ namespace tutti::topo {
 namespace {
 
 bool isTarget(NodeKind kind) {
-  return kind == NodeKind::Gpu || kind == NodeKind::Net || kind == NodeKind::Cpu || kind == NodeKind::NvSwitch;
+  return kind == NodeKind::Gpu || kind == NodeKind::Net || kind == NodeKind::Cpu || kind == NodeKind::NvSwitch ||
+         kind == NodeKind::Host;
 }
 
 /// What a path becomes when it is led on over `link`, which leaves `at` towards `next`.
@@ -119,7 +120,7 @@ Status Paths::checkSize() const {
 
 Result<Paths> findPaths(const System& system, const PathSettings& settings) {
   Paths paths(system);
-  for (const NodeKind kind : {NodeKind::Cpu, NodeKind::Gpu, NodeKind::Net, NodeKind::NvSwitch}) {
+  for (const NodeKind kind : {NodeKind::Cpu, NodeKind::Gpu, NodeKind::Net, NodeKind::NvSwitch, NodeKind::Host}) {
     for (const NodeId target : system.all(kind)) {
       Status status = Search(system, settings, paths, target).run();
       if (status.ok()) status = paths.checkSize();

@@ -43,7 +43,7 @@ class Paths {
   Paths() = default;
   explicit Paths(const System& system);  ///< All Dis.
 
-  /// From any node to a GPU, Net, Cpu or NvSwitch. Both ids are of the system that was given.
+  /// From any node to a GPU, Net, Cpu, NvSwitch or Host. Both ids are of the system that was given.
   const Path& get(NodeId from, NodeId to) const { return table_[cell(from, to)]; }
   std::span<const LinkId> links(const Path& path) const {
     return {pool_.data() + path.first, static_cast<size_t>(path.count)};

@@ -89,6 +89,7 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
 struct Graphs {
   ChannelSet sets[kGraphKinds];
   bool computed[kGraphKinds] = {};  ///< Nvls and CollNet only where they are asked for.
+  std::string note;  ///< Where sets of a file promise more than the machine has: what, and where it shows; empty otherwise.
   ChannelSet& operator[](GraphKind kind) { return sets[static_cast<size_t>(kind)]; }
   const ChannelSet& operator[](GraphKind kind) const { return sets[static_cast<size_t>(kind)]; }
 };

@@ -49,24 +49,26 @@ inline Table table() {
 }
 
 /// Changes, cuts, lengthens, or copies parts of `bytes` onto others.
-inline void damage(std::vector<std::byte>& bytes, std::mt19937& random) {
+template <class Bytes>  // of std::byte or char
+void damage(Bytes& bytes, std::mt19937& random) {
+  using Byte = Bytes::value_type;
   for (auto times = 1 + random() % 3; times > 0; --times) {
     const auto how = random() % 6;
     if (bytes.empty() || how == 0) {
-      for (auto i = random() % 9; i > 0; --i) bytes.push_back(static_cast<std::byte>(random()));
+      for (auto i = random() % 9; i > 0; --i) bytes.push_back(static_cast<Byte>(random()));
     } else if (how == 1) {
       bytes.resize(random() % bytes.size());
     } else if (how == 2) {
       const size_t from = random() % bytes.size();
       const size_t to = random() % bytes.size();
       const size_t size = random() % (bytes.size() - std::max(from, to));
-      std::vector<std::byte> copy(bytes.begin() + static_cast<std::ptrdiff_t>(from),
+      Bytes copy(bytes.begin() + static_cast<std::ptrdiff_t>(from),
                                   bytes.begin() + static_cast<std::ptrdiff_t>(from + size));
       std::copy(copy.begin(), copy.end(), bytes.begin() + static_cast<std::ptrdiff_t>(to));
     } else if (how == 3) {
-      bytes[random() % bytes.size()] = static_cast<std::byte>(random() % 2 == 0 ? 0xff : 0);
+      bytes[random() % bytes.size()] = static_cast<Byte>(random() % 2 == 0 ? 0xff : 0);
     } else {
-      bytes[random() % bytes.size()] ^= static_cast<std::byte>(1U << (random() % 8));
+      bytes[random() % bytes.size()] ^= static_cast<Byte>(1U << (random() % 8));
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "comm/device_play.h"
 #include "observe/log.h"
+#include "topo/host_devices.h"
 #include "topo/xml.h"
 
 namespace tutti::comm {
@@ -221,6 +222,36 @@ TEST(OnHost, RanksOfANumaNodeAreNeighbours) {
   ASSERT_TRUE(layouts.describe(-1, arrival).ok());
   EXPECT_NE(arrival.machine, 0u);
   EXPECT_EQ(arrival.gpu, -1);
+}
+
+/// NUMA nodes 0 and 2, and 1 and 3, share a socket, and ranks were bound to 0 to 3 in turn.
+TEST(OnHost, TheRingPassesNumaNodesByTheirDistances) {
+  const Variable topology("NCCL_TOPO_FILE", TUTTI_SOURCE_DIR "/tests/data/hosts/four_nodes.xml");
+  Devices none([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return fail(Code::SystemError, "none"); }, [] { return nullptr; });
+  Layouts layouts(none);
+  std::vector<Arrival> arrivals(8);
+  for (size_t r = 0; r < arrivals.size(); ++r) {
+    ASSERT_TRUE(layouts.describe(-1, arrivals[r]).ok());
+    arrivals[r].numa = static_cast<int32_t>(r % 4);
+  }
+  const auto found = layouts.find(outcomeOf(arrivals), false, 0);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(ringOf(found->layout), (std::vector<int32_t>{0, 4, 1, 5, 3, 7, 2, 6}));
+  {
+    // What the ranks looked at comes back from what they write down.
+    const File dump;
+    const Variable wanted("NCCL_TOPO_DUMP_FILE", dump.path);
+    ASSERT_TRUE(layouts.find(outcomeOf(arrivals), false, 0));
+    const auto written = topo::readXml(dump.path);
+    ASSERT_TRUE(written) << written.error().text();
+    const auto view = topo::makeHostView(*written);
+    ASSERT_TRUE(view) << view.error().text();
+    EXPECT_EQ(view->system.count(topo::NodeKind::Host), 8);
+  }
+  arrivals[5].machine ^= 1;  // one sees another machine: only what all have said counts
+  const auto differing = layouts.find(outcomeOf(arrivals), false, 0);
+  ASSERT_TRUE(differing);
+  EXPECT_EQ(ringOf(differing->layout), (std::vector<int32_t>{0, 4, 1, 5, 2, 6, 3, 7}));
 }
 
 }  // namespace

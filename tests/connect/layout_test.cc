@@ -166,6 +166,19 @@ TEST(Layout, NeighboursShareHostThenNumaNodeThenCache) {
   EXPECT_EQ(ringOf(Layout::byPlace({{0}, {0}, {0}})), (std::vector<int32_t>{0, 1, 2}));  // nothing is known
 }
 
+/// Whoever orders them is asked once for each host, with its nodes in the order of their first ranks.
+TEST(Layout, NumaNodesComeInTheOrderThatIsWished) {
+  std::vector<std::pair<int32_t, std::vector<int32_t>>> asked;
+  const auto backwards = [&](int32_t host, std::span<const int32_t> nodes) {
+    asked.emplace_back(host, std::vector<int32_t>(nodes.begin(), nodes.end()));
+    return std::vector<int32_t>(nodes.rbegin(), nodes.rend());
+  };
+  const Layout layout = Layout::byPlace({{0, 5, 1}, {1, 2, 0}, {0, 3, 0}, {0, 5, 2}, {0, 5, 1}, {0, -1, 0}}, backwards);
+  EXPECT_EQ(asked, (std::vector<std::pair<int32_t, std::vector<int32_t>>>{{0, {5, 3, -1}}, {1, {2}}}));
+  EXPECT_EQ(ringOf(layout), (std::vector<int32_t>{5, 2, 0, 4, 3, 1}));
+  checkTrees(layout);
+}
+
 NodeGraphs nodeOf(std::vector<int32_t> ring, std::vector<int32_t> chain, topo::Pattern pattern) {
   NodeGraphs node;
   node.ranks = ring;

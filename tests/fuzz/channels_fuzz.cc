@@ -1,22 +1,16 @@
-#include "fuzz/channels_fuzz.h"
-
-#include <cstdio>
-#include <cstdlib>
-
+// A topology, then a line "==", then a graph file: the machine is searched, the file is read for it; what is found in the one and accepted
+// of the other is checked, written and read again.
+#include "fuzz/target.h"
 #include "topo/feasible.h"
 #include "topo/graph_xml.h"
 #include "topo/view.h"
 
-namespace tutti::topo::fuzz {
+namespace tutti::fuzz {
 namespace {
 
-constexpr std::string_view kCut = "\n==\n";
+using namespace topo;
 
-void promise(bool isKept, const std::string& what) {
-  if (isKept) return;
-  std::fprintf(stderr, "promise broken: %s\n", what.c_str());
-  std::abort();
-}
+constexpr std::string_view kCut = "\n==\n";
 
 void expectSame(const Graphs& a, const Graphs& b) {
   for (int kind = 0; kind < kGraphKinds; ++kind) {
@@ -65,7 +59,7 @@ void search(const View& view) {
 
 }  // namespace
 
-void runChannels(std::string_view text) {
+void run(std::string_view text) {
   const size_t cut = text.find(kCut);
   const auto machine = parseXml("machine", text.substr(0, cut));
   if (!machine) return;
@@ -86,7 +80,7 @@ void runChannels(std::string_view text) {
   }
 }
 
-std::vector<std::string> channelSeeds() {
+std::vector<std::string> seeds() {
   const std::string switched = R"(<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
 <pci busid="0000:10:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">
 <pci busid="0000:1b:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="90" gdr="1">
@@ -113,11 +107,4 @@ std::vector<std::string> channelSeeds() {
   return {switched + std::string(kCut) + ring, plain + std::string(kCut) + inside, switched + std::string(kCut) + inside, plain};
 }
 
-}  // namespace tutti::topo::fuzz
-
-#if defined(TUTTI_LIBFUZZER)
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  tutti::topo::fuzz::runChannels({reinterpret_cast<const char*>(data), size});
-  return 0;
-}
-#endif
+}  // namespace tutti::fuzz

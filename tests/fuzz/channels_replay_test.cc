@@ -3,21 +3,21 @@
 
 #include <random>
 
-#include "fuzz/channels_fuzz.h"
+#include "fuzz/target.h"
 
-namespace tutti::topo {
+namespace tutti::fuzz {
 namespace {
 
 TEST(ChannelsReplay, SeedsKeepThePromises) {
-  for (const std::string& seed : fuzz::channelSeeds()) fuzz::runChannels(seed);
+  for (const std::string& seed : seeds()) run(seed);
 }
 
 /// Digits change, and now and then a piece is cut out or doubled: most files stay well-formed.
 TEST(ChannelsReplay, ChangedSeedsKeepThePromises) {
   std::mt19937 random(20'261'123);
-  const std::vector<std::string> seeds = fuzz::channelSeeds();
+  const std::vector<std::string> all = seeds();
   for (int i = 0; i < 4000; ++i) {
-    std::string text = seeds[random() % seeds.size()];
+    std::string text = all[random() % all.size()];
     for (unsigned change = 0; change < 1 + random() % 4; ++change) {
       const size_t at = text.find_first_of("0123456789", random() % text.size());
       if (at != std::string::npos) text[at] = "0123456789"[random() % 10];
@@ -28,9 +28,9 @@ TEST(ChannelsReplay, ChangedSeedsKeepThePromises) {
       if (random() % 2 == 0) text.erase(at, length);
       else text.insert(at, text.substr(at, length));
     }
-    fuzz::runChannels(text);
+    run(text);
   }
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::fuzz

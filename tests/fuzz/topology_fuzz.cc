@@ -1,20 +1,14 @@
-#include "fuzz/topology_fuzz.h"
-
-#include <cstdio>
-#include <cstdlib>
-
+// Topology files: what is accepted is written, read again, and looked at from one node, two, and a clique of two.
+#include "fuzz/target.h"
 #include "topo/same.h"
+#include "topo/host_devices.h"
+#include "topo/merge.h"
 #include "topo/view.h"
 
-namespace tutti::topo::fuzz {
+namespace tutti::fuzz {
 namespace {
 
-/// Never in vain: a message that names nothing helps nobody.
-void promise(bool isKept, const char* what) {
-  if (isKept) return;
-  std::fprintf(stderr, "promise broken: %s\n", what);
-  std::abort();
-}
+using namespace topo;
 
 void checkLinks(const System& system) {
   for (size_t i = 0; i < system.links.size(); ++i) {
@@ -27,7 +21,7 @@ void checkLinks(const System& system) {
 
 /// Every path leads from its start to its target over links that follow one another, and is no wider than the narrowest of them.
 void checkPaths(const System& system, const Paths& paths) {
-  for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Net, NodeKind::Cpu, NodeKind::NvSwitch}) {
+  for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Net, NodeKind::Cpu, NodeKind::NvSwitch, NodeKind::Host}) {
     for (const NodeId to : system.all(kind)) {
       for (size_t start = 0; start < system.nodes.size(); ++start) {
         const NodeId from(static_cast<int32_t>(start));
@@ -51,7 +45,20 @@ void run(std::string_view text) {
   if (!machine) return promise(!machine.error().text().empty(), "an error has words");
   const auto again = parseXml("fuzz", writeXml(machine->root));
   std::string where;
-  promise(again.has_value() && test::areSame(machine->root, again->root, where), "what is written is what was read");
+  promise(again.has_value() && topo::test::areSame(machine->root, again->root, where), "what is written is what was read");
+  if (const auto hosts = makeHostView(*machine)) {
+    checkLinks(hosts->system);
+    checkPaths(hosts->system, hosts->paths);
+  }
+  Document merged = *machine;
+  if (mergeNets(merged, {.level = MergeLevel::Sys, .groups = {}}).ok()) {
+    const auto rewritten = parseXml("merged", writeXml(merged.root));
+    promise(rewritten.has_value(), "what is merged is XML");
+    const auto request = identicalNodes(*rewritten, 2, false, {});
+    const auto before = request ? makeView(*machine, *request) : Result<View>(fail(Code::InvalidUsage, ""));
+    const auto after = request ? makeView(*rewritten, *request) : Result<View>(fail(Code::InvalidUsage, ""));
+    promise(!before || after.has_value() || after.error().code() != Code::InternalError, "what is merged is a machine");
+  }
   for (const int nodes : {1, 2}) {
     for (const bool isClique : {false, true}) {
       const auto request = identicalNodes(*machine, nodes, isClique, {});
@@ -89,14 +96,14 @@ std::vector<std::string> seeds() {
  class="0x120000"><gpu dev="0" sm="94" gcn="gfx942" gdr="1"><xgmi target="0000:c2:00.0" count="1" tclass="0x120000"/></gpu></pci>
 <pci busid="0000:c2:00.0"><gpu dev="1" sm="94" gcn="910" gdr="1"><xgmi target="0000:82:00.0" count="1" tclass="0x120000"/></gpu></pci>
 </cpu></system>)",
+      R"(<system version="1"><cpu numaid="0" affinity="f" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="17" memory="32768"
+ distances="0:10,1:32"><hostdev dev="0" rank="0" cpus="0-1"/><hostdev dev="1" rank="2" cpus="2-3"/></cpu><cpu numaid="1" affinity="f0"
+ arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="17" distances="0:32,1:10"><hostdev dev="2" rank="1"/></cpu></system>)",
+      R"(<system version="1"><cpu numaid="0" arch="arm64"><pci busid="0000:01:00.0"><gpu dev="0" sm="90" gdr="1"/></pci>
+<pci busid="0000:02:00.0" class="0x02" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="a" dev="0" speed="100000"/>
+<net name="b" dev="1" speed="100000"/></nic></pci><pci busid="0000:02:00.1" class="0x02"><nic><net name="c" dev="7" speed="100000"
+ devs="2,3"/></nic></pci></cpu></system>)",
       "<!-- c -->\n<system version=\"1\"><cpu numaid='-1'/></system>"};
 }
 
-}  // namespace tutti::topo::fuzz
-
-#if defined(TUTTI_LIBFUZZER)
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  tutti::topo::fuzz::run({reinterpret_cast<const char*>(data), size});
-  return 0;
-}
-#endif
+}  // namespace tutti::fuzz

@@ -3,9 +3,9 @@
 
 #include <random>
 
-#include "fuzz/topology_fuzz.h"
+#include "fuzz/target.h"
 
-namespace tutti::topo {
+namespace tutti::fuzz {
 namespace {
 
 /// Changes that keep most of the structure: other bytes, words cut out, doubled or taken from another place.
@@ -24,32 +24,32 @@ void damage(std::string& text, std::mt19937& random) {
 }
 
 TEST(TopologyReplay, SeedsAreMachines) {
-  for (const std::string& seed : fuzz::seeds()) fuzz::run(seed);
+  for (const std::string& seed : seeds()) run(seed);
 }
 
 TEST(TopologyReplay, ChangedSeedsKeepThePromises) {
   std::mt19937 random(20'261'122);
-  const std::vector<std::string> seeds = fuzz::seeds();
+  const std::vector<std::string> all = seeds();
   for (int i = 0; i < 20'000; ++i) {
-    std::string text = seeds[random() % seeds.size()];
+    std::string text = all[random() % all.size()];
     damage(text, random);
-    fuzz::run(text);
+    run(text);
   }
 }
 
 /// Digits alone change, so that every file stays well-formed and most are accepted.
 TEST(TopologyReplay, ChangedNumbersKeepThePromises) {
   std::mt19937 random(11);
-  const std::vector<std::string> seeds = fuzz::seeds();
+  const std::vector<std::string> all = seeds();
   for (int i = 0; i < 20'000; ++i) {
-    std::string text = seeds[random() % seeds.size()];
+    std::string text = all[random() % all.size()];
     for (unsigned change = 0; change < 1 + random() % 3; ++change) {
       const size_t at = text.find_first_of("0123456789", random() % text.size());
       if (at != std::string::npos) text[at] = "0123456789"[random() % 10];
     }
-    fuzz::run(text);
+    run(text);
   }
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::fuzz

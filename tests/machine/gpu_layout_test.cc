@@ -191,6 +191,12 @@ TEST(GpuLayout, AGraphFileIsHonouredAndMustFit) {
   EXPECT_EQ(ringOf(after->layout), (std::vector<int32_t>{0, 2, 1, 3}));
   graphs[topo::GraphKind::Ring].intraGBps *= 10;
   settings.graphs->root = topo::writeGraphs(graphs, before->view.system);
+  const auto faster = findGpuLayout(machine, firstDevs(4), settings);
+  ASSERT_TRUE(faster) << faster.error().text();
+  EXPECT_EQ(ringOf(faster->layout), (std::vector<int32_t>{0, 2, 1, 3})) << "taken as it is";
+  EXPECT_NE(faster->graphs.note.find("graphs.xml: graphs 0 promise more"), std::string::npos) << faster->graphs.note;
+  graphs[topo::GraphKind::Ring].typeIntra = topo::PathType::Nvl;
+  settings.graphs->root = topo::writeGraphs(graphs, before->view.system);
   const auto refused = findGpuLayout(machine, firstDevs(4), settings);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().text().find("graphs.xml"), std::string::npos) << refused.error().text();

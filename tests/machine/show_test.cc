@@ -17,6 +17,13 @@ TEST(Show, ATableOfWhatWasFound) {
   EXPECT_EQ(lines[3].substr(0, 5), "tree ");
 }
 
+TEST(Show, WhichRanksShareANumaNode) {
+  EXPECT_EQ(describePlaces(std::vector<connect::RankPlace>{{0, 0, -1}, {0, 1, -1}, {0, 0, -1}}),
+            "host devices: ranks 0 2 on NUMA node 0, 1 on NUMA node 1");
+  EXPECT_EQ(describePlaces(std::vector<connect::RankPlace>{{0, 0, -1}, {1, 0, -1}, {1, -1, -1}}),
+            "host devices: ranks 0 on NUMA node 0 of host 0, 2 on no single NUMA node of host 1, 1 on NUMA node 0 of host 1");
+}
+
 TEST(Show, RingsAndTreesAsTheReferenceWritesThem) {
   const connect::Layout layout({0, 2, 1});
   EXPECT_EQ(describeRings(layout), (std::vector<std::string>{"Channel 00/01 : 0 2 1"}));

@@ -284,8 +284,44 @@ class Topo(Temporary):
         for words in ("GPU7", "NET3", "NVL 40", "ring 0", "tree 0"):
             self.assertIn(words, texts)
         self.assertEqual(run("topo", "--file", self.DGX, "--svg", "/no/such/folder/x.svg")[0], 3)
-        recording = os.path.join(os.path.dirname(self.DGX), "..", "recordings", "vm-amd-2cpus.xml")
-        code, _, err = run("topo", "--replay", recording, "--svg", self.path("none.svg"))
+
+    def test_ranks_without_gpus(self):
+        recording = os.path.join(os.path.dirname(self.DGX), "..", "recordings", "two-sockets-4numa.xml")
+        code, out, err = run("topo", "--replay", recording, "--host-devices", "8", "--svg", self.path("host.svg"), "--write", self.path("host.xml"))
+        self.assertEqual((code, err), (0, ""))
+        for words in ("8 host devices, 1 nets, 4 CPUs", "CPUs 12-15  16 GiB  distances 0:32 1:12 2:32 3:10", "0 1 2 3 6 7 4 5\n"):
+            self.assertIn(words, out)
+        self.assertIn("HOST7", [element.text for element in ElementTree.parse(self.path("host.svg")).iter()])
+        code, again, _ = run("topo", "--file", self.path("host.xml"))  # what was written says which ranks there are
+        self.assertEqual((code, again.partition(":")[2]), (0, out.partition(":")[2].partition("\nThis process")[0]))
+        code, facts, _ = run("topo", "facts", "--replay", recording, "--host-devices", "8")
+        self.assertEqual(json.loads(facts)["runs"]["n1"]["final"]["ringsFromRank0"], [[0, 1, 2, 3, 6, 7, 4, 5]])
+        code, out, _ = run("topo", "--file", self.DGX, "--host-devices", "2")  # GPUs are there, and not meant
+        self.assertEqual(code, 0)
+        self.assertIn("2 host devices", out)
+        self.assertEqual(run("topo", "--replay", recording, "--host-devices", "9999")[0], 2)
+
+    def test_nets_that_are_merged(self):
+        pairs = ("--set", "NCCL_NET_FORCE_MERGE=mlx5_0,mlx5_1;mlx5_2,mlx5_3")
+        code, out, err = run("topo", "facts", "--file", self.DGX, "--nodes", "2", *pairs)
+        self.assertEqual((code, err), (0, ""))
+        nets = json.loads(out)["runs"]["n2"]["system"]["nets"]
+        self.assertEqual([(net["dev"], net["devs"], net["bw"]) for net in nets], [(4, [0, 1], 25), (5, [2, 3], 25)])
+        code, out, _ = run("topo", "--file", self.DGX, *pairs, "--write", self.path("merged.xml"))
+        self.assertEqual(code, 0)
+        self.assertIn("NET4  port 1  of NET0+NET1", out)
+        self.assertEqual(run("topo", "--file", self.path("merged.xml"))[1].partition(":")[2], out.partition(":")[2])
+        code, _, err = run("topo", "--file", self.DGX, "--set", "NCCL_NET_FORCE_MERGE=mlx5_0,mlx5_9")
+        self.assertEqual(code, 2)
+        self.assertIn('has no net "mlx5_9"', err)
+
+    def test_a_file_that_detection_completes(self):
+        with open(self.path("part.xml"), "w", encoding="utf-8") as file:
+            file.write('<system version="1"><cpu numaid="0" affinity="f" arch="arm64"><pci busid="0000:01:00.0" class="0x0302"/></cpu></system>')
+        code, out, _ = run("topo", "--file", self.path("part.xml"))
+        self.assertEqual(code, 0)
+        self.assertIn("no GPU that can be used; 1 CPUs", out)
+        code, _, err = run("topo", "--file", self.path("part.xml"), "--svg", self.path("none.svg"))
         self.assertEqual(code, 2)
         self.assertIn("there is no GPU to draw", err)
 

@@ -5,6 +5,7 @@
 
 #include "bench/units.h"
 #include "command/command.h"
+#include "topo/host_devices.h"
 
 namespace tutti::tool {
 namespace {
@@ -20,6 +21,7 @@ NCCL_NET_GDR_LEVEL, NCCL_CROSS_NIC, NCCL_GRAPH_FILE …) are taken from the envi
 Examples:
   tutti topo
   tutti topo --record machine.xml && tutti topo --replay machine.xml
+  tutti topo --host-devices 4 --svg ranks.svg
   tutti topo --file dgxh100.xml
   tutti topo --file dgxh100.xml --nodes 2 --svg dgxh100.svg
   tutti topo --file dgxh100.xml --nodes 2 --set NCCL_P2P_DISABLE=1
@@ -36,6 +38,10 @@ void addOptions(CLI::App* command, const std::shared_ptr<TopoOptions>& options, 
       ->capture_default_str()
       ->check(within(1, kMostNodes));
   command->add_option("--gpus", *gpus, "GPUs used on each node, such as 0-3,6 [all]");
+  command
+      ->add_option("--host-devices", options->facts.hostDevices,
+                   "ranks compute with so many CPUs, not with GPUs; 0: one each, 8 at most of a NUMA node [without GPUs]")
+      ->check(within(0, topo::kMostHostDevices));
   command->add_flag("--collnet", options->facts.isCollNet, "the nets reduce");
   command->add_flag("--mnnvl", options->facts.isClique, "the nodes are one multi-node NVLink clique");
   command->add_flag("--no-p2p", [options](int64_t) { options->facts.settings.driverP2p = false; }, "the driver forbids peer access");

@@ -44,10 +44,15 @@ Json nodesOf(const System& system, NodeKind kind) {
     } else if (kind == NodeKind::Net) {
       facts.update({{"dev", node.net.dev}, {"bw", rounded(node.net.GBps)}, {"latency", rounded(node.net.latencyUs)}});
       facts.update({{"gdr", node.net.gdr ? 1 : 0}, {"coll", node.net.coll ? 1 : 0}, {"port", node.net.port}});
+      if (!node.net.members.empty()) facts["devs"] = node.net.members;
       facts["localGpuRank"] = node.net.localGpu == topo::kNoNode ? -1 : system.at(node.net.localGpu).gpu.rank;
+    } else if (kind == NodeKind::Host) {
+      facts.update({{"rank", node.host.rank}, {"dev", node.host.dev}, {"cpus", node.host.cpus}});
     } else {
       facts.update({{"arch", static_cast<int>(node.cpu.arch)}, {"vendor", static_cast<int>(node.cpu.vendor)}});
       facts["model"] = static_cast<int>(node.cpu.model);
+      if (node.cpu.memoryMiB > 0) facts["memoryMiB"] = node.cpu.memoryMiB;
+      for (const topo::NumaDistance& one : node.cpu.distances) facts["distances"][format("{}", one.numa)] = one.distance;
     }
     all.push_back(std::move(facts));
   }
@@ -56,12 +61,16 @@ Json nodesOf(const System& system, NodeKind kind) {
 
 Json systemOf(const System& system) {
   Json counts = Json::object();
-  for (const NodeKind kind : topo::kAllNodeKinds) counts[std::string(topo::nodeKindName(kind))] = system.count(kind);
-  return {{"maxBw", rounded(system.maxGBps)},          {"totalBw", rounded(system.totalGBps)},
+  for (const NodeKind kind : topo::kAllNodeKinds) {
+    if (kind != NodeKind::Host || system.count(kind) > 0) counts[std::string(topo::nodeKindName(kind))] = system.count(kind);
+  }
+  Json facts = {{"maxBw", rounded(system.maxGBps)},          {"totalBw", rounded(system.totalGBps)},
           {"inter", system.inter ? 1 : 0},              {"nHosts", system.hostHashes.size()},
           {"counts", std::move(counts)},                {"gpus", nodesOf(system, NodeKind::Gpu)},
           {"nets", nodesOf(system, NodeKind::Net)},     {"cpus", nodesOf(system, NodeKind::Cpu)},
           {"links", linksOf(system)}};
+  if (system.count(NodeKind::Host) > 0) facts["hosts"] = nodesOf(system, NodeKind::Host);
+  return facts;
 }
 
 std::string viaOf(const View& view, const Path& path) {
@@ -96,6 +105,11 @@ Json pathsOf(const View& view) {
               {"gpu_cpu", pathsBetween(view, NodeKind::Gpu, NodeKind::Cpu, false)},
               {"net_cpu", pathsBetween(view, NodeKind::Net, NodeKind::Cpu, false)}};
   if (view.system.count(NodeKind::NvSwitch) > 0) all["gpu_nvs"] = pathsBetween(view, NodeKind::Gpu, NodeKind::NvSwitch, false);
+  if (view.system.count(NodeKind::Host) > 0) {
+    all["host_host"] = pathsBetween(view, NodeKind::Host, NodeKind::Host, true);
+    all["host_net"] = pathsBetween(view, NodeKind::Host, NodeKind::Net, true);
+    all["host_cpu"] = pathsBetween(view, NodeKind::Host, NodeKind::Cpu, false);
+  }
   return all;
 }
 
@@ -140,13 +154,15 @@ Result<topo::View> viewOf(const topo::Document& machine, const FactsOptions& opt
 
 nlohmann::ordered_json factsOf(const topo::View& view, const FactsOptions& options) {
   const int ranks = view.system.ranks;
-  Json facts = {{"nodes", options.nodes}, {"gpusPerNode", ranks / options.nodes}, {"ranks", ranks}};
+  Json facts = {
+      {"nodes", options.nodes}, {"gpusPerNode", view.system.count(NodeKind::Gpu) == 0 ? 0 : ranks / options.nodes}, {"ranks", ranks}};
   facts["mnnvl"] = options.isClique;
   facts["collnet"] = options.isCollNet;
   facts["nvmlP2pOk"] = options.settings.driverP2p;
   facts["viewOfRank"] = 0;
   facts["system"] = systemOf(view.system);
   facts["paths"] = pathsOf(view);
+  if (view.system.count(NodeKind::Gpu) == 0) return facts;
   facts["topoFlags"] = {{"splitNvLink", topo::isSplitNvLink(view.system, view.paths) ? 1 : 0},
                         {"allNvLink", topo::isAllNvLink(view.system, view.paths) ? 1 : 0}};
   facts["gdr"] = gdrOf(view, options.settings);

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
+#include "topo/merge.h"
 #include "topo/view.h"
 
 namespace tutti::tool {
@@ -19,7 +21,9 @@ struct FactsOptions {
   bool isCollNet = false;
   bool isClique = false;  ///< The nodes are one multi-node NVLink clique.
   std::vector<int> gpus;  ///< Devs used on each node; empty for all.
+  std::optional<int> hostDevices = std::nullopt;  ///< Ranks compute with so many (0: one a CPU), not with GPUs.
   topo::PathSettings settings;
+  topo::MergeSettings merge = {};
 };
 
 /// As the reference's files have numbers: six significant digits.

@@ -10,6 +10,7 @@
 #include "connect/p2p_channels.h"
 #include "topo/feasible.h"
 #include "topo/graph_xml.h"
+#include "topology/host_view.h"
 
 namespace tutti::tool {
 namespace {
@@ -197,7 +198,27 @@ Result<topo::Graphs> addGraphFacts(Json& run, const topo::Document& machine, con
       connect::connectNodes(*nodes, {.fewest = graphs.minChannels, .most = graphs.maxChannels, .collnet = options.isCollNet});
   if (!channels) return tl::unexpected(channels.error());
   run["final"] = finalFacts(view, *channels);
+  run["topoFlags"]["nvlsSupport"] = run["final"]["nvlsSupport"];
   return found;
+}
+
+Result<topo::Graphs> addHostGraphFacts(Json& run, const View& view) {
+  topo::Graphs graphs = hostGraphs(view);
+  const ChannelSet& ring = graphs[GraphKind::Ring];
+  Json order = Json::array();
+  for (const NodeId device : ring.channels.front().gpus) order.push_back(view.system.at(device).host.rank);
+  run["graphs"]["ring"] = {{"computed", true},
+                           {"id", 0},
+                           {"pattern", static_cast<int>(ring.pattern)},
+                           {"patternName", topo::patternName(ring.pattern)},
+                           {"nChannels", 1},
+                           {"bwIntra", rounded(ring.intraGBps)},
+                           {"typeIntra", topo::pathTypeName(ring.typeIntra)},
+                           {"channels", {{{"hosts", order}}}}};
+  // As communicators begin them: with rank 0.
+  std::rotate(order.begin(), std::find(order.begin(), order.end(), 0), order.end());
+  run["final"] = {{"nNodes", 1}, {"ringsFromRank0", {order}}};
+  return graphs;
 }
 
 std::span<const std::string_view> graphVariables() {

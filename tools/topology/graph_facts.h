@@ -37,6 +37,9 @@ Result<std::vector<connect::NodeGraphs>> nodesOf(const topo::Document& machine, 
 Result<topo::Graphs> addGraphFacts(nlohmann::ordered_json& run, const topo::Document& machine, const topo::View& view,
                                    const FactsOptions& options, const GraphFactsOptions& graphs);
 
+/// Of ranks with host devices: the ring alone (host_view.h).
+Result<topo::Graphs> addHostGraphFacts(nlohmann::ordered_json& run, const topo::View& view);
+
 /// The variables that applyGraphVariables() knows.
 std::span<const std::string_view> graphVariables();
 

@@ -40,7 +40,12 @@ std::string aboutNode(const System& system, NodeId id) {
     text += format("  {}", archOf(node.cpu));
     const auto cpus = topo::cpusOf(node);
     if (cpus && !cpus->empty()) text += format("  CPUs {}", cpus->list());
+    if (node.cpu.memoryMiB > 0) text += format("  {:.4g} GiB", static_cast<double>(node.cpu.memoryMiB) / 1024);
+    for (const topo::NumaDistance& one : node.cpu.distances)
+      if (node.cpu.distances.size() > 1)
+        text += format("{}{}:{}", &one == node.cpu.distances.data() ? "  distances " : " ", one.numa, one.distance);
   }
+  if (node.kind == NodeKind::Host && !node.host.cpus.empty()) text += format("  CPUs {}", node.host.cpus);
   if (node.kind == NodeKind::Gpu) {
     text += format("  {}  dev {}  sm {}", topo::busIdText(node.id), node.gpu.dev, node.gpu.sm);
     if (!node.gpu.gcn.empty()) text += format("  gcn {}", node.gpu.gcn);
@@ -48,6 +53,7 @@ std::string aboutNode(const System& system, NodeId id) {
   }
   if (node.kind == NodeKind::Net) {
     text += format("  port {}", node.net.port);
+    for (const int& dev : node.net.members) text += format("{}{}", &dev == node.net.members.data() ? "  of NET" : "+NET", dev);
     if (node.net.gdr) text += "  GDR";
     if (node.net.coll) text += "  reduces";
     if (node.net.localGpu != topo::kNoNode) text += format("  serves {}", topo::nodeName(system, node.net.localGpu));
@@ -60,7 +66,7 @@ void showTree(const System& system, NodeId id, NodeId up, size_t indent, std::st
   for (const LinkId linkId : system.at(id).links) {
     const Link& link = system.at(linkId);
     if (link.to == up) continue;
-    const bool isDown = link.type == LinkType::Pci || link.type == LinkType::Net;
+    const bool isDown = link.type == LinkType::Pci || link.type == LinkType::Net || system.at(link.to).kind == NodeKind::Host;
     text.append(indent, ' ');
     text += format("{} {:g} {} ", linkTypeName(link.type), link.GBps, isDown ? "-" : ">");
     if (isDown) {
@@ -73,7 +79,7 @@ void showTree(const System& system, NodeId id, NodeId up, size_t indent, std::st
 }
 
 std::string cellOf(const Path& path) {
-  if (path.type == topo::PathType::Loc) return "-";
+  if (path.type == topo::PathType::Loc && path.count == 0) return "-";
   if (path.type == topo::PathType::Dis) return "none";
   return format("{} {:.4g}", pathTypeName(path.type), path.GBps);
 }
@@ -142,14 +148,18 @@ std::string aboutCpus(const topo::CpuSet& cpus) {
 
 std::string showTopology(const topo::View& view, const topo::PathSettings& settings) {
   const System& system = view.system;
-  std::string text = format("{}: {} GPUs, {} nets, {} CPUs; best path {:g} GB/s", view.xml.file, system.count(NodeKind::Gpu),
+  const bool onHost = system.count(NodeKind::Host) > 0;
+  std::string text = format("{}: {} {}, {} nets, {} CPUs; best path {:g} GB/s", view.xml.file,
+                            system.count(onHost ? NodeKind::Host : NodeKind::Gpu), onHost ? "host devices" : "GPUs",
                             system.count(NodeKind::Net), system.count(NodeKind::Cpu), system.maxGBps);
   if (system.inter) text += format("; {} ranks, of which some are reached over the network", system.ranks);
   text += '\n';
   showTrees(system, text);
+  showMatrix(view, NodeKind::Host, NodeKind::Host, "Paths between host devices: type and GB/s", text);
+  showMatrix(view, NodeKind::Host, NodeKind::Net, "Paths from host devices to nets", text);
   showMatrix(view, NodeKind::Gpu, NodeKind::Gpu, "Paths between GPUs: type and GB/s", text);
   showMatrix(view, NodeKind::Gpu, NodeKind::Net, "Paths from GPUs to nets", text);
-  showGdr(view, settings, text);
+  if (!onHost) showGdr(view, settings, text);
   showNotes(view.notes, text);
   return text;
 }

@@ -12,11 +12,12 @@
 
 namespace tutti::tool {
 
-/// The machine of a view: its nodes, each below what it hangs on, with types and GB/s; the GPUs' paths to one another and to the nets; and
-/// what the XML lacked. Ends with a line break.
+/// The machine of a view: its nodes, each below what it hangs on, with types and GB/s; the paths of GPUs or host devices to one another and
+/// to the nets; and what the XML lacked. Ends with a line break.
 std::string showTopology(const topo::View& view, const topo::PathSettings& settings);
 
-/// A machine in which no GPU can be used: its NUMA nodes with what hangs on them, and what the XML lacked.
+/// A machine of which no GPU is known, such as a vendor's file that detection completes: its CPUs with what hangs on them, and what the XML
+/// lacked.
 std::string showHost(const std::string& name, const topo::Build& build);
 
 /// The CPUs that the process may use, which are where ranks with host devices run; of them those of each NUMA node, with the `caches` that

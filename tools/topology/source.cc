@@ -52,6 +52,7 @@ Result<Source> detectHere(const std::string& recordPath) {
   MachineFacts facts{.gpus = *std::move(gpus), .nets = *std::move(nets), .allowed = *std::move(allowed)};
   if (!recordPath.empty()) topo::detect::hideGuids(facts);
   if (Status status = complete(source.machine, Sysfs(files), facts); !status.ok()) return tl::unexpected(std::move(status));
+  addMemory(source.machine, Sysfs(files));
   if (recordPath.empty()) return source;
   if (Status status = topo::writeXmlFile(recordPath, topo::detect::writeRecording(facts, *files)); !status.ok())
     return tl::unexpected(std::move(status));
@@ -70,6 +71,7 @@ Result<Source> replay(const std::string& path) {
   source.caches = machine::cachesOf(*recording->files, recording->facts.allowed);
   if (Status status = complete(source.machine, Sysfs(recording->files), recording->facts); !status.ok())
     return tl::unexpected(std::move(status));
+  addMemory(source.machine, Sysfs(recording->files));
   return source;
 }
 

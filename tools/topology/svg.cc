@@ -47,6 +47,7 @@ std::string_view fillOf(NodeKind kind) {
     case NodeKind::Cpu: return "#cfe2f7";
     case NodeKind::Nic: return "#fde3c8";
     case NodeKind::Net: return "#f9c58d";
+    case NodeKind::Host: return "#d5efc7";
   }
   return "#ffffff";
 }
@@ -65,6 +66,14 @@ std::string_view colourOf(LinkType type) {
 std::string_view colourOfStrip(size_t strip) {
   constexpr std::string_view kColours[] = {"#c0392b", "#2471a3", "#1e8449", "#9a5b0b", "#7d3c98", "#117a65", "#a93273", "#515a5a"};
   return kColours[strip % std::size(kColours)];
+}
+
+/// "port 1", or of a virtual net the ones that it is made of: "0 + 1".
+std::string portsOf(const topo::NetInfo& net) {
+  if (net.members.empty()) return format("port {}", net.port);
+  std::string text;
+  for (const int dev : net.members) text += format("{}{}", text.empty() ? "" : " + ", dev);
+  return text;
 }
 
 struct Strip {
@@ -134,15 +143,18 @@ class Drawing {
     std::string second;
     switch (node.kind) {
       case NodeKind::Gpu: second = format("{} sm {}", topo::busIdText(node.id), node.gpu.sm); break;
-      case NodeKind::Net: second = format("port {}{}{}", node.net.port, node.net.gdr ? " GDR" : "", node.net.coll ? " reduces" : ""); break;
+      case NodeKind::Net: second = format("{}{}{}", portsOf(node.net), node.net.gdr ? " GDR" : "", node.net.coll ? " reduces" : ""); break;
       case NodeKind::Nic:
       case NodeKind::Pci: second = topo::busIdText(node.id); break;
       case NodeKind::Cpu: {
         const auto cpus = topo::cpusOf(node);
         second = cpus && !cpus->empty() ? format("{} CPUs", cpus->count()) : "";
+        if (node.cpu.memoryMiB > 0)
+          second += format("{}{:.3g} GiB", second.empty() ? "" : ", ", static_cast<double>(node.cpu.memoryMiB) / 1024);
         break;
       }
       case NodeKind::NvSwitch: second = "NVSwitch"; break;
+      case NodeKind::Host: second = node.host.cpus.empty() ? "" : format("CPUs {}", node.host.cpus); break;
     }
     boxes_ += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" rx=\"4\" fill=\"{}\" stroke=\"#444444\"/>\n",
                      at.x - Layout::kBoxWidth / 2, at.y - Layout::kBoxHeight / 2, Layout::kBoxWidth, Layout::kBoxHeight, fillOf(node.kind));
@@ -193,7 +205,9 @@ class Drawing {
     } else {
       const double side = from.y < to.y ? 1 : -1;
       const bool isFan = system_.at(link.from).kind == NodeKind::NvSwitch || system_.at(link.to).kind == NodeKind::NvSwitch;
-      const double near = link.type == LinkType::C2c ? 20 : 0;  // beside the PCI link of the same two
+      // Beside the PCI link of the same two, if there is one: C2C, and the NVLinks of a POWER CPU.
+      const bool isBeside = link.type == LinkType::C2c || (link.type == LinkType::Nvl && !isFan);
+      const double near = isBeside ? 20 : 0;
       shape = format("M{:.1f},{:.1f} L{:.1f},{:.1f}", from.x + near, from.y + half * side, to.x + near, to.y - half * side);
       if (isTree || isFan || near > 0) {
         // Where lines part, their labels would lie on one another: they stand at the end that is one's own.
@@ -241,10 +255,13 @@ class Drawing {
       const NodeId id = strip.stops[stop];
       if (std::find(seen.begin(), seen.end(), id) != seen.end()) continue;
       seen.push_back(id);
-      channels_ += format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"13\" fill=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n", place(id).x,
-                          line, fillOf(system_.at(id).kind), colour);
-      channels_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"8\">{}</text>\n", place(id).x, line + 3,
-                          topo::nodeName(system_, id));
+      const std::string name = topo::nodeName(system_, id);
+      const double width = std::max(26.0, 6 * static_cast<double>(name.size()) + 4);
+      channels_ += format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"26\" rx=\"13\" fill=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
+          place(id).x - width / 2, line - 13, width, fillOf(system_.at(id).kind), colour);
+      channels_ +=
+          format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"8\">{}</text>\n", place(id).x, line + 3, name);
     }
   }
 

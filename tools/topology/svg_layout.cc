@@ -42,7 +42,8 @@ class LayoutMaker {
     const double first = columns_;
     for (const LinkId linkId : system_.at(id).links) {
       const Link& link = system_.at(linkId);
-      if ((link.type != LinkType::Pci && link.type != LinkType::Net) || row_[index(link.to)] >= 0) continue;
+      const bool isDown = link.type == LinkType::Pci || link.type == LinkType::Net || system_.at(link.to).kind == NodeKind::Host;
+      if (!isDown || row_[index(link.to)] >= 0) continue;
       layout_.isTreeLink[static_cast<size_t>(linkId.value)] = true;
       place(link.to, row + 1);
     }
@@ -52,14 +53,14 @@ class LayoutMaker {
 
   void alignRows() {
     int leaves = 0;
-    for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Nic}) {
+    for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Host, NodeKind::Nic}) {
       for (const NodeId id : system_.all(kind)) leaves = std::max(leaves, row_[index(id)]);
     }
     const bool hasDirect = std::any_of(system_.links.begin(), system_.links.end(), [&](const Link& link) {
       return link.type == LinkType::Nvl && system_.at(link.from).kind == NodeKind::Gpu && system_.at(link.to).kind == NodeKind::Gpu;
     });
     const int belowGpus = hasDirect ? 2 : 1;
-    for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Nic, NodeKind::Net}) {
+    for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Host, NodeKind::Nic, NodeKind::Net}) {
       const int row = leaves + (kind == NodeKind::Net ? belowGpus : 0);
       for (const NodeId id : system_.all(kind)) row_[index(id)] = row;
     }

@@ -5,9 +5,11 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "topo/assemble.h"
 #include "topo/build.h"
 #include "topo/graph_xml.h"
 #include "topo/settings.h"
+#include "topology/host_view.h"
 #include "topology/show.h"
 #include "topology/svg.h"
 
@@ -37,20 +39,22 @@ std::string topologyName(const std::string& file) {
   return name;
 }
 
-/// The machine with its channels, where they can be found.
-Status draw(const topo::View& view, const TopoOptions& options) {
-  const auto graphs = graphsOf(view, options.facts, options.graphs);
-  if (!graphs && graphs.error().code() != Code::SystemError) return graphs.error();
-  return topo::writeText(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
+/// Ranks compute with host devices: that is asked for, or stated, or a machine is looked at that has no GPU. A file without GPUs is more
+/// likely one that detection is to complete.
+Result<bool> wantsHost(const Source& source, const FactsOptions& options) {
+  const auto devs = topo::gpuDevs(source.machine);
+  if (!devs) return tl::unexpected(devs.error());
+  return options.hostDevices.has_value() || (devs->empty() && (source.allowed.has_value() || hasHostDevices(source.machine)));
 }
 
-bool wantsAllCpus() {
-  const char* value = std::getenv("NCCL_IGNORE_CPU_AFFINITY");
-  return value != nullptr && std::strtol(value, nullptr, 0) != 0;
+Result<topo::View> viewOfSource(const Source& source, const FactsOptions& options) {
+  const auto onHost = wantsHost(source, options);
+  if (!onHost) return tl::unexpected(onHost.error());
+  return *onHost ? hostViewOf(source.machine, options, source.allowed) : viewOf(source.machine, options);
 }
 
-/// What a machine without usable GPUs still has.
-int showWithoutGpus(const Source& source, const TopoOptions& options) {
+/// A file of which only detection knows the GPUs.
+int showIncomplete(const Source& source, const TopoOptions& options) {
   for (const std::string* path : {&options.svgPath, &options.writePath}) {
     if (!path->empty()) return tell(error(Code::InvalidUsage, "{}: there is no GPU to draw or to write", source.machine.file));
   }
@@ -60,11 +64,22 @@ int showWithoutGpus(const Source& source, const TopoOptions& options) {
   if (!hash) return tell(hash.error());
   auto built = topo::buildSystem(source.machine, hash->value_or(0));
   if (!built) return tell(built.error());
-  built->notes.insert(built->notes.begin(), source.notes.begin(), source.notes.end());
   std::fputs(showHost(source.machine.file, *built).c_str(), stdout);
-  if (source.allowed)
-    std::fputs(showAffinity(built->system, topo::Paths(built->system), *source.allowed, false, source.caches).c_str(), stdout);
   return 0;
+}
+
+bool isHostView(const topo::View& view) { return view.system.count(topo::NodeKind::Host) > 0; }
+
+/// The machine with its channels, where they can be found.
+Status draw(const topo::View& view, const TopoOptions& options) {
+  const auto graphs = isHostView(view) ? hostGraphs(view) : graphsOf(view, options.facts, options.graphs);
+  if (!graphs && graphs.error().code() != Code::SystemError) return graphs.error();
+  return topo::writeText(options.svgPath, drawTopology(view, graphs ? &*graphs : nullptr));
+}
+
+bool wantsAllCpus() {
+  const char* value = std::getenv("NCCL_IGNORE_CPU_AFFINITY");
+  return value != nullptr && std::strtol(value, nullptr, 0) != 0;
 }
 
 }  // namespace
@@ -72,8 +87,10 @@ int showWithoutGpus(const Source& source, const TopoOptions& options) {
 Status readVariables(TopoOptions& options) {
   std::vector<std::string_view> known(topo::pathVariables().begin(), topo::pathVariables().end());
   known.insert(known.end(), graphVariables().begin(), graphVariables().end());
+  known.insert(known.end(), topo::mergeVariables().begin(), topo::mergeVariables().end());
   const auto apply = [&](const std::string& name, const std::string& value) -> Status {
     TUTTI_TRY(topo::applyPathVariable(name, value, options.facts.settings));
+    TUTTI_TRY(topo::applyMergeVariable(name, value, options.facts.merge));
     return applyGraphVariables({{name, value}}, options.graphs);
   };
   for (const std::string_view name : known) {
@@ -95,12 +112,13 @@ Status readVariables(TopoOptions& options) {
 
 int runTopo(TopoOptions options) {
   if (const Status status = readVariables(options); !status.ok()) return tell(status);
-  const auto source = openSource(options.source);
+  auto source = openSource(options.source);
   if (!source) return tell(source.error());
-  const auto devs = topo::gpuDevs(source->machine);
-  if (!devs) return tell(devs.error());
-  if (devs->empty()) return showWithoutGpus(*source, options);
-  auto view = viewOf(source->machine, options.facts);
+  if (const Status status = topo::mergeNets(source->machine, options.facts.merge); !status.ok()) return tell(status);
+  const auto onHost = wantsHost(*source, options.facts);
+  if (!onHost) return tell(onHost.error());
+  if (!*onHost && topo::gpuDevs(source->machine)->empty()) return showIncomplete(*source, options);
+  auto view = viewOfSource(*source, options.facts);
   if (!view) return tell(view.error());
   view->notes.insert(view->notes.begin(), source->notes.begin(), source->notes.end());
   if (!options.writePath.empty()) {
@@ -110,26 +128,32 @@ int runTopo(TopoOptions options) {
     if (const Status status = draw(*view, options); !status.ok()) return tell(status);
   }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
-  if (source->allowed)
-    std::fputs(showAffinity(view->system, view->paths, *source->allowed, wantsAllCpus(), source->caches).c_str(), stdout);
+  if (isHostView(*view)) std::fputs(showHostRing(*view).c_str(), stdout);
+  if (const std::optional<topo::CpuSet>& allowed = source->allowed; allowed.has_value())
+    std::fputs(showAffinity(view->system, view->paths, *allowed, wantsAllCpus(), source->caches).c_str(), stdout);
   return 0;
 }
 
 int runTopoFacts(TopoOptions options) {
   if (const Status status = readVariables(options); !status.ok()) return tell(status);
-  const auto source = openSource(options.source);
+  auto source = openSource(options.source);
   if (!source) return tell(source.error());
+  if (const Status status = topo::mergeNets(source->machine, options.facts.merge); !status.ok()) return tell(status);
   for (const std::string& note : source->notes) std::fprintf(stderr, "tutti topo: %s\n", note.c_str());
-  const auto view = viewOf(source->machine, options.facts);
+  const auto view = viewOfSource(*source, options.facts);
   if (!view) return tell(view.error());
   nlohmann::ordered_json run = factsOf(*view, options.facts);
-  const auto graphs = addGraphFacts(run, source->machine, *view, options.facts, options.graphs);
+  const auto graphs = isHostView(*view) ? addHostGraphFacts(run, *view)
+                                        : addGraphFacts(run, source->machine, *view, options.facts, options.graphs);
   if (!graphs) {
     // The machine's facts hold all the same; a graph file or variable that makes no sense does not.
     if (graphs.error().code() != Code::SystemError || !options.graphs.graphFile.empty()) return tell(graphs.error());
     std::fprintf(stderr, "tutti topo: no channels: %s\n", graphs.error().text().c_str());
     run["graphs"] = {{"error", graphs.error().text()}};
-  } else if (!options.dumpGraphs.empty()) {
+  } else if (!graphs->note.empty()) {
+    std::fprintf(stderr, "tutti topo: %s\n", graphs->note.c_str());
+  }
+  if (graphs && !options.dumpGraphs.empty()) {
     const Status written = topo::writeXmlFile(options.dumpGraphs, topo::writeGraphs(*graphs, view->system));
     if (!written.ok()) return tell(written);
   }

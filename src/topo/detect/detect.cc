@@ -37,6 +37,7 @@ void ensureCpu(Document& machine, const Sysfs& sysfs, int numa) {
     cpu->set("numaid", format("{}", numa));
   }
   if (auto affinity = sysfs.affinity(numa)) setIfAbsent(*cpu, "affinity", *std::move(affinity));
+  if (auto distances = sysfs.distances(numa)) setIfAbsent(*cpu, "distances", *std::move(distances));
   const CpuFacts facts = sysfs.cpu();
   if (!facts.arch.empty()) setIfAbsent(*cpu, "arch", facts.arch);
   if (facts.vendor.empty()) return;
@@ -126,6 +127,15 @@ Status addGpu(Document& machine, const Sysfs& sysfs, const GpuFacts& gpu) {
 void addCpus(Document& machine, const Sysfs& sysfs) {
   for (const int numa : sysfs.numaNodes()) ensureCpu(machine, sysfs, numa);
   if (machine.root.child("cpu") == nullptr) ensureCpu(machine, sysfs, 0);
+}
+
+void addMemory(Document& machine, const Sysfs& sysfs) {
+  for (Element& cpu : machine.root.children) {
+    const auto numa = cpu.name == "cpu" ? findInteger(machine, cpu, "numaid", 0, INT32_MAX) : Result<std::optional<int64_t>>(std::nullopt);
+    const int64_t number = numa ? numa->value_or(-1) : -1;
+    if (number < 0) continue;
+    if (const auto memory = sysfs.memoryMiB(static_cast<int>(number))) setIfAbsent(cpu, "memory", format("{}", *memory));
+  }
 }
 
 Status addNet(Document& machine, const Sysfs& sysfs, const NetFacts& net) {

@@ -52,6 +52,9 @@ Document emptyMachine();
 Status addGpu(Document& machine, const Sysfs& sysfs, const GpuFacts& gpu);
 /// The NUMA nodes that the machine does not have yet, rising; where the kernel knows none, CPU 0, unless there is any CPU.
 void addCpus(Document& machine, const Sysfs& sysfs);
+/// Of each NUMA node, in MiB. Apart from the rest, because machines may be given more at run time, and the same machine has to have the
+/// same hash.
+void addMemory(Document& machine, const Sysfs& sysfs);
 /// Error: a virtual net on a machine without any CPU in it yet.
 Status addNet(Document& machine, const Sysfs& sysfs, const NetFacts& net);
 

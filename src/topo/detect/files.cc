@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMostText = 1U << 20;
 constexpr std::string_view kCpuInfo = "/proc/cpuinfo";
+constexpr std::string_view kMemInfo = "/meminfo";
 
 /// The first line of each name that says what CPU it is.
 std::string cpuLines(std::string_view info) {
@@ -33,6 +34,14 @@ std::string cpuLines(std::string_view info) {
     kept += line;
   }
   return kept;
+}
+
+/// Of a NUMA node's meminfo: how much memory there is, not what it is used for.
+std::string totalMemory(std::string_view info) {
+  const size_t found = info.find("MemTotal:");
+  if (found == std::string_view::npos) return {};
+  const std::string_view line = info.substr(found, info.find('\n', found) - found);
+  return std::string(line);
 }
 
 }  // namespace
@@ -56,7 +65,8 @@ std::optional<std::string> RootFiles::text(const std::string& path) const {
     all.append(block, static_cast<size_t>(got));
   }
   while (!all.empty() && (all.back() == '\n' || all.back() == ' ')) all.pop_back();
-  return path == kCpuInfo ? cpuLines(all) : all;
+  if (path == kCpuInfo) return cpuLines(all);
+  return path.ends_with(kMemInfo) ? totalMemory(all) : all;
 }
 
 std::optional<std::string> RootFiles::resolve(const std::string& path) const {

@@ -2,7 +2,8 @@
 //
 // Owner: a Sysfs, shared. RootFiles and RecordedFiles: any thread. RecordingFiles: one thread at a time.
 // 1. Paths are those of the machine ("/sys/…"), whatever the root. A file that is not there is an absent fact, never an error.
-// 2. Of /proc/cpuinfo nothing is known but the lines that detection understands, so that a recording tells no more than they do.
+// 2. Of /proc/cpuinfo, and of what a NUMA node says of its memory, nothing is known but the lines that detection understands, so that a
+//    recording tells no more than they do.
 // 3. A recording answers what was asked when it was made, and nothing else; other questions find nothing.
 #pragma once
 

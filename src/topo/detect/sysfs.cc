@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/format.h"
+#include "topo/host_devices.h"
 #include "topo/xml.h"
 
 namespace tutti::topo::detect {
@@ -105,6 +106,28 @@ std::optional<std::string> Sysfs::affinity(int numa) const {
   if (auto mask = files_->text(format("/sys/devices/system/node/node{}/cpumap", numa)); mask || numa != 0) return mask;
   const auto online = CpuSet::fromList(files_->text("/sys/devices/system/cpu/online").value_or(""));
   return online && !online->empty() ? std::optional(online->mask()) : std::nullopt;
+}
+
+std::optional<std::string> Sysfs::distances(int numa) const {
+  const auto text = files_->text(format("/sys/devices/system/node/node{}/distance", numa));
+  if (!text) return std::nullopt;
+  std::string pairs;
+  std::string_view rest = *text;
+  for (const int to : numaNodes()) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    const std::string_view number = rest.substr(0, rest.find_first_of(" \t"));
+    if (number.empty()) return std::nullopt;  // fewer than there are nodes
+    rest.remove_prefix(number.size());
+    pairs += format("{}{}:{}", pairs.empty() ? "" : ",", to, number);
+  }
+  return parseDistances(pairs) && !pairs.empty() ? std::optional(pairs) : std::nullopt;
+}
+
+std::optional<int64_t> Sysfs::memoryMiB(int numa) const {
+  const auto text = files_->text(format("/sys/devices/system/node/node{}/meminfo", numa));
+  const std::string value = text ? fieldOf(*text, "MemTotal") : std::string();
+  const long long kiB = std::strtoll(value.c_str(), nullptr, 10);
+  return kiB > 0 ? std::optional<int64_t>(kiB / 1024) : std::nullopt;
 }
 
 CpuFacts Sysfs::cpu() const {

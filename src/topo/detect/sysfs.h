@@ -47,6 +47,9 @@ class Sysfs {
   std::vector<int> numaNodes() const;
   /// As a mask. Of node 0 of a kernel that knows no NUMA: all CPUs that are online.
   std::optional<std::string> affinity(int numa) const;
+  /// From that NUMA node to those that are online, as the XML has them (host_devices.h); nullopt when the kernel does not say.
+  std::optional<std::string> distances(int numa) const;
+  std::optional<int64_t> memoryMiB(int numa) const;
   CpuFacts cpu() const;
 
   /// The PCI address that a network device's path leads to; nullopt for one that is no PCI device.

@@ -76,6 +76,7 @@ void checkRun(const std::string& place, const topo::Document& machine, const Jso
     }
   }
   const Json& final = ours["final"];
+  EXPECT_EQ(ours["topoFlags"]["nvlsSupport"], expected["topoFlags"]["nvlsSupport"]) << place;
   for (const char* same : {"nNodes", "nvlsChannels", "nvlsSupport", "collnetEnabled"}) {
     EXPECT_EQ(final[same], expected["final"][same]) << place << " final." << same;
   }

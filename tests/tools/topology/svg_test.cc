@@ -79,6 +79,23 @@ TEST(Svg, EveryNodeAndEveryLinkIsThereOnce) {
   EXPECT_EQ(count(document, "PCI 12"), 4 + 8 + 4) << "switches, GPUs, NICs";
 }
 
+/// The links between a POWER CPU and its GPUs lie beside the PCI links of the same two, and so do their labels.
+TEST(Svg, LinksOfTheSameTwoLieBesideEachOther) {
+  const topo::View view = viewOfFile(topo::test::ownFile("ibm-summit-v100x6"), 1);
+  const pugi::xml_document document = parsed(drawTopology(view, nullptr));
+  std::vector<std::pair<double, double>> pci;
+  std::vector<std::pair<double, double>> nvlink;
+  for (const pugi::xml_node& text : document.document_element().child("g").children("text")) {
+    const std::pair<double, double> at{text.attribute("x").as_double(), text.attribute("y").as_double()};
+    if (std::string_view(text.text().get()) == "PCI 12") pci.push_back(at);
+    if (std::string_view(text.text().get()) == "NVL 40") nvlink.push_back(at);
+  }
+  EXPECT_GE(pci.size(), 6u);
+  EXPECT_GE(nvlink.size(), 6u);
+  for (const auto& [x, y] : pci)
+    for (const auto& [otherX, otherY] : nvlink) EXPECT_TRUE(std::abs(x - otherX) > 36 || std::abs(y - otherY) > 11) << x << ", " << y;
+}
+
 TEST(Svg, ChannelsAreStripsAndEqualOnesAreOne) {
   const topo::View view = viewOfFile(topo::test::ownFile("nvidia-dgx1v-v100x8"), 1);
   topo::Graphs graphs;

@@ -9,6 +9,7 @@
 #include "driver/nvml/fake.h"
 #include "topo/detect/driver.h"
 #include "topo/detect/tree.h"
+#include "topo/host_devices.h"
 #include "topo/view.h"
 
 namespace tutti::topo::detect {
@@ -87,6 +88,60 @@ TEST(Recordings, OfAVirtualMachineWithoutGpusHasItsCpusAndItsNet) {
   </cpu>
 </system>
 )");
+}
+
+/// Two sockets of two NUMA nodes each, numbered in turns: the NIC hangs at its own, memory and distances are said of each.
+TEST(Recordings, OfSeveralNumaNodesHaveMemoryAndDistances) {
+  for (const auto& [name, nodes] : {std::pair{"two-sockets-2numa", 2}, std::pair{"two-sockets-4numa", 4}}) {
+    const auto document = readXml(format("{}/tests/data/recordings/{}.xml", TUTTI_SOURCE_DIR, name));
+    ASSERT_TRUE(document.has_value()) << document.error().text();
+    const auto recording = readRecording(*document);
+    ASSERT_TRUE(recording.has_value()) << recording.error().text();
+    Document machine = emptyMachine();
+    const Sysfs sysfs(recording->files);
+    ASSERT_TRUE(complete(machine, sysfs, recording->facts).ok());
+    EXPECT_EQ(writeXml(machine.root).find("memory="), std::string::npos) << "it may grow at run time: no part of what ranks compare";
+    addMemory(machine, sysfs);
+    const auto devices = spreadHostDevices(machine, 2 * nodes, recording->facts.allowed);
+    ASSERT_TRUE(devices) << devices.error().text();
+    ASSERT_TRUE(addHostDevices(machine, *devices).ok());
+    const auto view = makeHostView(machine);
+    ASSERT_TRUE(view) << view.error().text();
+    const System& system = view->system;
+    ASSERT_EQ(system.count(NodeKind::Cpu), nodes);
+    ASSERT_EQ(system.count(NodeKind::Net), 1);
+    const NodeId net = system.all(NodeKind::Net)[0];
+    for (const NodeId device : system.all(NodeKind::Host)) {
+      const bool isNear = system.at(device).host.rank / 2 == 1;
+      EXPECT_EQ(view->paths.get(device, net).type, isNear ? PathType::Phb : PathType::Sys);
+      EXPECT_FLOAT_EQ(view->paths.get(device, net).GBps, 3.125F);
+    }
+    for (const NodeId cpu : system.all(NodeKind::Cpu)) {
+      const CpuInfo& info = system.at(cpu).cpu;
+      ASSERT_EQ(info.distances.size(), static_cast<size_t>(nodes));
+      const int own = static_cast<int>(localIdOf(system.at(cpu).id));
+      EXPECT_EQ(info.distances[static_cast<size_t>(own)].distance, 10);
+      EXPECT_EQ(info.memoryMiB, nodes == 4 && own == 3 ? 16384 : nodes == 4 ? 32768 : 65536);
+    }
+    if (nodes < 4) continue;
+    EXPECT_EQ(orderNumaNodes(machine, std::vector<int32_t>{0, 1, 2, 3}), (std::vector<int32_t>{0, 1, 3, 2}));
+  }
+}
+
+TEST_F(Detected, WhatTheKernelSaysOfNumaNodesIsReadAsFarAsItMakesSense) {
+  write("sys/devices/system/node/online", "0-1\n");
+  write("sys/devices/system/node/node0/distance", "10 21\n");
+  write("sys/devices/system/node/node1/distance", "21\n");  // one is missing
+  write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       32841940 kB\nNode 0 MemFree:        1 kB\n");
+  write("sys/devices/system/node/node1/meminfo", "Node 1 MemFree:        1 kB\n");
+  const Sysfs sysfs(root_);
+  EXPECT_EQ(sysfs.distances(0), "0:10,1:21");
+  EXPECT_EQ(sysfs.distances(1), std::nullopt);
+  EXPECT_EQ(sysfs.distances(2), std::nullopt);
+  EXPECT_EQ(sysfs.memoryMiB(0), 32072);
+  EXPECT_EQ(sysfs.memoryMiB(1), std::nullopt);
+  EXPECT_EQ(RootFiles(root_).text("/sys/devices/system/node/node0/meminfo"), "MemTotal:       32841940 kB")
+      << "what is used is nobody's business";
 }
 
 TEST(Recordings, GuidsAreHiddenButEqualOnesStayEqual) {
