@@ -217,6 +217,10 @@ void Communicator::assign(PendingCall& pending) {
 void Communicator::number(exec::host::PlannedCall& planned) {
   if (planned.call.collective != Collective::SendRecv) planned.event.sequence = planned.call.sequence = issuedCollectives_++;
   planned.signature = exec::host::packSignature(planned.call);
+  takeEpochs(planned);
+}
+
+void Communicator::takeEpochs(exec::host::PlannedCall& planned) {
   if (planned.plan != nullptr && planned.plan->usesWindow) {
     planned.windowEpoch = nextEpoch_;
     const exec::host::HostPlan& plan = *planned.plan;
@@ -292,7 +296,10 @@ Status Communicator::runAgain(const CallRequest& request) {
   call.in = request.in;
   call.out = request.out;
   call.isExported = isExported(request);
-  number(call);
+  // As number() has it for a collective, but only its number is new.
+  call.event.sequence = call.call.sequence = issuedCollectives_++;
+  call.signature = exec::host::withSequence(call.signature, call.call.sequence);
+  takeEpochs(call);
   return exec::host::drive(std::span(&alone_, 1), spins_);
 }
 

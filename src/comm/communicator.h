@@ -241,6 +241,7 @@ class Communicator {
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
   void number(exec::host::PlannedCall& call);
+  void takeEpochs(exec::host::PlannedCall& call);
   uint64_t takeTicket() {
     const uint64_t ticket = issuedWorks_.load(std::memory_order_relaxed);
     issuedWorks_.store(ticket + 1, std::memory_order_relaxed);

@@ -22,6 +22,11 @@ struct Call {
   bool receives = false;  ///< of a message: this rank is the receiver
 
   bool isMessage() const { return collective == Collective::SendRecv; }
+  /// Equal but for the sequence number.
+  bool isLike(const Call& other) const {
+    return collective == other.collective && type == other.type && opCode == other.opCode && root == other.root && count == other.count &&
+           receives == other.receives;
+  }
   friend bool operator==(const Call&, const Call&) = default;
 };
 static_assert(std::is_trivially_copyable_v<Call>);

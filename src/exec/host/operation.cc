@@ -57,9 +57,10 @@ void Operation::start(const PlannedCall& call) {
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
   isExported_ = call.isExported;
   moved_ = false;
-  status_ = Status();
+  if (!status_.ok()) [[unlikely]]
+    status_ = Status();
   foreign_.reset();
-  std::fill(lent_.begin(), lent_.end(), 0);
+  if (plan.lends) std::fill(lent_.begin(), lent_.end(), 0);  // else they are, since the lanes were laid out
 }
 
 void Operation::layOutLanes() {
@@ -75,7 +76,7 @@ void Operation::layOutLanes() {
     }
   }
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
-  lent_.resize(plan_->windows.size());
+  lent_.assign(plan_->windows.size(), 0);
 }
 
 Poll Operation::advance() {
@@ -178,7 +179,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     if (!acceptCall(head.signature, from[i].rank) || !acceptSize(head.bytes, from[i].rank, bytes)) return false;
     const std::byte* payload = from[i].end->payload();
     if (head.lent != 0) {
-      std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane);
+      std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane, range);
       payload = lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
       if (payload == nullptr) return false;
     }
@@ -188,7 +189,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   // `stable` is where the value to send lies until the operation ends, if it lies anywhere in the caller's memory.
   const std::byte* stable = nullptr;
   if (step.dst.buffer != Buffer::None) {
-    std::byte* dst = placeOf(step, lane);
+    std::byte* dst = placeOf(step, lane, range);
     if (step.reduce) {
       combine(dst, sources, numSources, range.elems, ownFirst, true);
     } else if (bytes > 0 && dst != sources[0]) {
@@ -379,7 +380,8 @@ const std::byte* Operation::source(algo::ChunkRef ref, const algo::Range& range)
   return base + range.begin * plan_->elementBytes;
 }
 
-std::byte* Operation::placeOf(const BoundStep& step, const Lane& lane) const {
+std::byte* Operation::placeOf(const BoundStep& step, const Lane& lane, const algo::Range& range) const {
+  if (step.src.buffer == Buffer::None || step.dst.chunk == step.src.chunk) return destination(range);
   return out_ + plan_->geometry.range(step.dst.chunk, lane.channel, lane.slice).begin * plan_->elementBytes;
 }
 

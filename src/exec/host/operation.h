@@ -111,7 +111,8 @@ class Operation {
   algo::Range rangeOf(const Lane& lane, const BoundStep& step) const;
   const std::byte* source(algo::ChunkRef ref, const algo::Range& range) const;
   std::byte* destination(const algo::Range& range) const;
-  std::byte* placeOf(const BoundStep& step, const Lane& lane) const;  ///< what the step writes
+  /// What the step writes; `range` as rangeOf() has it.
+  std::byte* placeOf(const BoundStep& step, const Lane& lane, const algo::Range& range) const;
   const std::byte* contentOf(const BoundStep& step, uint64_t epoch, Rank writer, uint64_t bytes, std::byte* to);
   uint64_t epochOf(const Lane& lane, const BoundStep& step) const {
     return windowEpoch_ + static_cast<uint64_t>(lane.slice) * static_cast<uint64_t>(plan_->rounds) + step.round;

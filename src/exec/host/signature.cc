@@ -39,6 +39,10 @@ uint64_t packSignature(const Call& call) {
   return bits << kCountBits | foldCount(call.count);
 }
 
+uint64_t withSequence(uint64_t signature, uint64_t sequence) {
+  return (signature & ~(mask(kSequenceBits) << kCountBits)) | (sequence & mask(kSequenceBits)) << kCountBits;
+}
+
 Call unpackSignature(uint64_t signature) {
   Call call;
   call.collective = static_cast<Collective>(signature >> kMessageBits);

@@ -120,8 +120,11 @@ Poll Work::advanceAll() {
 Poll Work::advanceChain(Chain& chain) {
   while (chain.next < chain.calls.size()) {
     const PlannedCall& call = chain.current();
+    // Data flows one way only, or not at all: a rank may be done without having heard of anybody.
+    const bool isOneWay = call.plan == nullptr || hasRoot(call.plan->collective);
     if (!chain.running) {
-      if (turn_->owed > 0 && !isRepeated(call.call) && !compareOwed()) return Poll::Failed;
+      chain.repeats = (isOneWay || turn_->owed > 0) && isRepeated(call.call);
+      if (turn_->owed > 0 && !chain.repeats && !compareOwed()) return Poll::Failed;
       begin(chain);
     }
     if (call.plan != nullptr) {
@@ -130,8 +133,7 @@ Poll Work::advanceChain(Chain& chain) {
       if (poll == Poll::Failed) explainFailure(chain);
       if (poll != Poll::Ready) return poll;
     }
-    // Data flows one way only, or not at all: a rank may be done without having heard of anybody.
-    if (turn_->checks && (call.plan == nullptr || hasRoot(call.plan->collective)) && !compareOneWay(call)) return Poll::Failed;
+    if (turn_->checks && isOneWay && !compareOneWay(call, chain.repeats)) return Poll::Failed;
     chain.running = false;
     ++chain.next;
     moved_ = true;

@@ -110,6 +110,7 @@ class Work {
     std::vector<PlannedCall> calls;
     size_t next = 0;  // the call that runs or runs next
     bool running = false;
+    bool repeats = false;   // isRepeated(), for a call whose data flows one way
     bool isNoted = false;   // the recorder has been told that it started
     bool peerGone = false;  // an earlier inspection saw that the peer of this message had departed
     Operation operation;
@@ -141,7 +142,7 @@ class Work {
 
   // work_wait.cc
   bool compareWithPeers(const Call& call);
-  bool compareOneWay(const PlannedCall& planned);
+  bool compareOneWay(const PlannedCall& planned, bool repeats);
   bool compareOwed();
   bool isRepeated(const Call& call) const;
   bool lookForDeparted(Chain& chain);

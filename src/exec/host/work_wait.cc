@@ -64,6 +64,7 @@ bool Work::findFault(Nanoseconds now) {
 bool Work::compareWithPeers(const Call& call) {
   if (call.isMessage()) return true;
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
+    if (r == turn_->rank.value || turn_->hub->board(Rank(r)).hasNothingBut(call)) continue;
     const auto theirs = turn_->hub->board(Rank(r)).find(call.sequence);
     if (!theirs || agree(*theirs, call)) continue;
     outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call, Rank(r), *theirs), {{turn_->rank, call}, {Rank(r), *theirs}}};
@@ -74,17 +75,15 @@ bool Work::compareWithPeers(const Call& call) {
 
 /// Whether `call` follows the latest one-way call and is like it.
 bool Work::isRepeated(const Call& call) const {
-  Call expected = turn_->oneWay;
-  ++expected.sequence;
-  return call == expected;
+  return call.sequence == turn_->oneWay.sequence + 1 && call.isLike(turn_->oneWay);
 }
 
 /// Of two that disagree in a call whose data flows one way, the later one notices. But the latest lines of a peer's board are those that
 /// it writes, so a call like the one before stays owed for a few more: whoever has gone over to another call looks at once, and so does
 /// who waits, and who ends or divides the communicator.
-bool Work::compareOneWay(const PlannedCall& planned) {
+/// `repeats`: isRepeated(), as it was when the call began.
+bool Work::compareOneWay(const PlannedCall& planned, bool repeats) {
   const Call& call = planned.call;
-  const bool repeats = isRepeated(call);
   turn_->oneWay = call;
   ++turn_->owed;
   // Nothing holds ranks together that send each other nothing: their boards may soon be too far apart.

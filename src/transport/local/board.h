@@ -38,6 +38,14 @@ class Board {
     return unpack(kind, count, sequence);
   }
 
+  /// Whether find(call.sequence) would give exactly this call, or nothing: what nearly every look finds, for less. False may be wrong.
+  bool hasNothingBut(const Call& call) const {
+    const Entry& entry = entries_[call.sequence % kEntries];
+    if (entry.number.load(std::memory_order_acquire) != call.sequence + 1) return true;  // pairs with post()
+    const bool isSame = entry.kind.load(std::memory_order_acquire) == packKind(call);
+    return isSame && entry.count.load(std::memory_order_acquire) == call.count;
+  }
+
   /// How many calls the rank has come to; may miss the one that is being posted.
   uint64_t begun() const {
     uint64_t most = 0;

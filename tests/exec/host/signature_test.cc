@@ -29,6 +29,17 @@ TEST(Signature, DescribesTheCallInWords) {
   EXPECT_EQ(describeSignature(packSignature(scatter)), "ReduceScatter #1 of 1 int8, avg");
 }
 
+TEST(Signature, OfAnotherNumberIsTheOneOfThatCall) {
+  Call call{Collective::Broadcast, DataType::BF16, 0, 0x554, (uint64_t{1} << 40) + 7, 0};
+  for (const uint64_t from : {uint64_t{0}, uint64_t{65535}, uint64_t{1} << 33})
+    for (const uint64_t to : {uint64_t{1}, uint64_t{65535}, uint64_t{65536}, (uint64_t{1} << 40) + 3}) {
+      call.sequence = from;
+      const uint64_t signature = packSignature(call);
+      call.sequence = to;
+      EXPECT_EQ(withSequence(signature, to), packSignature(call)) << from << " to " << to;
+    }
+}
+
 TEST(Signature, DescribesMessagesBySizeInBytes) {
   Call message{Collective::SendRecv, DataType::F32, 0, 1, 10, 99};
   EXPECT_EQ(describeSignature(packSignature(message)), "a message of 40 bytes");

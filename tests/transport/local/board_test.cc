@@ -37,6 +37,26 @@ TEST(Board, ShowsTheCallsThatWerePosted) {
   EXPECT_EQ(board.begun(), 2U);
 }
 
+TEST(Board, TellsAnotherCallFromTheSameOrNone) {
+  Board board;
+  EXPECT_TRUE(board.hasNothingBut(callOf(5)));
+  board.post(callOf(5));
+  EXPECT_TRUE(board.hasNothingBut(callOf(5)));
+  EXPECT_TRUE(board.hasNothingBut(callOf(5 + 64)));  // the rank has not come to it
+  const Call same = callOf(5);
+  Call other = same;
+  other.count ^= uint64_t{1} << 63;
+  EXPECT_FALSE(board.hasNothingBut(other));
+  other = same;
+  other.root ^= 1 << 30;
+  EXPECT_FALSE(board.hasNothingBut(other));
+  other = same;
+  other.opCode ^= 1;
+  EXPECT_FALSE(board.hasNothingBut(other));
+  board.post(callOf(5 + 64));
+  EXPECT_TRUE(board.hasNothingBut(other));  // long past
+}
+
 TEST(Board, ForgetsWhatIsLongPastAndNeverMixesItUp) {
   Board board;
   for (uint64_t i = 0; i < 1000; ++i) board.post(callOf(i));
