@@ -68,10 +68,9 @@ extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, siz
       return tutti::error(Code::InvalidArgument, "buff {} is not aligned: windows begin at multiples of {} bytes", buff, kAlignment);
     if (!c.isOnGpu())
       return tutti::api::notBuilt("a symmetric window", "collectives take unregistered buffers at the same speed on host devices");
-    auto window = c.beginWindow(buff, size, (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0);
-    if (!window) return std::move(window).error();
+    if (Status status = c.usable(); !status.ok()) return status;
     return tutti::comm::thisThread().group.add(
-        tutti::comm::WindowRequest{comm, &c, std::move(*window), reinterpret_cast<void**>(win)});
+        tutti::comm::WindowRequest{comm, &c, buff, size, (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0, reinterpret_cast<void**>(win)});
   });
 }
 TUTTI_WEAK_TWIN(ncclCommWindowRegister);

@@ -230,6 +230,7 @@ class Communicator {
   uint64_t postOnGpu(std::span<const DeviceCall> calls);
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
   Status compareOnGpu();
+  Poll lookWhilePending(Poll poll, Status& cause);
   /// The same for the two before number `end` and one peer, another one each time: for every call.
   Status compareWithOne(uint64_t end);
   void waitForGpu();

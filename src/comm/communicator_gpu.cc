@@ -178,16 +178,13 @@ Result<transport::device::UserWindows::Ref> Communicator::beginWindow(void* base
 }
 
 Poll Communicator::settleWindows(Status& cause) {
-  const Poll poll = lookForRanks([this] { return gpu_->settleWindows(); }, cause);
-  if (poll != Poll::Pending || !hub().latch(rank_).tripped()) return poll;
-  cause = hub().latch(rank_).status();
-  return Poll::Failed;
+  return lookWhilePending(lookForRanks([this] { return gpu_->settleWindows(); }, cause), cause);
 }
 
 Status Communicator::endWindow(const void* window) {
-  const auto found = gpu_ == nullptr ? nullptr : gpu_->windows().find(window);
+  auto found = gpu_ == nullptr ? nullptr : gpu_->windows().find(window);
   if (found == nullptr) return error(Code::InvalidArgument, "win {} is no window of this communicator", window);
-  gpu_->endWindow(found);
+  gpu_->endWindow(std::move(found));
   return {};
 }
 
@@ -224,7 +221,11 @@ Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) {
 }
 
 Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause) {
-  const Poll poll = lookForRanks([&] { return gpu_->settle(calls); }, cause);
+  return lookWhilePending(lookForRanks([&] { return gpu_->settle(calls); }, cause), cause);
+}
+
+/// What this rank's kernels and its peers say meanwhile.
+Poll Communicator::lookWhilePending(Poll poll, Status& cause) {
   if (poll != Poll::Pending) return poll;
   lookAtGpu();
   cause = hub().latch(rank_).tripped() ? hub().latch(rank_).status() : compareOnGpu();

@@ -238,10 +238,23 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
 }
 
 /// Copies of calls before may be on their way, and graphs may be launched again.
-void DeviceRank::endWindow(const transport::device::UserWindows::Ref& window) {
-  endedWindows_.push_back(window);
-  endpoint_->windows().end(endedWindows_.back());
-  if (captures_.alive().empty() && isIdle()) endedWindows_.clear();
+void DeviceRank::endWindow(transport::device::UserWindows::Ref window) {
+  const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());  // another thread may have a capture under way
+  endpoint_->windows().end(window);
+  endedWindows_.push_back(std::move(window));
+  dropEnded();
+}
+
+Poll DeviceRank::settleWindows() {
+  const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());
+  dropEnded();
+  return endpoint_->settleWindows();
+}
+
+/// A call that has not been launched yet holds its window as well.
+void DeviceRank::dropEnded() {
+  if (endedWindows_.empty() || !captures_.alive().empty() || !isIdle()) return;
+  std::erase_if(endedWindows_, [](const transport::device::UserWindows::Ref& window) { return window.use_count() == 1; });
 }
 
 }  // namespace tutti::comm

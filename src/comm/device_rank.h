@@ -74,9 +74,9 @@ class DeviceRank {
   Status choose(DeviceCall& call) const;
   /// Windows of the user. Those of all ranks are settled by settleWindows(), which is Ready when all that have begun are.
   transport::device::UserWindows& windows() { return endpoint_->windows(); }
-  Poll settleWindows() { return endpoint_->settleWindows(); }
-  /// What graphs or kernels may still use stays mapped until later.
-  void endWindow(const transport::device::UserWindows::Ref& window);
+  Poll settleWindows();
+  /// What graphs or kernels may still use stays mapped until later: the next window that begins or ends.
+  void endWindow(transport::device::UserWindows::Ref window);
   const std::string& constants() const { return settings_.constants; }
 
   /// Says to the peers where this rank's part of what the calls need is.
@@ -120,6 +120,7 @@ class DeviceRank {
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
   Status launchCopies(const DeviceCall& call, driver::cuda::Stream stream);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
+  void dropEnded();
   template <class LaunchThem>
   Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
   /// Behind what other communicators have launched on the GPU, where there is an order of them.

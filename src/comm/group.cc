@@ -120,7 +120,9 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
     std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
     bool isKnown = !content.calls.empty() || !content.deviceCalls.empty();
     for (DeviceEntry& entry : content.deviceCalls) {
-      TUTTI_TRY(entry.call.comm->chooseOnGpu({&entry.call, 1}));
+      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+      if (!use) return std::move(use).error();
+      TUTTI_TRY((*use)->chooseOnGpu({&entry.call, 1}));
       isKnown = isKnown && !entry.call.call.isMessage();
       if (entry.call.plan != nullptr) totals[entry.call.comm] += static_cast<float>(entry.call.estimatedUs);
     }

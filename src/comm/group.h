@@ -22,8 +22,11 @@ namespace tutti::comm {
 struct WindowRequest {
   ncclComm* handle = nullptr;
   Communicator* comm = nullptr;
-  transport::device::UserWindows::Ref window;
+  void* base = nullptr;
+  uint64_t bytes = 0;
+  bool isSymmetric = false;
   void** result = nullptr;
+  transport::device::UserWindows::Ref window = nullptr;  ///< from when the group ends: one that fails before leaves nothing
 };
 
 class Group {
@@ -49,7 +52,7 @@ class Group {
   Status add(ncclComm* handle, DeviceCall call);
   Status add(JoinRequest request);
   Status add(ChildRequest request);
-  /// A window that has begun; `result` gets it when all ranks have registered theirs.
+  /// `result` gets the window when all ranks have registered theirs.
   Status add(WindowRequest request);
   Status addEnding(std::function<Status()> ending);
 
@@ -84,6 +87,7 @@ class Group {
   Status add(Creation creation, bool blocking);
   static Status run(Content content);
   static Status settle(std::vector<WindowRequest> windows);
+  static Status waitForAll(const std::vector<WindowRequest>& windows);
   static Status launch(std::vector<Entry> entries);
   static Status launch(std::vector<DeviceEntry> entries);
   static Status create(std::vector<Creation> creations, bool blocking);

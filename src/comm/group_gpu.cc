@@ -43,6 +43,30 @@ Status Group::add(WindowRequest request) {
 
 /// Also on communicators that do not block: it is set-up, and takes no longer than the slowest rank.
 Status Group::settle(std::vector<WindowRequest> windows) {
+  for (WindowRequest& request : windows) {
+    auto use = process().handles.useAgain(request.handle, request.comm);
+    if (!use) return std::move(use).error();
+    auto window = (*use)->beginWindow(request.base, request.bytes, request.isSymmetric);
+    if (!window) return std::move(window).error();
+    request.window = std::move(*window);
+  }
+  if (Status cause = waitForAll(windows); !cause.ok()) {
+    // What one lacks the others would wait for in vain, each in a communicator of its own.
+    for (const WindowRequest& request : windows)
+      if (auto use = process().handles.useAgain(request.handle, request.comm)) (*use)->stop(cause);
+    return cause;
+  }
+  Status first;
+  for (const WindowRequest& request : windows) {
+    const Status& refusal = request.window->refusal;
+    *request.result = refusal.ok() ? request.window.get() : nullptr;
+    if (first.ok()) first = refusal;
+  }
+  return first;
+}
+
+/// The first failure ends it.
+Status Group::waitForAll(const std::vector<WindowRequest>& windows) {
   constexpr int32_t kSpins = 20;
   exec::host::Waiter waiter(kSpins);
   Patience patience(realClock());
@@ -53,28 +77,19 @@ Status Group::settle(std::vector<WindowRequest> windows) {
       auto use = process().handles.useAgain(request.handle, request.comm);
       if (!use) return std::move(use).error();
       Status cause;
-      Poll poll = request.comm->settleWindows(cause);
+      Poll poll = (*use)->settleWindows(cause);
       if (poll == Poll::Pending) {
         cause = patience.look(format("rank {}", request.comm->rank().value), request.comm->timeoutMs(), [&] {
           return format("rank {} has not registered its window", request.comm->missingOnGpu().value);
         });
         if (!cause.ok()) poll = Poll::Failed;
       }
-      if (poll == Poll::Failed) {
-        request.comm->stop(cause);
-        return cause;
-      }
+      if (poll == Poll::Failed) return cause;
       isPending = isPending || poll == Poll::Pending;
     }
     if (isPending) waiter.pause();
   }
-  Status first;
-  for (const WindowRequest& request : windows) {
-    const Status& refusal = request.window->refusal;
-    *request.result = refusal.ok() ? request.window.get() : nullptr;
-    if (first.ok()) first = refusal;
-  }
-  return first;
+  return {};
 }
 
 Status Group::launch(std::vector<DeviceEntry> entries) {

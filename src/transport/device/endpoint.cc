@@ -100,6 +100,14 @@ Result<Bank> Endpoint::takeZeroed(Place place, Purpose purpose, uint64_t bytes) 
   return bank;
 }
 
+Poll Endpoint::settleWindows() {
+  const auto scope = SetUpScope::enter(around_.gpu->context());  // another thread may have a capture under way
+  if (!scope) return fail(scope.error());
+  const Poll poll = userWindows_->advance(!anyHost_);
+  missing_ = userWindows_->missing();
+  return poll;
+}
+
 Status Endpoint::prepare() {
   const auto scope = SetUpScope::enter(around_.gpu->context());
   if (!scope) return scope.error();

@@ -70,11 +70,7 @@ class Endpoint {
   exec::cuda::CopyLaunch copyLaunch() const;
   /// Windows of the user; once connect() is Ready.
   UserWindows& windows() { return *userWindows_; }
-  Poll settleWindows() {
-    const Poll poll = userWindows_->advance(!anyHost_);
-    missing_ = userWindows_->missing();
-    return poll;
-  }
+  Poll settleWindows();
   KernelPage& kernelPage() const { return page_.kernel(); }
   /// Kernels of this rank have not ended, or may be launched again: what they may touch is given back later, or never, as `kept` says.
   void keepMemory(Kept kept);

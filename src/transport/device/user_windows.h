@@ -60,7 +60,8 @@ class UserWindows {
   Poll advance(bool allReach);
   /// Whose news advance() lacks.
   Rank missing() const { return missing_; }
-  /// Of what is settled, the latest that holds all of it; null: none does.
+  /// Of the symmetric ones that all ranks have mapped, the latest that holds all of it; null: none does. The same on all ranks for the same
+  /// place in the same window, as each of them sees the same windows.
   Ref find(driver::cuda::DevicePtr address, uint64_t size) const;
   /// The window of that pointer; null: there is none.
   Ref find(const void* window) const;
