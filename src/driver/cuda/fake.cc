@@ -8,9 +8,12 @@
 namespace tutti::driver::cuda {
 namespace {
 
-/// Calls that give something back: they do it even when they are made to fail.
-bool givesBack(Call call) {
+/// Calls that give something back, or wait for work: they do it even when they are made to fail. A wait that fails tells of work that has
+/// ended with an error.
+bool isDoneAllTheSame(Call call) {
   switch (call) {
+    case Call::streamSynchronize:
+    case Call::eventSynchronize:
     case Call::devicePrimaryCtxRelease:
     case Call::ctxPopCurrent:
     case Call::memRelease:
@@ -56,10 +59,12 @@ Error FakeApi::enter(Call call, const Act& act) {
     return error;
   }
   failed_ = call;
-  if (givesBack(call)) (void)act();
+  if (isDoneAllTheSame(call)) (void)act();
+  const FakeQueues::Mark wait = driver_->takeWait();
   const auto destroyed = driver_->takeDestroyed();
   lock.unlock();
   for (const auto& destroy : destroyed) destroy();
+  driver_->queues().await(wait);
   return failWith_;
 }
 

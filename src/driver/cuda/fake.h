@@ -9,7 +9,7 @@
 // 3. Everything alive is counted (alive()); a test that ends with an idle() fake has leaked nothing.
 // 4. Captures are those of the driver: what would break one, a call that a capture forbids or work that waits for work outside, fails and
 //    breaks it. Graphs run as a user launches them; their nodes record and wait for events then.
-// 5. failAt(n) fails the nth call from then on. A call that gives something back does it all the same, and then fails.
+// 5. failAt(n) fails the nth call from then on. A call that gives something back, or waits for work, does it all the same, and then fails.
 #pragma once
 
 #include <functional>

@@ -136,7 +136,8 @@ bool UserWindows::isMappedByAll(UserWindow& window) {
 }
 
 UserWindows::Ref UserWindows::find(DevicePtr address, uint64_t size) const {
-  const auto found = std::find_if(windows_.rbegin(), windows_.rend(), [&](const Ref& w) { return w->isUsable && w->isSymmetric && w->holds(address, size); });
+  const auto isIt = [&](const Ref& w) { return w->isUsable && w->isSymmetric && w->holds(address, size); };
+  const auto found = std::find_if(windows_.rbegin(), windows_.rend(), isIt);
   return found == windows_.rend() ? nullptr : *found;
 }
 
