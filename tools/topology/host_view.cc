@@ -39,7 +39,6 @@ bool hasHostDevices(const topo::Document& machine) {
 Result<topo::View> hostViewOf(const topo::Document& machine, const FactsOptions& options, const std::optional<topo::CpuSet>& allowed) {
   topo::Document with = machine;
   if (options.hostDevices || !hasHostDevices(machine)) {
-    for (topo::Element& cpu : with.root.children) std::erase_if(cpu.children, isHostDevice);
     const auto devices = topo::spreadHostDevices(machine, options.hostDevices.value_or(0), allowed);
     if (!devices) return tl::unexpected(devices.error());
     if (Status status = topo::addHostDevices(with, *devices); !status.ok()) return tl::unexpected(std::move(status));
