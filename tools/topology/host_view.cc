@@ -57,6 +57,7 @@ topo::Graphs hostGraphs(const topo::View& view) {
     set.intraGBps = std::min(set.intraGBps, hop.GBps);
     set.typeIntra = std::max(set.typeIntra, hop.type);
   }
+  if (ring.size() < 2) set.intraGBps = topo::kLocalGBps;  // nobody to send to; a file of graphs wants a speed
   set.interGBps = set.intraGBps;
   set.channels.push_back({.gpus = ring});
   graphs.computed[0] = true;
