@@ -46,9 +46,10 @@ std::vector<connect::RankPlace> placesOf(const transport::local::Hub& hub, std::
 }
 
 /// How the ring passes the NUMA nodes of a host: by their distances where all ranks see the same machine, and so come to the same order.
+/// Their hashes are compared with each other: with NCCL_GRAPH_FILE they hold more than the machine's.
 connect::NumaOrder numaOrderOf(std::span<const Arrival> members, const std::shared_ptr<const Result<Machine>>& machine) {
   const bool isKnown = !members.empty() && *machine && std::all_of(members.begin(), members.end(), [&](const Arrival& member) {
-    return member.machine == (*machine)->hash;
+    return member.machine != 0 && member.machine == members.front().machine;
   });
   if (!isKnown) return {};
   return [machine](int32_t, std::span<const int32_t> nodes) { return topo::orderNumaNodes((*machine)->document, nodes); };
