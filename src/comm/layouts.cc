@@ -195,7 +195,8 @@ Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
     if (!found) return Status(found.error()).at("NCCL_GRAPH_FILE");
     stated = std::move(*found);
     if (!stated && outcome.place.rank == Rank(0) && outcome.place.ranks > 1)  // as of a part that was split off: no reason to warn
-      observe::info(Subsys::Init | Subsys::Graph, "NCCL_GRAPH_FILE={} does not hold for {} ranks: its channels are of another number of GPUs",
+      observe::info(Subsys::Init | Subsys::Graph,
+                    "NCCL_GRAPH_FILE={} does not hold for {} ranks: its channels are of another number of GPUs",
                     config::get<Param::GraphFile>(), outcome.place.ranks);
   }
   if (stated) layout = std::move(*stated);

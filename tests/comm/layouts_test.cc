@@ -254,7 +254,8 @@ TEST(OnHost, TheRingPassesNumaNodesByTheirDistances) {
   {
     // Settings are in what the ranks compare, but the machine is the same.
     const File ofTwo("<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"1\" speedintra=\"1\" speedinter=\"1\" "
-                     "typeintra=\"SYS\" typeinter=\"SYS\" samechannels=\"0\"><channel><gpu dev=\"0\"/><gpu dev=\"1\"/></channel></graph></graphs>");
+                     "typeintra=\"SYS\" typeinter=\"SYS\" samechannels=\"0\"><channel><gpu dev=\"0\"/><gpu dev=\"1\"/></channel></graph>"
+                     "</graphs>");
     const Variable graphs("NCCL_GRAPH_FILE", ofTwo.path);
     std::vector<Arrival> others(8);
     for (size_t r = 0; r < others.size(); ++r) {
