@@ -46,9 +46,10 @@ std::vector<connect::RankPlace> placesOf(const transport::local::Hub& hub, std::
 }
 
 /// How the ring passes the NUMA nodes of a host: by their distances where all ranks see the same machine, and so come to the same order.
+/// Their hashes are compared with each other: with NCCL_GRAPH_FILE they hold more than the machine's.
 connect::NumaOrder numaOrderOf(std::span<const Arrival> members, const std::shared_ptr<const Result<Machine>>& machine) {
   const bool isKnown = !members.empty() && *machine && std::all_of(members.begin(), members.end(), [&](const Arrival& member) {
-    return member.machine == (*machine)->hash;
+    return member.machine != 0 && member.machine == members.front().machine;
   });
   if (!isKnown) return {};
   return [machine](int32_t, std::span<const int32_t> nodes) { return topo::orderNumaNodes((*machine)->document, nodes); };
@@ -193,10 +194,13 @@ Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
     auto found = machine::findHostLayout(*graphs, outcome.place.ranks);
     if (!found) return Status(found.error()).at("NCCL_GRAPH_FILE");
     stated = std::move(*found);
-    if (!stated) cause = "its channels are of another number of GPUs";
+    if (!stated && outcome.place.rank == Rank(0) && outcome.place.ranks > 1)  // as of a part that was split off: no reason to warn
+      observe::info(Subsys::Init | Subsys::Graph,
+                    "NCCL_GRAPH_FILE={} does not hold for {} ranks: its channels are of another number of GPUs",
+                    config::get<Param::GraphFile>(), outcome.place.ranks);
   }
   if (stated) layout = std::move(*stated);
-  if (!cause.empty() && outcome.place.rank == Rank(0))
+  if (!cause.empty() && outcome.place.rank == Rank(0) && outcome.place.ranks > 1)
     observe::warn("NCCL_GRAPH_FILE={} does not hold for {} ranks on host devices: {}", config::get<Param::GraphFile>(),
                   outcome.place.ranks, cause);
   return {};

@@ -14,6 +14,25 @@ bool isDefault(const Entry& entry, const std::string& text) {
   return entry.type == Type::Bool ? (number != 0) == (entry.number != 0) : number == entry.number;
 }
 
+/// Whether what is asked for is what happens anyway, because the part that would do otherwise is not there.
+bool isGranted(const Entry& entry, const std::string& text) {
+  const int64_t number = std::strtoll(text.c_str(), nullptr, 0);
+  switch (entry.param) {
+    case Param::IbDisable: return number != 0;
+    case Param::NvlsEnable:
+    case Param::CollnetEnable:
+    case Param::RasEnable: return number == 0;
+    case Param::NetMergeLevel: return text == "LOC";
+    default: return false;
+  }
+}
+
+/// Whether somebody else reads the variable, or it decides over more than the reason says: no word of "no effect".
+bool hasOtherEffects(Param param) {
+  return param == Param::CudaLaunchBlocking  // CUDA's own
+         || param == Param::CrossNic;        // which of NCCL_GRAPH_FILE's rings are taken
+}
+
 const char* reasonOf(Param param) {
   switch (param) {
     case Param::Nthreads:
@@ -22,7 +41,9 @@ const char* reasonOf(Param param) {
     case Param::CrossNic:
     case Param::NetGdrLevel:
     case Param::NetGdrRead:
-    case Param::NetGdrC2c: return "GPUs of a communicator are on one host and use no network; `tutti topo` does honour it";
+    case Param::NetGdrC2c:
+    case Param::NetMergeLevel:
+    case Param::NetForceMerge: return "GPUs of a communicator are on one host and use no network; `tutti topo` does honour it";
     case Param::NchannelsPerNetPeer: return "GPUs of a communicator are on one host and use no network";
     case Param::CollnetEnable:
     case Param::CollnetNodeThreshold: return "nothing is reduced inside networks";
@@ -50,9 +71,10 @@ std::string whyWithoutEffect(const Entry& entry) {
 std::vector<std::string> withoutEffect() {
   std::vector<std::string> lines;
   for (const Entry& entry : table()) {
-    if (entry.effect == Effect::Honoured) continue;
+    if (entry.effect == Effect::Honoured || hasOtherEffects(entry.param)) continue;
     const auto text = findText(entry.param);
-    if (text && !isDefault(entry, *text)) lines.push_back(format("{}={} has no effect: {}", entry.name, *text, whyWithoutEffect(entry)));
+    if (!text || isDefault(entry, *text) || isGranted(entry, *text)) continue;
+    lines.push_back(format("{}={} has no effect: {}", entry.name, *text, whyWithoutEffect(entry)));
   }
   return lines;
 }

@@ -285,10 +285,12 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   const auto need = [&](const algo::Step& step, bool sends, Rank peer) {
     plan->pipes.push_back({protocol, step.port, sends, peer, fits_.tracksOf(rank_, step.port, sends, peer)});
   };
-  for (const Program& program : programs) {
+  for (int32_t track = 0; track < tracks; ++track) {
+    const Program& program = programs[static_cast<size_t>(track)];
     for (int32_t lane = work.firstLane; lane < work.firstLane + work.lanes; ++lane) {
       for (const algo::Step& step : program.lanes[static_cast<size_t>(lane)]) {
-        if (step.kind != algo::Kind::Pipe) continue;
+        // Fewer channels than tracks: the track runs on none of them, and its pipes would have no bytes.
+        if (step.kind != algo::Kind::Pipe || track >= settings_.pipeChannels(protocol, step.port)) continue;
         for (int32_t i = 0; i < step.from.count; ++i) need(step, false, step.from.at(i));
         for (int32_t i = 0; i < step.to.count; ++i) need(step, true, step.to.at(i));
       }

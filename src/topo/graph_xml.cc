@@ -25,8 +25,10 @@ Pattern usualPattern(GraphKind kind) {
 
 bool mayHave(GraphKind kind, Pattern pattern) { return kind == GraphKind::Tree ? isTree(pattern) : pattern == usualPattern(kind); }
 
+/// Host devices have no dev of their own: their rank stands for it, as machine/host_layout.h reads it.
 uint64_t devId(const System& system, NodeId node) {
   const Node& it = system.at(node);
+  if (it.kind == NodeKind::Host) return static_cast<uint64_t>(it.host.rank);
   return makeNodeId(systemOf(it.id), static_cast<uint64_t>(it.kind == NodeKind::Gpu ? it.gpu.dev : it.net.dev));
 }
 

@@ -100,6 +100,7 @@ Result<std::vector<HostDevice>> spreadHostDevices(const Document& machine, int c
 }
 
 Status addHostDevices(Document& machine, std::span<const HostDevice> devices) {
+  for (Element& cpu : machine.root.children) std::erase_if(cpu.children, [](const Element& child) { return child.name == "hostdev"; });
   for (const HostDevice& device : devices) {
     const auto cpu = std::find_if(machine.root.children.begin(), machine.root.children.end(), [&](const Element& element) {
       const std::string* numa = element.find("numaid");

@@ -32,7 +32,7 @@ inline constexpr int kMostHostDevices = 1024;
 /// Error: a machine without <cpu>, or whose CPUs nobody has said.
 Result<std::vector<HostDevice>> spreadHostDevices(const Document& machine, int count, const std::optional<CpuSet>& allowed);
 
-/// Error: a numaid that no <cpu> has.
+/// In the place of those that the machine has. Error: a numaid that no <cpu> has.
 Status addHostDevices(Document& machine, std::span<const HostDevice> devices);
 
 /// The system with the machine's <hostdev>, and the paths between them; rank 0 looks. Error: as buildSystem; that there is none.

@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kNames[] = {"NCCL_NET_MERGE_LEVEL", "NCCL_NET_FORCE_MERGE"};
 constexpr int64_t kMaxDev = 1 << 20;
 constexpr int kMostLanes = 64;
+constexpr size_t kMostNets = 4096;  // every one is compared with all others
 
 /// Children by index from the root down.
 using Place = std::vector<size_t>;
@@ -97,6 +98,9 @@ class Merger {
       if (number < 0) return {};  // nobody uses it
       const std::string* name = element.find("name");
       nextDev_ = std::max(nextDev_, number + 1);
+      if (element.find("devs") != nullptr) return {};  // merged already
+      if (nets_.size() == kMostNets)
+        return error(Code::InvalidUsage, "{}: expected at most {} nets to be merged", placeOf(machine_, element), kMostNets);
       nets_.push_back({.place = place,
                        .name = name == nullptr ? std::string() : *name,
                        .dev = number,

@@ -36,13 +36,14 @@ const Profile& DeviceModel::profile(const Algorithm& algorithm) {
   return messages_;
 }
 
-/// What a rank sends on: the kernel's links, or, where the machine's are less, those of the tracks that so many channels run on.
+/// What a rank sends on: the kernel's links, or, where the machine's are less, those of the tracks that so many channels run on. What
+/// follows no track reaches peers that are not neighbours there, and has no more than all the rings together.
 double DeviceModel::linkGBs(const Algorithm& algorithm, const KernelCost& cost, int32_t channels) const {
   const std::string_view name = algorithm.traits.name;
-  double tracks = 0;
-  if (name == "ring") tracks = layout_.ringGBps(channels);
-  if (name == "tree") tracks = layout_.treeGBps(channels);
-  if (name == "chain") tracks = layout_.ringGBps(1);  // all channels follow the order of ranks
+  const double tracks = name == "ring"    ? layout_.ringGBps(channels)
+                        : name == "tree"  ? layout_.treeGBps(channels)
+                        : name == "chain" ? layout_.ringGBps(1)  // all channels follow the order of ranks
+                                          : layout_.ringGBps(layout_.tracks());
   return tracks > 0 ? std::min(cost.linkGBs, tracks) : cost.linkGBs;
 }
 

@@ -201,9 +201,12 @@ TEST(OnHost, AGraphFileStatesTheRings) {
     EXPECT_EQ(plain->layout.tracks(), 1);
     EXPECT_NE(std::string(observe::lastErrorText()).find(cause), std::string::npos) << observe::lastErrorText();
   };
-  expectOrder({arrivals.begin(), arrivals.begin() + 3}, "does not hold for 3 ranks on host devices: its channels are of another number");
   arrivals[1].machine ^= 1;
-  expectOrder(arrivals, "they have different files");
+  expectOrder(arrivals, "does not hold for 4 ranks on host devices: they have different files");
+  // Parts of a split are of other sizes, and one rank has no rings: nothing to warn of.
+  expectOrder({arrivals[0]}, "does not hold for 4 ranks");
+  expectOrder({Arrival()}, "does not hold for 4 ranks");
+  expectOrder({arrivals[0], arrivals[2], arrivals[3]}, "does not hold for 4 ranks");
 }
 
 TEST(OnHost, RanksOfANumaNodeAreNeighbours) {
@@ -247,6 +250,22 @@ TEST(OnHost, TheRingPassesNumaNodesByTheirDistances) {
     const auto view = topo::makeHostView(*written);
     ASSERT_TRUE(view) << view.error().text();
     EXPECT_EQ(view->system.count(topo::NodeKind::Host), 8);
+  }
+  {
+    // Settings are in what the ranks compare, but the machine is the same.
+    const File ofTwo("<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"1\" speedintra=\"1\" speedinter=\"1\" "
+                     "typeintra=\"SYS\" typeinter=\"SYS\" samechannels=\"0\"><channel><gpu dev=\"0\"/><gpu dev=\"1\"/></channel></graph>"
+                     "</graphs>");
+    const Variable graphs("NCCL_GRAPH_FILE", ofTwo.path);
+    std::vector<Arrival> others(8);
+    for (size_t r = 0; r < others.size(); ++r) {
+      ASSERT_TRUE(layouts.describe(-1, others[r]).ok());
+      others[r].numa = static_cast<int32_t>(r % 4);
+    }
+    ASSERT_NE(others[0].machine, arrivals[0].machine);
+    const auto same = layouts.find(outcomeOf(others), false, 0);
+    ASSERT_TRUE(same) << same.error().text();
+    EXPECT_EQ(ringOf(same->layout), ringOf(found->layout));
   }
   arrivals[5].machine ^= 1;  // one sees another machine: only what all have said counts
   const auto differing = layouts.find(outcomeOf(arrivals), false, 0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace tutti::config {
 namespace {
@@ -22,15 +23,17 @@ class Variable {
 TEST(Effects, WhatIsSetInVainIsNamedWithItsValueAndAReason) {
   ASSERT_EQ(withoutEffect(), std::vector<std::string>());
   const Variable threads("NCCL_NTHREADS", "256");
-  const Variable rails("NCCL_CROSS_NIC", "0");
+  const Variable gdr("NCCL_NET_GDR_LEVEL", "SYS");
+  const Variable merged("NCCL_NET_MERGE_LEVEL", "SYS");
   const Variable honoured("NCCL_MIN_NCHANNELS", "4");
   const std::vector<std::string> lines = withoutEffect();
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   const auto has = [&](const char* text) {
     return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; });
   };
   EXPECT_TRUE(has("NCCL_NTHREADS=256 has no effect: kernels run with the number of threads"));
-  EXPECT_TRUE(has("NCCL_CROSS_NIC=0 has no effect: GPUs of a communicator are on one host"));
+  EXPECT_TRUE(has("NCCL_NET_GDR_LEVEL=SYS has no effect: GPUs of a communicator are on one host"));
+  EXPECT_TRUE(has("NCCL_NET_MERGE_LEVEL=SYS has no effect: GPUs of a communicator are on one host and use no network; `tutti topo` does"));
 }
 
 /// Who asks for what happens anyway is not told that it does not.
@@ -42,6 +45,26 @@ TEST(Effects, DefaultsAndNothingAreNoWishes) {
   EXPECT_EQ(withoutEffect(), std::vector<std::string>());
   const Variable off("NCCL_NET_SHARED_COMMS", "0");
   EXPECT_EQ(withoutEffect().size(), 1u);
+}
+
+TEST(Effects, AGrantedWishIsNotInVain) {
+  constexpr std::pair<const char*, const char*> kGranted[] = {{"NCCL_IB_DISABLE", "1"},     {"NCCL_NVLS_ENABLE", "0"},
+                                                              {"NCCL_COLLNET_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
+                                                              {"NCCL_NET_MERGE_LEVEL", "LOC"}};
+  for (const auto& [name, value] : kGranted) {
+    const Variable set(name, value);
+    EXPECT_EQ(withoutEffect(), std::vector<std::string>());
+  }
+  for (const auto& [name, value] : {std::pair{"NCCL_NVLS_ENABLE", "1"}, std::pair{"NCCL_COLLNET_ENABLE", "1"}}) {
+    const Variable set(name, value);
+    EXPECT_EQ(withoutEffect().size(), 1u) << name;
+  }
+}
+
+TEST(Effects, WhatOthersReadOrAnotherPartHonoursIsNotCalledVain) {
+  const Variable blocking("CUDA_LAUNCH_BLOCKING", "1");
+  const Variable rails("NCCL_CROSS_NIC", "0");
+  EXPECT_EQ(withoutEffect(), std::vector<std::string>());
 }
 
 TEST(Effects, EveryVariableWithoutEffectHasAReason) {

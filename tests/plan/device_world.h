@@ -149,15 +149,19 @@ inline void checkPlan(const DevicePlan& plan, const Shape& shape, const connect:
   for (const PipeNeed& need : plan.pipes) {
     ASSERT_EQ(need.protocol, protocol);
     ASSERT_LE(g.channels, settings.pipeChannels(protocol, need.port));
+    bool isOnAny = false;
+    for (int32_t channel = 0; channel < settings.pipeChannels(protocol, need.port); ++channel) isOnAny |= need.tracks.has(channel);
+    ASSERT_TRUE(isOnAny) << "a pipe without a channel";
     ends.insert({need.port, need.sends, need.peer.value});
   }
   ASSERT_EQ(ends.size(), plan.pipes.size()) << "distinct";
   std::set<std::tuple<uint8_t, bool, int32_t>> named;
   for (int track = 0; track < words.tracks; ++track) {
     const auto onTrack = endsInWords(plan, track);
-    named.insert(onTrack.begin(), onTrack.end());
+    for (const auto& end : onTrack)
+      if (track < settings.pipeChannels(protocol, std::get<0>(end))) named.insert(end);
     for (const PipeNeed& need : plan.pipes) {
-      if (onTrack.contains({need.port, need.sends, need.peer.value})) {
+      if (track < settings.pipeChannels(protocol, need.port) && onTrack.contains({need.port, need.sends, need.peer.value})) {
         ASSERT_TRUE(need.tracks.has(track)) << "a pipe that track " << track << " needs";
       }
     }

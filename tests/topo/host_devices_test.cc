@@ -67,6 +67,17 @@ TEST(HostDevices, StandOnNumaNodesAndMeetInMemoryOrOverTheLinkBetween) {
   EXPECT_EQ(second->system.at(second->system.all(NodeKind::Host)[7]).host.cpus, "14-15");
 }
 
+TEST(HostDevices, TakeThePlaceOfThoseThatWereThere) {
+  auto machine = parseXml("m.xml", R"(<system version="1"><cpu numaid="0" arch="arm64"/><cpu numaid="1" arch="arm64"/></system>)");
+  ASSERT_TRUE(machine);
+  const HostDevice first[] = {{.rank = 0, .numa = 0, .cpus = {}}, {.rank = 1, .numa = 1, .cpus = {}}};
+  const HostDevice second[] = {{.rank = 0, .numa = 1, .cpus = {}}};
+  ASSERT_TRUE(addHostDevices(*machine, first).ok());
+  ASSERT_TRUE(addHostDevices(*machine, second).ok());
+  EXPECT_TRUE(machine->root.children[0].children.empty());
+  EXPECT_EQ(machine->root.children[1].children.size(), 1u);
+}
+
 TEST(HostDevices, AreSpreadInProportionToTheCpusThatMayBeUsed) {
   const auto numasOf = [](const std::vector<HostDevice>& devices) {
     std::vector<int> numas;

@@ -119,6 +119,34 @@ TEST(Merge, NoMoreThanFourAndNoOtherSpeeds) {
   EXPECT_EQ(netsOf(merged({{"NCCL_NET_MERGE_LEVEL", "PORT"}}, text).system), "3:3.125 9:12.5 10:50=0+1+2+4 11:50=5+6+7+8");
 }
 
+TEST(Merge, WhatIsMergedAlreadyStaysAsItIs) {
+  Document once = merged({{"NCCL_NET_MERGE_LEVEL", "PIX"}}).machine;
+  const std::string before = writeXml(once.root);
+  ASSERT_TRUE(mergeNets(once, {.level = MergeLevel::Sys, .groups = {}}).ok());
+  EXPECT_EQ(writeXml(once.root), before);
+  // Two virtual nets of equal speed on one switch.
+  std::string text = kMachine;
+  for (const char* const dev : {"2", "3"}) {
+    const std::string plain = format("dev=\"{}\" speed", dev);
+    text.replace(text.find(plain), plain.size(), format("dev=\"{0}\" devs=\"{0}{0},{0}{0}{0}\" speed", dev));
+  }
+  EXPECT_EQ(netsOf(merged({{"NCCL_NET_MERGE_LEVEL", "PIX"}}, text).system), "6:25=0+1 2:25=22+222 3:25-=33+333 4:25 5:25-");
+}
+
+TEST(Merge, MoreNetsThanCanBeComparedAreRefused) {
+  const auto statusOf = [](int count) {
+    std::string nets;
+    for (int i = 0; i < count; ++i) nets += format(R"(<net name="n{0}" dev="{0}" speed="{0}"/>)", i);
+    auto machine = parseXml("m.xml", R"(<system version="1"><cpu numaid="0"><nic>)" + nets + "</nic></cpu></system>");
+    EXPECT_TRUE(machine);
+    return mergeNets(*machine, {.level = MergeLevel::Port, .groups = {}});
+  };
+  EXPECT_TRUE(statusOf(4096).ok());
+  const Status status = statusOf(4097);
+  EXPECT_EQ(status.code(), Code::InvalidUsage);
+  EXPECT_NE(status.text().find("at most 4096 nets"), std::string::npos) << status.text();
+}
+
 /// Channels go over the virtual net as over any other.
 TEST(Merge, ASearchFindsChannelsOverVirtualNets) {
   const auto sumOf = [](MergeLevel level) {

@@ -200,17 +200,24 @@ TEST(DeviceModel, RingsAreAsFastAsTheLinksOfTheirTracks) {
   ASSERT_TRUE(channels) << channels.error().text();
   const connect::Layout mesh = connect::Layout::ofChannels(*channels, {&node, 1});
   const exec::record::Algorithm& ring = *exec::record::findAlgorithm(Collective::AllGather, "ring");
-  const auto usOf = [&](const connect::Layout& layout, int32_t count) {
+  const auto timeOf = [](const exec::record::Algorithm& algorithm, KernelId kernel, const connect::Layout& layout, int32_t count) {
     DeviceModel model(layout, deviceMachine());
     const uint64_t bytes = 256 * kMiB;
-    const algo::Geometry g = algo::makeGeometry(ring.traits.division, bytes / 4, 4, DataType::U8, count, kMiB);
-    return model.estimate(ring, KernelId::Simple, g, DataType::U8, kMiB).trafficUs;
+    const algo::Geometry g = algo::makeGeometry(algorithm.traits.division, bytes / 4, 4, DataType::U8, count, kMiB);
+    return model.estimate(algorithm, kernel, g, DataType::U8, kMiB).trafficUs;
   };
+  const auto usOf = [&](const connect::Layout& layout, int32_t count) { return timeOf(ring, KernelId::Simple, layout, count); };
   const double bytes = 256.0 * kMiB;
   EXPECT_GE(usOf(mesh, 1), bytes * 3 / 4 / 20e3) << "one ring's links";
   EXPECT_GT(usOf(mesh, 2) - usOf(mesh, 3), bytes * 3 / 4 * (1 / 40e3 - 1 / 60e3) * 0.99);
   EXPECT_GT(usOf(mesh, 4), usOf(mesh, 3)) << "a fourth channel has its part on a ring that has one already";
   EXPECT_LT(usOf(mesh, 6), usOf(mesh, 4));
+  for (const char* const name : {"pat", "hierarchical", "direct", "twoshot"}) {
+    const exec::record::Algorithm* const other = exec::record::findAlgorithm(Collective::AllGather, name);
+    if (other == nullptr) continue;
+    const KernelId kernel = other->traits.needs == algo::Needs::PeerMemory ? KernelId::Window : KernelId::Simple;
+    EXPECT_GE(timeOf(*other, kernel, mesh, 6), bytes * 3 / 4 / 60e3 * 0.99) << name << " has no more links than the rings together";
+  }
   EXPECT_LT(usOf(connect::Layout::natural(4), 6), usOf(mesh, 6)) << "where links are not known, the constants of the machine hold";
 }
 

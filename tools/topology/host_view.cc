@@ -39,7 +39,6 @@ bool hasHostDevices(const topo::Document& machine) {
 Result<topo::View> hostViewOf(const topo::Document& machine, const FactsOptions& options, const std::optional<topo::CpuSet>& allowed) {
   topo::Document with = machine;
   if (options.hostDevices || !hasHostDevices(machine)) {
-    for (topo::Element& cpu : with.root.children) std::erase_if(cpu.children, isHostDevice);
     const auto devices = topo::spreadHostDevices(machine, options.hostDevices.value_or(0), allowed);
     if (!devices) return tl::unexpected(devices.error());
     if (Status status = topo::addHostDevices(with, *devices); !status.ok()) return tl::unexpected(std::move(status));
@@ -58,6 +57,7 @@ topo::Graphs hostGraphs(const topo::View& view) {
     set.intraGBps = std::min(set.intraGBps, hop.GBps);
     set.typeIntra = std::max(set.typeIntra, hop.type);
   }
+  if (ring.size() < 2) set.intraGBps = topo::kLocalGBps;  // nobody to send to; a file of graphs wants a speed
   set.interGBps = set.intraGBps;
   set.channels.push_back({.gpus = ring});
   graphs.computed[0] = true;

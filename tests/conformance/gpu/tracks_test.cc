@@ -120,7 +120,25 @@ TEST_P(GpuTracks, TheOrderIsThatOfTheChannelsTrack) {
   EXPECT_NE(firstDifference(c, bytes, expectedOutput(c, inputs, 1)[0]), "");
 }
 
+class GpuRings : public GpuTracks {};
+
+/// Also where the user allows fewer channels than there are tracks, and some pipes are on none of them.
+TEST_P(GpuRings, EveryRootHasItsPipes) {
+  ASSERT_GT(layoutOf()(kRanks).tracks(), 1);
+  for (int root = 0; root < kRanks; ++root) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    for (size_t r = 0; r < kRanks; ++r) {
+      const UseGpu use(gpus, static_cast<int>(r));
+      EXPECT_EQ(ncclBroadcast(in[r], out[r], kCount, ncclFloat, root, comms[r], streams[r]), ncclSuccess);
+    }
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << "root " << root << ": " << ncclGetLastError(nullptr);
+    const float* const sent = in[static_cast<size_t>(root)];
+    EXPECT_EQ(taken(), std::vector<float>(sent, sent + kCount)) << "root " << root;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Algorithms, GpuTracks, testing::Values("ring", "tree"));
+INSTANTIATE_TEST_SUITE_P(Algorithms, GpuRings, testing::Values("ring"));
 
 }  // namespace
 }  // namespace tutti::conformance

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "machine/host_layout.h"
+#include "topo/graph_xml.h"
 #include "topo/host_devices.h"
 #include "topology/facts.h"
 #include "topology/graph_facts.h"
@@ -78,6 +80,24 @@ TEST(HostView, TextAndPictureShowThem) {
   const std::string picture = drawTopology(view, &graphs);
   for (const char* part : {">HOST3<", ">CPUs 12-15<", ">LOC 20<", ">ring 0<", ">16 GB/s each<"})
     EXPECT_NE(picture.find(part), std::string::npos) << part;
+}
+
+/// As a user does: the dump is what NCCL_GRAPH_FILE names.
+TEST(HostView, TheRingThatIsWrittenIsReadAgain) {
+  for (const int devices : {1, 2, 8, 20}) {
+    SCOPED_TRACE(devices);
+    const topo::View view = viewOfFour(devices);
+    const topo::Graphs graphs = hostGraphs(view);
+    const auto written = topo::parseXml("ring.xml", topo::writeXml(topo::writeGraphs(graphs, view.system)));
+    ASSERT_TRUE(written) << written.error().text();
+    const auto read = machine::findHostLayout(*written, devices);
+    ASSERT_TRUE(read) << read.error().text();
+    const std::optional<connect::Layout>& layout = *read;
+    if (!layout) FAIL() << "no layout";
+    std::vector<int32_t> ring;
+    for (const topo::NodeId device : graphs[topo::GraphKind::Ring].channels[0].gpus) ring.push_back(view.system.at(device).host.rank);
+    EXPECT_EQ(layout->rings(), std::vector<std::vector<int32_t>>{ring});
+  }
 }
 
 TEST(HostView, OneDeviceHasNobodyToTalkTo) {
