@@ -72,6 +72,7 @@ struct NetInfo {
   int maxChannels = 0;
   bool gdr = false;
   bool coll = false;       ///< The network reduces.
+  // NOLINTNEXTLINE(readability-redundant-member-init): else gcc warns where designated initializers leave it out
   std::vector<int> members = {};  ///< Of a virtual net the devs that it is made of (merge.h).
   NodeId localGpu = kNoNode;  ///< The GPU that serves it (computePaths sets it).
 };
@@ -88,7 +89,7 @@ struct CpuInfo {
   CpuModel model = CpuModel::Undefined;
   std::string affinity;  ///< Hex mask in comma groups, as in the XML.
   int64_t memoryMiB = 0;  ///< 0: nobody has said.
-  std::vector<NumaDistance> distances = {};
+  std::vector<NumaDistance> distances = {};  // NOLINT(readability-redundant-member-init): as above
 };
 
 /// A rank that computes with CPUs (host_devices.h).

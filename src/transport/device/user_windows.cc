@@ -146,7 +146,7 @@ UserWindows::Ref UserWindows::find(const void* window) const {
   return found == windows_.end() ? nullptr : *found;
 }
 
-void UserWindows::end(Ref window) {
+void UserWindows::end(const Ref& window) {
   if (window->published_ != 0) around_.segments->published().remove(std::exchange(window->published_, 0));
   std::erase(windows_, window);
 }

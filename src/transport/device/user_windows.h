@@ -66,7 +66,7 @@ class UserWindows {
   /// The window of that pointer; null: there is none.
   Ref find(const void* window) const;
   /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go.
-  void end(Ref window);
+  void end(const Ref& window);
   /// All that is mapped, for whoever keeps it; no window is usable then.
   std::vector<Reached> takeReached();
 
