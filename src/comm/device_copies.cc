@@ -89,13 +89,13 @@ Status DeviceCopies::choose(CopyCall& copy, double kernelUs) const {
   const Call& call = copy.call;
   if (!isCopied(call.collective) || call.count == 0) return {};
   auto window = endpoint_.windows().find(addressOf(copy.out), outBytes(call));
-  if (window == nullptr || !window->isUsable || !window->isSymmetric || !obstacle(call.collective).empty()) return {};
+  if (window == nullptr || !obstacle(call.collective).empty()) return {};
   if (settings_.copyEngines == CopyEngines::WhereFaster && estimateUs(call) >= kernelUs) return {};
   if (call.collective == Collective::AllToAll) {
     const DevicePtr in = addressOf(copy.in);
     const DevicePtr out = addressOf(copy.out);
     const auto from = endpoint_.windows().find(in, outBytes(call));
-    if (from == nullptr || !from->isUsable || !from->isSymmetric || (in < out + outBytes(call) && out < in + outBytes(call))) return {};
+    if (from == nullptr || (in < out + outBytes(call) && out < in + outBytes(call))) return {};
     TUTTI_TRY(checkBuffer(*from, in));
   }
   TUTTI_TRY(checkBuffer(*window, addressOf(copy.out)));

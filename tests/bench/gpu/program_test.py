@@ -100,15 +100,20 @@ class ProgramTest(unittest.TestCase):
         _, lines = self.bench("overlap", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "-r", 2, *SMALL)
         self.assertEqual([line["library"] for line in lines if "overlap" in line], ["tutti", "NCCL"])
 
+    @staticmethod
+    def ranks_of(process, count):
+        """The process ids of its ranks, once all are there."""
+        children, ranks = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children"), []
+        while len(ranks) < count:
+            ranks = [int(pid) for pid in children.read_text(encoding="ascii").split()]
+            time.sleep(0.05)
+        return ranks
+
     def test_a_rank_that_hangs_is_named_and_all_end(self):
         # A rank that is stopped makes no step; the others wait for it.
         command = [BENCH, "torture", "--a", LIBRARY, "--host", "-n", "3", "--seconds", "100", "--limit", "3", "-e", "4K"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=CLEAN) as process:
-            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            ranks = []
-            while len(ranks) < 3:
-                ranks = [int(pid) for pid in children.read_text(encoding="ascii").split()]
-                time.sleep(0.05)
+            ranks = self.ranks_of(process, 3)
             time.sleep(1)
             os.kill(ranks[1], signal.SIGSTOP)
             text, _ = process.communicate(timeout=60)
@@ -121,11 +126,7 @@ class ProgramTest(unittest.TestCase):
     def test_a_rank_that_dies_ends_all(self):
         command = [BENCH, "torture", "--a", LIBRARY, "--host", "-n", "3", "--seconds", "100", "-e", "4K"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=CLEAN) as process:
-            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            ranks = []
-            while len(ranks) < 3:
-                ranks = [int(pid) for pid in children.read_text(encoding="ascii").split()]
-                time.sleep(0.05)
+            ranks = self.ranks_of(process, 3)
             time.sleep(0.5)
             os.kill(ranks[2], signal.SIGKILL)
             text, _ = process.communicate(timeout=60)

@@ -6,7 +6,7 @@
 namespace tutti::exec::cuda::arch {
 
 /// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, a multiple of 32; by whole warps, which need not be converged. Without
-/// ".aligned" one lane may come for all of its warp, and racecheck then takes the others for absent.
+/// ".aligned" the compiler adds a way by which one lane of a divergent warp waits for all of them.
 __device__ __forceinline__ void barrier(int id, int threads) {
   __syncwarp();
   asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
