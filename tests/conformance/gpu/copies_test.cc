@@ -309,6 +309,29 @@ TEST_F(GpuCopies, DifferentSizesAreNoWindow) {
   run({Kind::AllGather, 1000, 0}, false);
 }
 
+TEST_F(GpuCopies, AUselessWindowOverAGoodOneHidesItFromNobody) {
+  open(2);
+  registerAll();
+  std::vector<ncclWindow_t> later(2);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclCommWindowRegister(comms[r], outs[r], kRoom - r * 4096, &later[r], NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  run({Kind::AllGather, 1000, 0}, true);
+  for (size_t r = 0; r < 2; ++r) EXPECT_EQ(ncclCommWindowDeregister(comms[r], later[r]), ncclSuccess);
+}
+
+TEST_F(GpuCopies, AGroupThatFailsRegistersNothing) {
+  open(2);
+  ncclWindow_t never = nullptr;
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  ASSERT_EQ(ncclCommWindowRegister(comms[0], outs[0], kRoom, &never, NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
+  EXPECT_EQ(ncclCommWindowRegister(comms[0], static_cast<char*>(outs[0]) + 1, 8, &never, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  registerAll();  // would wait for the peer's, if that of rank 0 had begun
+  run({Kind::AllGather, 1000, 0}, true);
+}
+
 TEST_F(GpuCopies, GraphsRunThemAgainAmongOtherCalls) {
   open(3);
   registerAll();
