@@ -58,7 +58,7 @@ class Layout {
   static Layout ofRings(std::vector<std::vector<int32_t>> orders, int32_t localRanks = 0);
   /// The rings of `channels`, each with the trees of its channel (on a single node, of its own and of the next one); `nodes`: what they
   /// were connected from. Where all rings are one, whatever rank they begin with, that is the only track. Where the channels are a sequence
-  /// that repeats as a whole (A B A B), one period of it is the tracks; a ring that comes again otherwise (A B A C) stays one for each time,
+  /// that repeats as a whole (A B A B), one period of it is the tracks; a ring that comes again otherwise (A B A C) stays one each time,
   /// because the search gave it that share of the channels.
   static Layout ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes);
   /// The rings of `channels` that enter or leave some node by other nets than the rings before them; trees as of ofRings().
