@@ -211,7 +211,9 @@ class Prove(Temporary):
         self.assertRegex(out, r"AllReduce +ring .* proved")
         self.assertRegex(out, r"\d+ cases, all proved")
         with open(self.path("proofs.md"), encoding="utf-8") as file:
-            self.assertIn("\n| collective | algorithm |", file.read())
+            text = file.read()
+        self.assertIn("\n| collective | algorithm |", text)
+        self.assertTrue(text.endswith("\n\n" + re.search(r"\d+ cases, all proved", out)[0] + ".\n"), text[-200:])
 
     def test_list(self):
         code, out, _ = run("prove", "--list")
