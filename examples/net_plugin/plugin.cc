@@ -28,8 +28,9 @@ bool broken(const char* where) {
 
 int numberFrom(const char* variable, int usual) {
   const char* const text = std::getenv(variable);
-  const int number = text != nullptr ? std::atoi(text) : 0;
-  return number > 0 ? number : usual;
+  constexpr long kMost = 1'000'000;
+  const long number = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+  return number > 0 ? static_cast<int>(std::min(number, kMost)) : usual;
 }
 
 constexpr int kMostDevices = 16;
