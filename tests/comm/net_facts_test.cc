@@ -3,44 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "comm/sites.h"
-#include "core/format.h"
+#include "comm/said_network.h"
 
 namespace tutti::comm {
 namespace {
 
 using transport::net::Properties;
 
-/// A network that only says what it has.
-class Devices final : public transport::net::Network {
- public:
-  explicit Devices(std::vector<Properties> all) : all_(std::move(all)) {}
-  std::string_view name() const override { return "Said"; }
-  int32_t devices() const override { return static_cast<int32_t>(all_.size()); }
-  Result<Properties> properties(int32_t device) const override {
-    const Properties& one = all_[static_cast<size_t>(device)];
-    if (one.name.empty()) return fail(Code::SystemError, "device {} does not answer", device);
-    return one;
-  }
-  Result<std::unique_ptr<transport::net::Listener>> listen(int32_t) override { return fail(Code::InternalError, "not asked for"); }
-  Result<std::unique_ptr<transport::net::Connecting>> connect(int32_t, const transport::net::Handle&) override {
-    return fail(Code::InternalError, "not asked for");
-  }
-
- private:
-  const std::vector<Properties> all_;
-};
-
-Properties net(const std::string& name, uint64_t guid, int64_t speedMbps = 100'000) {
-  Properties made;
-  made.name = name;
-  made.guid = guid;
-  made.speedMbps = speedMbps;
-  made.port = 1;
-  return made;
-}
+Properties net(const std::string& name, uint64_t guid, int64_t speedMbps = 100'000) { return saidNet(name, guid, speedMbps); }
 
 machine::Machine machineOf(const std::string& nets) {
   auto document = topo::parseXml("host", "<system version=\"1\"><cpu numaid=\"0\" affinity=\"f\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
@@ -54,7 +24,7 @@ machine::Machine machineOf(const std::string& nets) {
 }
 
 std::string xmlOf(const machine::Machine& machine, std::vector<Properties> nets) {
-  const auto whole = withNetsOf(machine, Devices(std::move(nets)));
+  const auto whole = withNetsOf(machine, SaidNetwork(std::move(nets)));
   return whole ? topo::writeXml(whole->root) : whole.error().text();
 }
 

@@ -42,6 +42,8 @@ void sumOver(const char* environment, const char* configured, const char* expect
   });
   children.expectAllWell();
   EXPECT_NE(children.end(1).text.find(std::string("Using network ") + expected), std::string::npos) << children.end(1).text;
+  EXPECT_EQ(children.end(0).text.find("follow the order of hosts"), std::string::npos)
+      << "its devices have a place: " << children.end(0).text;
 }
 
 TEST(Networks, AnExternalOneIsTakenBeforeSockets) { sumOver(nullptr, nullptr, "Example"); }

@@ -21,7 +21,7 @@ using transport::local::Hub;
 
 /// The planner of each rank of a communicator.
 struct Ranks {
-  explicit Ranks(int32_t ranks, Settings settings = {}) : hub(*Hub::make(ranks)), layout(connect::Layout::natural(ranks)) {
+  explicit Ranks(int32_t ranks, const Settings& settings = {}) : hub(*Hub::make(ranks)), layout(connect::Layout::natural(ranks)) {
     for (int32_t r = 0; r < ranks; ++r) {
       connections.push_back(std::make_unique<connect::Connections>(*hub, Rank(r)));
       planners.push_back(std::make_unique<Planner>(layout, *connections.back(), Rank(r), settings));
