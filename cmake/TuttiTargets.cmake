@@ -23,32 +23,44 @@ if(TUTTI_SANITIZE)
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
 endif()
 
+set(TUTTI_SMALL $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Os>)
+
 # What nearly every file includes is parsed once: half of the time of a build is these headers. Files still include what they use;
 # scripts/check-tidy and scripts/check-headers compile without this.
 set(TUTTI_COMMON_HEADERS
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <functional> <map> <memory> <mutex> <optional> <span> <string>
   <string_view> <thread> <unordered_map> <utility> <variant> <vector> <fmt/core.h> <tl/expected.hpp>)
-function(tutti_precompile target)
+# `headers`: the target whose headers are shared, made when it is first wanted; files that share them have the same options.
+function(tutti_precompile target headers)
   if(ARGN)  # a folder with a header of its own that is as dear
     target_precompile_headers(${target} PRIVATE ${TUTTI_COMMON_HEADERS} ${ARGN})
     return()
   endif()
-  if(NOT TARGET tutti_common_headers)
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/common_headers.cc CONTENT "static_assert(true);\n")
-    add_library(tutti_common_headers STATIC ${PROJECT_BINARY_DIR}/common_headers.cc)
-    target_link_libraries(tutti_common_headers PRIVATE tutti_flags tl::expected Threads::Threads)
-    target_precompile_headers(tutti_common_headers PRIVATE ${TUTTI_COMMON_HEADERS})
+  if(NOT TARGET ${headers})
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/${headers}.cc CONTENT "static_assert(true);\n")
+    add_library(${headers} STATIC ${PROJECT_BINARY_DIR}/${headers}.cc)
+    target_link_libraries(${headers} PRIVATE tutti_flags tl::expected Threads::Threads)
+    target_precompile_headers(${headers} PRIVATE ${TUTTI_COMMON_HEADERS})
+    if(headers STREQUAL "tutti_small_headers")
+      target_compile_options(${headers} PRIVATE ${TUTTI_SMALL})
+    endif()
   endif()
-  target_precompile_headers(${target} REUSE_FROM tutti_common_headers)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
-# tutti_folder(<name> SOURCES a.cc … DEPENDS core … [PRECOMPILE header]): the static library tutti_<name> of one folder of src/.
+# tutti_folder(<name> [SMALL] SOURCES a.cc … DEPENDS core … [PRECOMPILE header]): the static library tutti_<name> of one folder of src/.
+# SMALL: what only sets up and takes down is built for size; it is a quarter less (scripts/check-size).
 # DEPENDS lists the folders it may include; a wrong include fails the header check (scripts/check-layers).
 function(tutti_folder name)
-  cmake_parse_arguments(F "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(F "SMALL" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILE" ${ARGN})
   if(F_SOURCES)
     add_library(tutti_${name} STATIC ${F_SOURCES})
-    tutti_precompile(tutti_${name} ${F_PRECOMPILE})
+    if(F_SMALL)
+      target_compile_options(tutti_${name} PRIVATE ${TUTTI_SMALL})
+      tutti_precompile(tutti_${name} tutti_small_headers ${F_PRECOMPILE})
+    else()
+      tutti_precompile(tutti_${name} tutti_common_headers ${F_PRECOMPILE})
+    endif()
     set(scope PUBLIC)
   else()
     add_library(tutti_${name} INTERFACE)

@@ -2,8 +2,11 @@
 //
 // It carries messages between processes of one host (link.h). The functions are written once, as version 11 has them; for an older
 // version a few lines turn its calls into these. NET_EXAMPLE_BREAK=init, devices, none or properties makes it misbehave there, which is
-// what a library that loads plugins has to live with; small makes it carry short messages only.
+// what a library that loads plugins has to live with; small makes it carry short messages only. NET_EXAMPLE_DEVICES=N gives it so many
+// devices of NET_EXAMPLE_MBPS each (10000), and NET_EXAMPLE_PCI=PATH,… the sysfs paths of the first ones; what each is used for is logged.
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -23,6 +26,35 @@ bool broken(const char* where) {
   return what != nullptr && std::strcmp(what, where) == 0;
 }
 
+int numberFrom(const char* variable, int usual) {
+  const char* const text = std::getenv(variable);
+  constexpr long kMost = 1'000'000;
+  const long number = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+  return number > 0 ? static_cast<int>(std::min(number, kMost)) : usual;
+}
+
+constexpr int kMostDevices = 16;
+int deviceCount() { return std::min(numberFrom("NET_EXAMPLE_DEVICES", 1), kMostDevices); }
+
+/// What PCI device it is; null: none.
+char* pciPathOf(int device) {
+  static char paths[kMostDevices][256];
+  const char* text = std::getenv("NET_EXAMPLE_PCI");
+  for (int i = 0; i < device && text != nullptr; ++i) {
+    text = std::strchr(text, ',');
+    if (text != nullptr) ++text;
+  }
+  if (text == nullptr || *text == 0 || *text == ',') return nullptr;
+  std::snprintf(paths[device], sizeof paths[device], "%.*s", static_cast<int>(std::strcspn(text, ",")), text);
+  return paths[device];
+}
+
+void tell(const char* what, int device) {
+  constexpr int kInfo = 3;
+  constexpr unsigned long kNet = 16;
+  if (log != nullptr) log(kInfo, kNet, __FILE__, __LINE__, "NET/Example : %s device %d", what, device);
+}
+
 int start(abi::Logger logger) {
   log = logger;
   if (broken("init")) return kSystemError;
@@ -33,24 +65,27 @@ int start(abi::Logger logger) {
 }
 
 int devices(int* count) {
-  *count = broken("devices") ? -7 : broken("none") ? 0 : 1;
+  *count = broken("devices") ? -7 : broken("none") ? 0 : deviceCount();
   return kSuccess;
 }
 
 template <class Properties>
 int properties(int device, Properties* p) {
-  if (device != 0) return kInvalidArgument;
-  static char name[] = "example0";
+  if (device < 0 || device >= deviceCount()) return kInvalidArgument;
+  static char names[kMostDevices][16];
+  std::snprintf(names[device], sizeof names[device], "example%d", device);
   std::memset(static_cast<void*>(p), 0, sizeof *p);
-  p->name = name;
-  p->guid = 1;
+  p->name = names[device];
+  p->pciPath = pciPathOf(device);
+  p->guid = static_cast<uint64_t>(device) + 1;
   p->ptrSupport = 1;
-  p->speed = 10'000;
+  p->speed = numberFrom("NET_EXAMPLE_MBPS", 10'000);
   p->latency = broken("properties") ? NAN : 5;
   p->maxComms = 1024;
   p->maxRecvs = 1;
   if constexpr (requires { p->maxP2pBytes; }) {
     p->vProps.ndevs = 1;
+    p->vProps.devs[0] = device;
     p->maxP2pBytes = p->maxCollBytes = broken("small") ? 100'000 : size_t{1} << 40;
   }
   if constexpr (requires { p->maxMultiRequestSize; }) p->maxMultiRequestSize = 1;
@@ -61,7 +96,7 @@ struct ListenComm {
   Listening listening;
 };
 
-int listen(void* /*context*/, int /*device*/, void* handle, void** comm) {
+int listen(void* /*context*/, int device, void* handle, void** comm) {
   auto* const made = new ListenComm;
   std::string name;
   if (const int code = made->listening.open(&name); code != kSuccess || name.size() >= abi::kHandleBytes) {
@@ -71,14 +106,16 @@ int listen(void* /*context*/, int /*device*/, void* handle, void** comm) {
   std::memset(handle, 0, abi::kHandleBytes);
   std::memcpy(handle, name.c_str(), name.size());
   *comm = made;
+  tell("listens on", device);
   return kSuccess;
 }
 
-int connect(void* /*context*/, int /*device*/, void* handle, void** comm, void** /*deviceHandle*/) {
+int connect(void* /*context*/, int device, void* handle, void** comm, void** /*deviceHandle*/) {
   const char* const text = static_cast<const char*>(handle);
   Link* link = nullptr;
   const int code = Link::connect(std::string(text, strnlen(text, abi::kHandleBytes)), &link);
   *comm = link;
+  if (link != nullptr) tell("sends by", device);
   return code;
 }
 

@@ -157,6 +157,7 @@ Status Child::compareCalls() {
 
 Status Child::finish(Outcome outcome) {
   if (outcome.hub == nullptr) return {};
+  if (outcome.hub->spansHosts()) outcome.sites = parent_.sites();
   const bool shares = (isSplit() ? parent_.config().splitShare : parent_.config().shrinkShare) && !key_.mayBeBroken;
   const uint64_t hash = mix(hash_, static_cast<uint64_t>(static_cast<uint32_t>(request_.color)));
   child_ = std::make_unique<Communicator>(outcome.place.rank, outcome.place.ranks, parent_.device(), hash, request_.config,

@@ -67,6 +67,11 @@ Status Communicator::openParts(const Outcome& outcome) {
   auto found = process().layouts.find(outcome, onGpu_, settings_.nodeRanks);
   if (!found) return std::move(found).error();
   layout_ = std::move(found->layout);
+  sites_ = outcome.sites;
+  if (outcome.hub->spansHosts())
+    outcome.hub->remote()->setDevices([layout = layout_](const transport::local::PipeKey& key, bool sends) {
+      return sends ? layout.netsOf(key.from, key.channel).out : layout.netsOf(key.to, key.channel).in;
+    });
   nearGpu_ = std::move(found->nearGpu);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);

@@ -152,6 +152,8 @@ class Communicator {
   void countChild(ChildKey& key) { key.number = childrenOfKind_[{key.mayBeBroken, key.members}]++; }
   int32_t countChild() { return ++children_; }
   const std::shared_ptr<transport::local::Hub>& sharedHub() const { return turn_->hub; }
+  /// Of its hosts; null where there is one.
+  const std::shared_ptr<const Sites>& sites() const { return sites_; }
 
   // ---- its calls (communicator.cc)
 
@@ -263,6 +265,7 @@ class Communicator {
   std::shared_ptr<Lasting> lasting_;
   std::shared_ptr<exec::host::Turn> turn_;  // lasting_->turn
   connect::Layout layout_ = connect::Layout::natural(0);
+  std::shared_ptr<const Sites> sites_;  // null: one host
   topo::CpuSet nearGpu_;  // where threads that serve it belong; empty: anywhere
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;

@@ -99,6 +99,11 @@ progress::Peer Distant::peerOf(Rank rank) const {
 
 int32_t Distant::hostOf(Rank rank) const { return courier_->roster().process(shared_.processOf(rank)).host; }
 
+void Distant::setDevices(DeviceOf deviceOf) {
+  const std::lock_guard lock(mutex_);
+  if (!deviceOf_) deviceOf_ = std::move(deviceOf);
+}
+
 Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Half>& half = halves_[keyOf(key)];
@@ -107,7 +112,7 @@ Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t 
   if (!pipe) return tl::unexpected(std::move(pipe).error());
   half = std::make_unique<Half>();
   half->pipe = std::move(*pipe);
-  half->sender = jobs_.addSend({half->pipe.view(), peerOf(key.to), 0});
+  half->sender = jobs_.addSend({half->pipe.view(), peerOf(key.to), deviceOf_ ? deviceOf_(key, true) : 0});
   if (const auto known = handles_.find(keyOf(key)); known != handles_.end()) {
     half->sender->setHandle(known->second);
     handles_.erase(known);
@@ -127,6 +132,7 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   progress::RecvSpec spec;
   spec.pipe = made->pipe.view();
   spec.peer = peerOf(key.from);
+  spec.device = deviceOf_ ? deviceOf_(key, false) : 0;
   spec.mostBytes = slotBytes;
   spec.heard = &heard_[static_cast<size_t>(key.from.value)];
   const auto job = jobs_.addReceive(spec, &end.handle);

@@ -58,11 +58,14 @@ Grouping formGroups(std::span<const Arrival> arrivals);
 /// The arrivals of a group's members, by their new ranks.
 std::shared_ptr<const std::vector<Arrival>> membersOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members);
 
+struct Sites;
+
 /// Without a hub for a rank of no colour.
 struct Outcome {
   std::shared_ptr<transport::local::Hub> hub;
   Place place;
   std::shared_ptr<const std::vector<Arrival>> members;  ///< of its communicator, by their new ranks; null: nobody has said
+  std::shared_ptr<const Sites> sites = nullptr;         ///< what its hosts are like (comm/sites.h); null: there is one host
 
   std::span<const Arrival> membersOrNone() const { return members == nullptr ? std::span<const Arrival>() : std::span(*members); }
 };

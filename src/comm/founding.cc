@@ -57,6 +57,14 @@ struct Foundations::Foundation {
   mutable std::shared_ptr<Hub> kept;  // until all ranks of this process have it: what one sends and leaves goes through it
   Grouping grouping;
   std::shared_ptr<const std::vector<Arrival>> members;
+  mutable std::unique_ptr<SitesExchange> sites;  // under the mutex; null: one host
+
+  /// What the hosts are like; nothing while that is on its way.
+  std::optional<Result<std::shared_ptr<const Sites>>> pollSites() const {
+    const std::lock_guard lock(mutex);
+    if (sites == nullptr) return Result<std::shared_ptr<const Sites>>(nullptr);
+    return sites->poll();
+  }
 
   /// Nothing while other processes of the host are still on their way. One that died on it will never come.
   std::optional<Result<Outcome>> outcome(Rank rank) const {
@@ -65,7 +73,10 @@ struct Foundations::Foundation {
       if (losses.empty()) return std::nullopt;
       return tl::unexpected(losses.begin()->second);
     }
-    Outcome outcome{hub, grouping.places[static_cast<size_t>(rank.value)], members};
+    auto met = pollSites();
+    if (!met) return std::nullopt;
+    if (!*met) return tl::unexpected(std::move(*met).error());
+    Outcome outcome{hub, grouping.places[static_cast<size_t>(rank.value)], members, **std::move(met)};
     if (arena == nullptr) return outcome;
     const uint64_t place = arena->isShared() ? arena->root().load(std::memory_order_acquire) : ownHub;  // pairs with makeShared
     auto attached = Hub::attach(arena, place, roster->ranks);
@@ -99,6 +110,10 @@ Status Foundations::share(Foundation& foundation, const std::string& network) co
     const auto engine = engine_(network);
     if (!engine) return engine.error();
     foundation.courier = std::make_shared<Courier>(roster, **engine);
+    const bool onGpu = foundation.grouping.places.front().multiprocessors > 0;
+    auto site = site_((*engine)->network(), onGpu);
+    if (!site) return std::move(site).error();
+    foundation.sites = std::make_unique<SitesExchange>(roster, *std::move(site));
   }
   // The arena keeps the roster, and with it the mesh and these handlers: they need no more than a weak pointer back.
   roster.mesh->setHandlers(

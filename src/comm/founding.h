@@ -14,6 +14,7 @@
 
 #include "bootstrap/service.h"
 #include "comm/encounter.h"
+#include "comm/sites.h"
 #include "progress/engine.h"
 
 namespace tutti::comm {
@@ -25,8 +26,10 @@ class Foundations {
   /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
   /// `engine`: moves what goes to other hosts over the network of a name, or any; asked once there are some.
   using Engines = std::function<Result<progress::Engine*>(const std::string& network)>;
-  Foundations(std::function<int()> exportsFd, Engines engine)
-      : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)) {}
+  /// `site`: what this machine is like, with the devices of a network, and with its GPUs or without.
+  using SiteOf = std::function<Result<Site>(const transport::net::Network& network, bool onGpu)>;
+  Foundations(std::function<int()> exportsFd, Engines engine, SiteOf site)
+      : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)), site_(std::move(site)) {}
 
   /// Announces a rank by `ids`. `network`: the name of the one to use, or empty. Errors come out of the encounter.
   std::shared_ptr<Encounter> join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
@@ -45,6 +48,7 @@ class Foundations {
   };
   const std::function<int()> exportsFd_;
   const Engines engine_;
+  const SiteOf site_;
   std::mutex mutex_;
   std::map<const bootstrap::Roster*, Entry> entries_;
 };

@@ -1,6 +1,7 @@
 #include "comm/layouts.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "core/thread.h"
 #include "driver/nvml/real.h"
 #include "machine/host_layout.h"
+#include "machine/hosts_layout.h"
 #include "machine/place.h"
 #include "machine/show.h"
 #include "observe/log.h"
@@ -168,11 +170,60 @@ Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nod
                 : onGpu       ? connect::Layout::byPlace(places)
                               : connect::Layout::byPlace(places, numaOrderOf(members, machineOf(false)));
   if (!onGpu && outcome.place.rank == Rank(0)) observe::info(Subsys::Init | Subsys::Graph, "{}", machine::describePlaces(places));
+  if (nodeRanks == 0 && outcome.hub->spansHosts())
+    if (Status status = takeHosts(outcome, onGpu, made.layout); !status.ok()) return tl::unexpected(std::move(status));
   if (!onGpu && nodeRanks == 0)
     if (Status status = takeStated(outcome, made.layout); !status.ok()) return tl::unexpected(std::move(status));
   tellLayout(made.layout, outcome.place.rank, nullptr);
   if (!onGpu) dump(outcome, false, nullptr);
   return made;
+}
+
+Result<Site> Layouts::siteOf(const transport::net::Network& network, bool onGpu) {
+  const auto settings = machine::readSettings();
+  if (!settings) return tl::unexpected(settings.error());
+  const auto machine = machineOf(onGpu);
+  if (!*machine) return comm::siteOf({}, settings->hash);  // of which machineOf() has warned
+  const auto whole = withNetsOf(**machine, network);
+  if (whole) return comm::siteOf(topo::writeXml(whole->root), settings->hash);
+  if (!config::get<Param::TopoFile>().empty()) return tl::unexpected(Status(whole.error()).at("NCCL_TOPO_FILE"));
+  observe::warn("the nets of this machine cannot be placed in its topology: {}", whole.error().text());
+  return comm::siteOf({}, settings->hash);
+}
+
+/// The layout of ranks on several hosts, as their topologies have it.
+Status Layouts::takeHosts(const Outcome& outcome, bool onGpu, connect::Layout& layout) {
+  const std::span<const Arrival> members = outcome.membersOrNone();
+  if (outcome.sites == nullptr || members.empty()) return {};
+  std::string cause = outcome.sites->whyNot;
+  std::vector<machine::HostRanks> hosts;
+  std::map<int32_t, size_t> placeOf;
+  std::vector<int32_t> hostOf;
+  for (int32_t r = 0; r < outcome.place.ranks && cause.empty(); ++r) {
+    const Arrival& member = members[static_cast<size_t>(r)];
+    const int32_t process = outcome.hub->processOf(Rank(r));
+    const auto [place, isNew] = placeOf.try_emplace(hostOf.emplace_back(outcome.hub->remote()->hostOf(Rank(r))), hosts.size());
+    if (isNew) hosts.push_back({outcome.sites->machineOf(process), outcome.sites->hashOf[static_cast<size_t>(process)], {}});
+    hosts[place->second].ranks.push_back({r, member.gpu, member.numa, member.cache});
+    if (onGpu && member.gpu < 0) cause = format("the GPU of rank {} is not in its machine's topology", r);
+  }
+  if (cause.empty()) {
+    const auto settings = machine::readSettings();
+    if (!settings) return settings.error();
+    auto found = machine::findHostsLayout(hosts, *settings);
+    if (found) {
+      layout = std::move(found->layout);
+      if (outcome.place.rank == Rank(0))
+        for (const std::string& line : machine::describeNets(layout, hostOf)) observe::info(Subsys::Init | Subsys::Graph, "{}", line);
+      return {};
+    }
+    cause = found.error().text();
+    if (!config::get<Param::TopoFile>().empty()) return found.error();
+  }
+  if (outcome.place.rank == Rank(0))
+    observe::warn("what crosses hosts uses device 0 of the network, and rings of {} ranks follow the order of hosts: {}",
+                  outcome.place.ranks, cause);
+  return {};
 }
 
 /// What NCCL_GRAPH_FILE says of ranks on host devices.

@@ -2,7 +2,8 @@
 //
 // Owner: the process. Any thread. What the machine is like is found out when a rank first arrives, and kept.
 // 1. All ranks come to the same layout: it depends on the arrivals of all ranks alone, which all of them have.
-// 2. What cannot be found out, or differs between ranks that have to agree, is one warning, and the ring is in order of ranks. What the
+// 2. Ranks on several hosts know all of them (comm/sites.h): rings cross at the nets of the searched channels.
+// 3. What cannot be found out, or differs between ranks that have to agree, is one warning, and the ring is in order of ranks. What the
 //    user names (files, levels) and makes no sense is an error.
 #pragma once
 
@@ -16,9 +17,11 @@
 
 #include "comm/devices.h"
 #include "comm/encounter.h"
+#include "comm/sites.h"
 #include "connect/layout.h"
 #include "machine/gpu_layout.h"
 #include "machine/survey.h"
+#include "transport/net/network.h"
 
 namespace tutti::comm {
 
@@ -43,6 +46,10 @@ class Layouts {
   /// Puts into `arrival` where the calling thread runs and, if `gpu` is one (not −1), which it is of the machine; it has been opened.
   Status describe(int32_t gpu, Arrival& arrival);
 
+  /// What other hosts are to know of this one. A machine that cannot be found out has no hash; what the user names and makes no sense is an
+  /// error.
+  Result<Site> siteOf(const transport::net::Network& network, bool onGpu);
+
   /// `nodeRanks`: TUTTI_NODE_RANKS; not 0: it decides alone. Writes what NCCL_TOPO_DUMP_FILE and NCCL_GRAPH_DUMP_FILE want of this rank.
   Result<RankLayout> find(const Outcome& outcome, bool onGpu, int32_t nodeRanks);
 
@@ -55,6 +62,7 @@ class Layouts {
   std::shared_ptr<const Result<machine::Machine>> machineOf(bool withGpus);
   Status takeStated(const Outcome& outcome, connect::Layout& layout);
   Result<RankLayout> findOnGpus(const Outcome& outcome, int32_t nodeRanks);
+  Status takeHosts(const Outcome& outcome, bool onGpu, connect::Layout& layout);
   void dump(const Outcome& outcome, bool onGpu, const machine::GpuLayout* found);
 
   Devices& devices_;

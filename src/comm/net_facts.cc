@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "comm/networks.h"
 #include "core/format.h"
@@ -23,15 +25,10 @@ bool reachesGpus(const Properties& net) {
 
 }  // namespace
 
-Result<std::vector<NetFacts>> findNets(std::vector<std::string>& notes) {
+Result<std::vector<NetFacts>> netsOf(const transport::net::Network& network) {
   std::vector<NetFacts> nets;
-  const auto network = openNetwork("");
-  if (!network) {
-    notes.push_back(format("no nets: {}", network.error().text()));
-    return nets;
-  }
-  for (int32_t device = 0; device < (*network)->devices(); ++device) {
-    const auto net = (*network)->properties(device);
+  for (int32_t device = 0; device < network.devices(); ++device) {
+    const auto net = network.properties(device);
     if (!net) return tl::unexpected(net.error());
     nets.push_back({.name = net->name,
                     .pciPath = net->pciPath,
@@ -44,6 +41,44 @@ Result<std::vector<NetFacts>> findNets(std::vector<std::string>& notes) {
                     .gdr = reachesGpus(*net)});
   }
   return nets;
+}
+
+Result<std::vector<NetFacts>> findNets(std::vector<std::string>& notes) {
+  const auto network = openNetwork("");
+  if (network) return netsOf(**network);
+  notes.push_back(format("no nets: {}", network.error().text()));
+  return std::vector<NetFacts>();
+}
+
+namespace {
+
+/// Nets that are none of `nets` are left out, and so is what a file says of a net that it names twice; GUIDs are numbered as they come.
+void keepNets(topo::Element& element, std::span<const NetFacts> nets, std::set<std::string>& met, std::map<std::string, size_t>& guids) {
+  std::erase_if(element.children, [&](const topo::Element& child) {
+    const std::string* const name = child.name == "net" ? child.find("name") : nullptr;
+    if (child.name != "net") return false;
+    const bool isOne = name != nullptr && std::any_of(nets.begin(), nets.end(), [&](const NetFacts& net) { return net.name == *name; });
+    return !isOne || !met.insert(*name).second;
+  });
+  for (topo::Element& child : element.children) {
+    const std::string* const guid = child.name == "net" ? child.find("guid") : nullptr;
+    if (guid != nullptr) child.set("guid", format("{:#x}", guids.try_emplace(*guid, guids.size() + 1).first->second));
+    keepNets(child, nets, met, guids);
+  }
+}
+
+}  // namespace
+
+Result<topo::Document> withNetsOf(const machine::Machine& machine, const transport::net::Network& network) {
+  auto nets = netsOf(network);
+  if (!nets) return tl::unexpected(std::move(nets).error());
+  topo::Document whole = machine.document;
+  Status status = complete(whole, topo::detect::Sysfs(machine.files), {.gpus = machine.gpus, .nets = *nets, .allowed = {}});
+  if (!status.ok()) return tl::unexpected(std::move(status));
+  std::set<std::string> met;
+  std::map<std::string, size_t> guids;
+  keepNets(whole.root, *nets, met, guids);
+  return whole;
 }
 
 namespace {

@@ -32,9 +32,10 @@ Result<topo::Document> PeerPaths::detectHost(driver::cuda::Driver& driver) {
   std::vector<std::string> notes;  // told when the machine is looked at for layouts
   auto gpus = machine::findGpus(driver, [] { return driver::nvml::openNvml(); }, false, notes);
   if (!gpus) return tl::unexpected(std::move(gpus).error());
-  topo::Document machine = topo::detect::emptyMachine();
-  const topo::detect::Sysfs files(std::make_shared<topo::detect::RootFiles>());
-  Status status = topo::detect::complete(machine, files, {.gpus = *std::move(gpus), .nets = {}, .allowed = {}});
+  const auto files = std::make_shared<topo::detect::RootFiles>();
+  auto machine = machine::startOf({.cuda = nullptr, .openNvml = {}, .files = files, .topoFile = config::get<config::Param::TopoFile>()});
+  if (!machine) return machine;
+  Status status = topo::detect::complete(*machine, topo::detect::Sysfs(files), {.gpus = *std::move(gpus), .nets = {}, .allowed = {}});
   if (!status.ok()) return tl::unexpected(std::move(status));
   return machine;
 }

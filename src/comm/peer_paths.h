@@ -20,7 +20,7 @@ Result<std::optional<topo::PathType>> readPeerLevel();
 
 class PeerPaths {
  public:
-  /// What this host is, with all GPUs that the driver shows.
+  /// What this host is, with all GPUs that the driver shows: what NCCL_TOPO_FILE says comes first, as for layouts.
   using Detect = std::function<Result<topo::Document>(driver::cuda::Driver&)>;
   static Result<topo::Document> detectHost(driver::cuda::Driver& driver);
 

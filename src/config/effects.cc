@@ -27,23 +27,19 @@ bool isGranted(const Entry& entry, const std::string& text) {
   }
 }
 
-/// Whether somebody else reads the variable, or it decides over more than the reason says: no word of "no effect".
-bool hasOtherEffects(Param param) {
-  return param == Param::CudaLaunchBlocking  // CUDA's own
-         || param == Param::CrossNic;        // which of NCCL_GRAPH_FILE's rings are taken
-}
+/// Whether somebody else reads the variable: no word of "no effect".
+bool hasOtherEffects(Param param) { return param == Param::CudaLaunchBlocking; }
 
 const char* reasonOf(Param param) {
   switch (param) {
     case Param::Nthreads:
     case Param::Ll128Nthreads:
     case Param::ThreadThresholds: return "kernels run with the number of threads that they are built for";
-    case Param::CrossNic:
+    case Param::NetMergeLevel:
+    case Param::NetForceMerge: return "devices of a network stay single, and channels take them in turn; `tutti topo` does honour it";
     case Param::NetGdrLevel:
     case Param::NetGdrRead:
-    case Param::NetGdrC2c:
-    case Param::NetMergeLevel:
-    case Param::NetForceMerge: return "GPUs of a communicator are on one host and use no network; `tutti topo` does honour it";
+    case Param::NetGdrC2c: return "GPUs of a communicator are on one host and use no network; `tutti topo` does honour it";
     case Param::NchannelsPerNetPeer: return "GPUs of a communicator are on one host and use no network";
     case Param::CollnetEnable:
     case Param::CollnetNodeThreshold: return "nothing is reduced inside networks";

@@ -11,8 +11,8 @@
 namespace tutti::config {
 
 /// "NCCL_NTHREADS=256 has no effect: …" for each variable that this version accepts without effect (params.def: Later, Ignored) and that is
-/// set to something else than its default, or than what happens anyway (NCCL_NVLS_ENABLE=0). CUDA_LAUNCH_BLOCKING, which CUDA reads, and
-/// NCCL_CROSS_NIC, which chooses among the rings of NCCL_GRAPH_FILE, are not among them.
+/// set to something else than its default, or than what happens anyway (NCCL_NVLS_ENABLE=0). CUDA_LAUNCH_BLOCKING, which CUDA reads,
+/// is not among them.
 std::vector<std::string> withoutEffect();
 
 /// Why a variable has none; empty for one that has.

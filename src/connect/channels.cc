@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "connect/layout.h"
-
 namespace tutti::connect {
 
 namespace {
@@ -29,6 +27,7 @@ class Connector {
     for (const NodeGraphs& node : nodes_) half_ = std::min<size_t>({half_, node.rings.size(), node.trees.size()});
     if (half_ == 0) return fail(Code::InvalidArgument, "a node has no channels");
     if (Status status = connectRings(); !status.ok()) return tl::unexpected(std::move(status));
+    connectNets();
     connectTrees();
     made_.distinct = made_.count();
     made_.collnet = limits_.collnet && static_cast<int32_t>(nodes_.size()) >= limits_.collnetNodes && everyNodeHas(&NodeGraphs::chains);
@@ -49,6 +48,11 @@ class Connector {
         return error(Code::InvalidArgument, "the nodes' ranks are not 0 to {}, each once: {} is missing or given twice", all.size() - 1, i);
     }
     for (const NodeGraphs& node : nodes_) {
+      for (const auto& uses : node.nets) {
+        if (uses.size() != node.ranks.size())
+          return error(Code::InvalidArgument, "a channel of the node of rank {} has nets of {} ranks; it has {}", node.ranks[0],
+                       uses.size(), node.ranks.size());
+      }
       for (const auto* orders : {&node.rings, &node.trees, &node.chains}) {
         for (std::vector<int32_t> order : *orders) {
           std::sort(order.begin(), order.end());
@@ -68,9 +72,21 @@ class Connector {
   }
 
   // Where channels come in pairs over two rails, odd nodes take each other's, so that a ring stays on its rail.
-  const std::vector<int32_t>& ringOf(size_t node, size_t channel) const {
+  size_t channelOf(size_t node, size_t channel) const {
     const bool swapped = nodes_[node].crossNic == topo::CrossNic::InPairs && half_ % 2 == 0 && node % 2 == 1;
-    return nodes_[node].rings[swapped ? channel ^ 1 : channel];
+    return swapped ? channel ^ 1 : channel;
+  }
+  const std::vector<int32_t>& ringOf(size_t node, size_t channel) const { return nodes_[node].rings[channelOf(node, channel)]; }
+
+  void connectNets() {
+    if (std::any_of(nodes_.begin(), nodes_.end(), [](const NodeGraphs& node) { return node.nets.size() != node.rings.size(); })) return;
+    for (size_t channel = 0; channel < half_; ++channel) {
+      std::vector<NetUse>& uses = made_.nets.emplace_back(static_cast<size_t>(made_.ranks));
+      for (size_t node = 0; node < nodes_.size(); ++node) {
+        const std::vector<NetUse>& own = nodes_[node].nets[channelOf(node, channel)];
+        for (size_t i = 0; i < own.size(); ++i) uses[static_cast<size_t>(nodes_[node].ranks[i])] = own[i];
+      }
+    }
   }
 
   Status connectRings() {
@@ -278,6 +294,8 @@ uint64_t digest(const NodeGraphs& node) {
     for (const auto& order : *orders) sum.add(order, node.ranks);
   }
   sum.add(node.nvlsHeads, node.ranks);
+  for (const std::vector<NetUse>& channel : node.nets)
+    for (const NetUse& use : channel) sum.add(static_cast<uint64_t>(use.in) << 32 | static_cast<uint32_t>(use.out));
   for (const float number : {node.ringGBpsIntra, node.treeGBpsIntra, node.chainGBpsIntra, node.chainGBpsInter}) sum.add(number);
   for (const int number : {static_cast<int>(node.treePattern), static_cast<int>(node.crossNic), static_cast<int>(node.sm),
                            static_cast<int>(node.ranks.size())}) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "connect/layout.h"
 #include "core/status.h"
 #include "topo/search.h"
 
@@ -25,6 +26,7 @@ struct NodeGraphs {
   std::vector<std::vector<int32_t>> chains;      ///< CollNet chains by channel, as trees.
   std::vector<std::vector<int32_t>> directs;     ///< CollNet direct: by channel its head, then the others.
   std::vector<int32_t> nvlsHeads;                ///< No head twice.
+  std::vector<std::vector<NetUse>> nets;         ///< By channel of the rings, then by place in `ranks`; empty: nobody has said.
   topo::Pattern treePattern = topo::Pattern::BalancedTree;
   topo::CrossNic crossNic = topo::CrossNic::Never;  ///< Of the rings.
   float ringGBpsIntra = 0;  ///< Of each channel.
@@ -67,6 +69,7 @@ struct Channels {
   int32_t ranks = 0;
   int32_t nodes = 0;
   std::vector<std::vector<int32_t>> rings;      ///< By channel, from rank 0 on.
+  std::vector<std::vector<NetUse>> nets;        ///< By channel of the first half, then rank; empty unless all nodes have said.
   std::vector<std::vector<TreeLinks>> trees;    ///< By channel, then rank.
   std::vector<std::vector<TreeLinks>> chains;   ///< CollNet chains by channel, then rank; `up` of a head is the number of ranks.
   int32_t nvlsHeads = 0;

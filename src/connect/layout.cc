@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -186,24 +187,23 @@ Layout Layout::ofChannels(const Channels& channels, std::span<const NodeGraphs> 
   const size_t half = std::clamp<size_t>(static_cast<size_t>(channels.distinct) / 2, 1, channels.rings.size());
   const std::vector<std::vector<int32_t>> rings(channels.rings.begin(), channels.rings.begin() + static_cast<std::ptrdiff_t>(half));
   using Links = std::vector<TreeLinks>;
-  std::vector<std::tuple<std::vector<int32_t>, Links, Links>> found;
+  std::vector<std::tuple<std::vector<int32_t>, Links, Links, std::vector<NetUse>>> found;
   for (size_t c = 0; c < half; ++c) {
     // Of a single node both trees of a double tree are one chain: the next channel's serves the other half of the data.
     const size_t second = nodes.size() > 1 ? half + c : (c + 1) % half;
-    found.emplace_back(rings[c], channels.trees[c], channels.trees[std::min(second, channels.trees.size() - 1)]);
+    found.emplace_back(rings[c], channels.trees[c], channels.trees[std::min(second, channels.trees.size() - 1)],
+                       c < channels.nets.size() ? channels.nets[c] : std::vector<NetUse>());
   }
-  found.resize(periodOf(rings) == 1 ? 1 : periodOf(found));
+  const bool isOne = periodOf(rings) == 1 && (channels.nets.empty() || periodOf(channels.nets) == 1);
+  found.resize(isOne ? 1 : periodOf(found));
 
   std::vector<Track> tracks;
-  for (const auto& [ring, first, second] : found) {
+  for (const auto& [ring, first, second, nets] : found) {
     Track& track = tracks.emplace_back(trackOf(fromFirstNode(ring, nodes.front())));
     track.trees = {treeOf(first), treeOf(second)};
+    track.nets = nets;
   }
-  Layout layout(tracks.front().order);
-  std::vector<int32_t> sizes;
-  for (const NodeGraphs& node : nodes) sizes.push_back(static_cast<int32_t>(node.ranks.size()));
-  if (const int32_t even = evenSize(sizes); even > 0) layout.localRanks_ = even;
-  layout.tracks_ = std::move(tracks);
+  Layout layout = ofTracks(std::move(tracks), nodes);
   const auto slowest = [&](float NodeGraphs::*speed) {
     float least = nodes.front().*speed;
     for (const NodeGraphs& node : nodes) least = std::min(least, node.*speed);
@@ -212,6 +212,47 @@ Layout Layout::ofChannels(const Channels& channels, std::span<const NodeGraphs> 
   layout.ringGBps_ = slowest(&NodeGraphs::ringGBpsIntra);
   layout.treeGBps_ = slowest(&NodeGraphs::treeGBpsIntra);
   return layout;
+}
+
+Layout Layout::ofTracks(std::vector<Track> tracks, std::span<const NodeGraphs> nodes) {
+  std::vector<int32_t> sizes;
+  for (const NodeGraphs& node : nodes) sizes.push_back(static_cast<int32_t>(node.ranks.size()));
+  Layout layout(tracks.front().order, evenSize(sizes));
+  layout.tracks_ = std::move(tracks);
+  return layout;
+}
+
+Layout Layout::ofNets(const Channels& channels, std::span<const NodeGraphs> nodes) {
+  std::vector<int32_t> nodeOf(static_cast<size_t>(channels.ranks));
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (const int32_t rank : nodes[n].ranks) nodeOf[static_cast<size_t>(rank)] = static_cast<int32_t>(n);
+  std::set<std::vector<int32_t>> known;  // by node, the nets that a ring enters and leaves it by
+  std::vector<Track> tracks;
+  for (size_t c = 0; c == 0 || c < channels.nets.size(); ++c) {
+    const std::vector<int32_t>& ring = channels.rings[c];
+    std::vector<int32_t> doors(2 * nodes.size(), -1);
+    for (size_t i = 0; i < ring.size() && c < channels.nets.size(); ++i) {
+      const int32_t from = ring[i];
+      const int32_t to = ring[(i + 1) % ring.size()];
+      const auto node = [&](int32_t rank) { return static_cast<size_t>(nodeOf[static_cast<size_t>(rank)]); };
+      if (node(from) == node(to)) continue;
+      doors[2 * node(from)] = channels.nets[c][static_cast<size_t>(from)].out;
+      doors[2 * node(to) + 1] = channels.nets[c][static_cast<size_t>(to)].in;
+    }
+    if (!known.insert(std::move(doors)).second) continue;
+    Track& track = tracks.emplace_back(trackOf(fromFirstNode(ring, nodes.front())));
+    if (c < channels.nets.size()) track.nets = channels.nets[c];
+  }
+  return ofTracks(std::move(tracks), nodes);
+}
+
+NetUse Layout::netsOf(Rank rank, ChannelId channel) const {
+  const Track& track = tracks_[static_cast<size_t>(channel.value % tracks())];
+  return track.nets.empty() ? NetUse() : track.nets[static_cast<size_t>(rank.value)];
+}
+
+bool Layout::spreadsOverNets() const {
+  return tracks() > 1 && !tracks_.front().nets.empty();
 }
 
 std::vector<std::vector<int32_t>> Layout::rings() const {

@@ -4,7 +4,8 @@
 // Owner: the communicator (one Layout each); immutable after it is built, so any thread may read it.
 // 1. Views point into the Layout and live no longer than it.
 // 2. Ranks of a node stand beside each other in every ring's order; all tracks have the same nodes.
-// 3. A layout has one track unless the machine has links that one ring leaves idle.
+// 3. A layout has one track unless the machine has links, or its hosts have nets, that one ring leaves idle.
+// 4. Nets are devices of the network that the ranks of a host use; what is said of other hosts' nets is not for this host to open.
 #pragma once
 
 #include <array>
@@ -30,6 +31,13 @@ struct RankPlace {
   auto operator<=>(const RankPlace&) const = default;
 };
 
+/// The devices by which what a rank exchanges with other hosts comes in and goes out.
+struct NetUse {
+  int32_t in = 0;
+  int32_t out = 0;
+  bool operator==(const NetUse&) const = default;
+};
+
 /// The NUMA nodes of a host, given in the order of their first ranks, in that in which a ring should pass them: a permutation.
 using NumaOrder = std::function<std::vector<int32_t>(int32_t host, std::span<const int32_t> nodes)>;
 
@@ -49,13 +57,21 @@ class Layout {
   /// A track for each of `orders`, at least one, all of the same ranks; trees as above.
   static Layout ofRings(std::vector<std::vector<int32_t>> orders, int32_t localRanks = 0);
   /// The rings of `channels`, each with the trees of its channel (on a single node, of its own and of the next one); `nodes`: what they
-  /// were connected from. Where all rings are one, whatever rank they begin with, that is the only track; channels that come again with the
-  /// same ring and trees are no further tracks either.
+  /// were connected from. Where all rings are one, whatever rank they begin with, that is the only track. Where the channels are a sequence
+  /// that repeats as a whole (A B A B), one period of it is the tracks; a ring that comes again otherwise (A B A C) stays one each time,
+  /// because the search gave it that share of the channels.
   static Layout ofChannels(const Channels& channels, std::span<const NodeGraphs> nodes);
+  /// The rings of `channels` that enter or leave some node by other nets than the rings before them; trees as of ofRings().
+  static Layout ofNets(const Channels& channels, std::span<const NodeGraphs> nodes);
 
   int32_t ranks() const { return static_cast<int32_t>(tracks_.front().order.size()); }
   int32_t nodes() const { return ranks() / localRanks_; }
   int32_t tracks() const { return static_cast<int32_t>(tracks_.size()); }
+
+  /// By which devices a rank exchanges what belongs to a channel; device 0 where nobody has said.
+  NetUse netsOf(Rank rank, ChannelId channel) const;
+  /// There are several tracks, and nets for them: what is large enough gains from channels on all.
+  bool spreadsOverNets() const;
 
   /// Of each track, in ring order.
   std::vector<std::vector<int32_t>> rings() const;
@@ -74,8 +90,10 @@ class Layout {
     std::vector<int32_t> order;     // position -> rank
     std::vector<int32_t> position;  // rank -> position
     Trees trees;                    // by rank; empty: double binary trees over positions
+    std::vector<NetUse> nets;       // by rank; empty: nobody has said
   };
   static Track trackOf(std::vector<int32_t> order);
+  static Layout ofTracks(std::vector<Track> tracks, std::span<const NodeGraphs> nodes);
   double shared(double trackGBps, int32_t channels) const;
 
   std::vector<Track> tracks_;  // at least one

@@ -52,6 +52,22 @@ std::vector<std::string> describeRings(const connect::Layout& layout) {
   return lines;
 }
 
+std::vector<std::string> describeNets(const connect::Layout& layout, std::span<const int32_t> hostOf) {
+  std::vector<std::string> lines;
+  for (int32_t track = 0; track < layout.tracks(); ++track) {
+    std::string& text = lines.emplace_back(format("Channel {:02}/{:02} crosses hosts at", track, layout.tracks()));
+    const algo::LayoutView view = layout.view(Rank(0), Rank(0), ChannelId(track));
+    for (int32_t i = 0; i < layout.ranks(); ++i) {
+      const Rank from = view.ring.at(i);
+      const Rank to = view.ring.at((i + 1) % layout.ranks());
+      if (hostOf[static_cast<size_t>(from.value)] == hostOf[static_cast<size_t>(to.value)]) continue;
+      text += format(" {}[{}]>{}[{}]", from.value, layout.netsOf(from, ChannelId(track)).out, to.value,
+                     layout.netsOf(to, ChannelId(track)).in);
+    }
+  }
+  return lines;
+}
+
 std::string describeTrees(const connect::Layout& layout, Rank rank) {
   std::string text = "Trees";
   for (int32_t track = 0; track < layout.tracks(); ++track) {

@@ -83,6 +83,13 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   return draft;
 }
 
+/// Those that the user wants at least; where hosts have several nets, one on each for what is long enough to fill a slice on all of them.
+int32_t Planner::channelsFor(const Shape& shape) const {
+  const int32_t tracks = std::min(layout_.tracks(), settings_.maxChannels);
+  const bool isLong = shape.count * sizeOf(shape.type) >= static_cast<uint64_t>(tracks) * settings_.sliceBytes;
+  return layout_.spreadsOverNets() && isLong ? std::max(settings_.channels, tracks) : settings_.channels;
+}
+
 /// The algorithm that the model holds to be the fastest of those that are allowed; of equals the first.
 Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
   const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
@@ -95,6 +102,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
       if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
         reject(a, tune::whyNot(a, settings_.restrictions));
   }
+  const int32_t channels = channelsFor(shape);
   std::vector<Draft> drafts;
   Draft best;
   std::string_view unfit;
@@ -104,7 +112,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
       reject(*algorithm, "needs memory that all ranks see, and they are on several hosts");
       continue;
     }
-    Draft draft = divide(*algorithm, shape, settings_.channels);
+    Draft draft = divide(*algorithm, shape, channels);
     if (!draft.geometry.isComplete()) {
       reject(*algorithm, "would take more than 2^31 slices: TUTTI_SLICE_BYTES may be raised");
       continue;

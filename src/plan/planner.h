@@ -99,6 +99,7 @@ class Planner {
  private:
   struct Draft;
   uint64_t cellBytes() const;
+  int32_t channelsFor(const Shape& shape) const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape, int32_t channels);
   Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);
   Status bind(const Draft& draft, exec::host::HostPlan& plan);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,7 @@ using Place = std::vector<size_t>;
 
 struct Net {
   Place place;
+  std::string host;  ///< host_hash of its CPU; empty where there is none
   std::string name;
   int64_t dev = 0;
   int64_t speed = 0;
@@ -79,16 +81,21 @@ class Merger {
 
   Status run() {
     Place place;
-    TUTTI_TRY(collect(machine_.root, place, ""));
+    TUTTI_TRY(collect(machine_.root, place, {}, ""));
     for (const auto& group : settings_.groups) TUTTI_TRY(mergeNamed(group));
     if (settings_.level != MergeLevel::None) mergeNear();
     for (const std::vector<size_t>& members : merged_) make(members);
-    remove(machine_.root);
+    remove(machine_.root, {});
     return {};
   }
 
  private:
-  Status collect(const Element& element, Place& place, const std::string& busId) {
+  static std::string hostOf(const Element& cpu) {
+    const std::string* hash = cpu.find("host_hash");
+    return hash == nullptr ? std::string() : *hash;
+  }
+
+  Status collect(const Element& element, Place& place, const std::string& host, const std::string& busId) {
     if (element.name == "net") {
       const auto dev = findInteger(machine_, element, "dev", -1, kMaxDev);
       if (!dev) return dev.error();
@@ -97,11 +104,13 @@ class Merger {
       const int64_t number = dev->value_or(-1);
       if (number < 0) return {};  // nobody uses it
       const std::string* name = element.find("name");
-      nextDev_ = std::max(nextDev_, number + 1);
+      int64_t& next = nextDev_[host];
+      next = std::max(next, number + 1);
       if (element.find("devs") != nullptr) return {};  // merged already
       if (nets_.size() == kMostNets)
         return error(Code::InvalidUsage, "{}: expected at most {} nets to be merged", placeOf(machine_, element), kMostNets);
       nets_.push_back({.place = place,
+                       .host = host,
                        .name = name == nullptr ? std::string() : *name,
                        .dev = number,
                        .speed = speed->value_or(0),
@@ -111,7 +120,7 @@ class Merger {
     const std::string* own = element.name == "pci" ? element.find("busid") : nullptr;
     for (size_t i = 0; i < element.children.size(); ++i) {
       place.push_back(i);
-      TUTTI_TRY(collect(element.children[i], place, own == nullptr ? busId : *own));
+      TUTTI_TRY(collect(element.children[i], place, place.size() == 1 ? hostOf(element.children[i]) : host, own == nullptr ? busId : *own));
       place.pop_back();
     }
     return {};
@@ -129,11 +138,6 @@ class Merger {
     return static_cast<size_t>(end.first - a.place.begin());
   }
 
-  std::string hostOf(const Net& net) {
-    const std::string* hash = at(net.place, 1).find("host_hash");
-    return hash == nullptr ? std::string() : *hash;
-  }
-
   /// Switches above the NIC up to `depth`.
   size_t switchesBelow(const Net& net, size_t depth) {
     size_t count = 0;
@@ -142,7 +146,7 @@ class Merger {
   }
 
   std::optional<MergeLevel> distance(const Net& a, const Net& b) {
-    if (a.pciDevice.empty() || b.pciDevice.empty() || hostOf(a) != hostOf(b)) return std::nullopt;
+    if (a.pciDevice.empty() || b.pciDevice.empty() || a.host != b.host) return std::nullopt;
     if (a.pciDevice == b.pciDevice) return MergeLevel::Port;
     const size_t depth = commonDepth(a, b);
     if (depth == 0) return MergeLevel::Sys;
@@ -150,18 +154,30 @@ class Merger {
     return switchesBelow(a, depth) + switchesBelow(b, depth) == 0 ? MergeLevel::Pix : MergeLevel::Pxb;
   }
 
+  /// On every host that has such nets: names count within a host.
   Status mergeNamed(const std::vector<std::string>& names) {
+    std::vector<std::string> hosts;
+    for (const Net& net : nets_) {
+      const bool isNamed = std::find(names.begin(), names.end(), net.name) != names.end();
+      if (isNamed && std::find(hosts.begin(), hosts.end(), net.host) == hosts.end()) hosts.push_back(net.host);
+    }
+    if (hosts.empty()) hosts.emplace_back();
+    for (const std::string& host : hosts) TUTTI_TRY(mergeNamed(names, host));
+    return {};
+  }
+
+  Status mergeNamed(const std::vector<std::string>& names, const std::string& host) {
     std::vector<size_t> members;
     for (const std::string& name : names) {
-      const auto found = std::find_if(nets_.begin(), nets_.end(), [&](const Net& net) { return net.name == name; });
+      const auto found =
+          std::find_if(nets_.begin(), nets_.end(), [&](const Net& net) { return net.name == name && net.host == host; });
       if (found == nets_.end()) {
         std::string known;
-        for (const Net& net : nets_) known += format("{}{}", known.empty() ? "" : ", ", net.name);
-        return error(Code::InvalidUsage, "NCCL_NET_FORCE_MERGE: {} has no net \"{}\"; it has {}", machine_.file, name,
-                     known.empty() ? "none" : known);
+        for (const Net& net : nets_)
+          if (net.host == host) known += format("{}{}", known.empty() ? "" : ", ", net.name);
+        return error(Code::InvalidUsage, "NCCL_NET_FORCE_MERGE: {}{} has no net \"{}\"; it has {}", machine_.file,
+                     host.empty() ? "" : format(", the host with host_hash=\"{}\",", host), name, known.empty() ? "none" : known);
       }
-      if (!members.empty() && hostOf(nets_[members.front()]) != hostOf(*found))
-        return error(Code::InvalidUsage, "NCCL_NET_FORCE_MERGE: {} and {} are on different hosts", names.front(), name);
       found->isMerged = true;
       members.push_back(static_cast<size_t>(found - nets_.begin()));
     }
@@ -235,7 +251,7 @@ class Merger {
       reduces = reduces && isOne("coll");
     }
     net.set("name", name);
-    net.set("dev", format("{}", nextDev_++));
+    net.set("dev", format("{}", nextDev_[nets_[members[0]].host]++));
     net.set("devs", devs);
     if (slowest > 0) net.set("speed", format("{}", std::min<int64_t>(slowest * static_cast<int64_t>(members.size()), INT32_MAX)));
     net.set("gdr", hasGdr ? "1" : "0");
@@ -271,15 +287,15 @@ class Merger {
   }
 
   /// The members, and what only led to them.
-  bool remove(Element& element) {
+  bool remove(Element& element, const std::string& host) {
     if (element.name == "net") {
       const std::string* dev = element.find("dev");
-      return dev != nullptr && element.find("devs") == nullptr && isMember(*dev, element);
+      return dev != nullptr && element.find("devs") == nullptr && isMember(*dev, element, host);
     }
     const bool hadNets = element.name == "nic" && !element.children.empty();
     bool lost = false;
     std::erase_if(element.children, [&](Element& child) {
-      const bool gone = remove(child);
+      const bool gone = remove(child, &element == &machine_.root ? hostOf(child) : host);
       lost = lost || gone;
       return gone;
     });
@@ -287,10 +303,10 @@ class Merger {
     return element.name == "pci" && lost && element.children.empty();
   }
 
-  bool isMember(const std::string& dev, const Element& element) const {
+  bool isMember(const std::string& dev, const Element& element, const std::string& host) const {
     const std::string* name = element.find("name");
     return std::any_of(nets_.begin(), nets_.end(), [&](const Net& net) {
-      return net.isMerged && dev == format("{}", net.dev) && (name == nullptr ? net.name.empty() : net.name == *name);
+      return net.isMerged && net.host == host && dev == format("{}", net.dev) && (name == nullptr ? net.name.empty() : net.name == *name);
     });
   }
 
@@ -298,7 +314,7 @@ class Merger {
   const MergeSettings& settings_;
   std::vector<Net> nets_;
   std::vector<std::vector<size_t>> merged_;
-  int64_t nextDev_ = 0;
+  std::map<std::string, int64_t> nextDev_;  // by host: networks count their devices there
 };
 
 }  // namespace

@@ -43,7 +43,8 @@ std::span<const std::string_view> mergeVariables();
 /// take.
 Status applyMergeVariable(std::string_view name, const std::string& value, MergeSettings& settings);
 
-/// Error: a group that names a net twice, or one that the machine has not, or that another host has; a net without a dev.
+/// Names, and devs, count within a host: a group is merged on each host of a fused XML that has one of its nets. Error: a group that names
+/// a net twice, or one that the machine, or that host, has not.
 Status mergeNets(Document& machine, const MergeSettings& settings);
 
 }  // namespace tutti::topo

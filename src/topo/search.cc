@@ -119,8 +119,12 @@ class Search {
     const int64_t speed = nextSpeed(channels);
     if (speed > limits_.ceilingMBps || speed * channels <= wanted()) return false;
     if (std::find(refuted_.begin(), refuted_.end(), Refuted{mode, channels, speed}) != refuted_.end()) return false;
-    cuts_[mode].addGroups();
+    addGroups(mode);
     return fits(mode, channels, speed);
+  }
+  void addGroups(size_t mode) {
+    Cuts& own = cuts_[mode];
+    if (std::none_of(cuts_.begin(), cuts_.end(), [&own](const Cuts& other) { return own.addGroupsOf(other); })) own.addGroups();
   }
   bool fits(size_t mode, int channels, int64_t speed) const {
     std::vector<int64_t> room = problem_.capacity();

@@ -25,9 +25,11 @@ Cuts::Cuts(const Problem& problem, const Mode& mode) : problem_(problem), mode_(
 
 int64_t Cut::most(std::span<const int64_t> room, int64_t limit) const {
   const int64_t parts = halves ? 2 : 1;
+  const int64_t enough = parts * perChannel * limit;  // more of them say nothing
   const auto hopsOf = [&](size_t first, size_t end) {
     int64_t hops = 0;
-    for (size_t i = first; i < end; ++i) hops += std::max<int64_t>(0, parts * room[static_cast<size_t>(links[i].place)] / links[i].weight);
+    for (size_t i = first; i < end && hops < enough; ++i)
+      hops += std::max<int64_t>(0, parts * room[static_cast<size_t>(links[i].place)] / links[i].weight);
     return hops;
   };
   if (ends.empty()) return std::min(limit, hopsOf(0, links.size()) / (parts * perChannel));
@@ -251,10 +253,21 @@ void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) con
   }
 }
 
+bool Cuts::addGroupsOf(const Cuts& other) {
+  if (grouped_) return true;
+  const bool isSame = other.ring_ == ring_ && other.mode_.intra == mode_.intra && other.mode_.inter == mode_.inter;
+  if (!other.grouped_ || !isSame) return false;
+  grouped_ = true;
+  firstOfGroups_ = cuts_.size();
+  cuts_.insert(cuts_.end(), other.cuts_.begin() + static_cast<std::ptrdiff_t>(other.firstOfGroups_), other.cuts_.end());
+  return true;
+}
+
 // A ring crosses into every group and out of it; a chain without nets crosses one way or the other, one with nets comes into every group.
 void Cuts::addGroups() {
   if (grouped_) return;
   grouped_ = true;
+  firstOfGroups_ = cuts_.size();
   // Each costs a look at all hops and a flow. Without some the bound is a bound all the same, and what crosses a single GPU's border, or
   // all but one's, is little news.
   std::vector<std::vector<bool>> all = groups();

@@ -33,6 +33,8 @@ class Cuts {
   const std::vector<Cut>& all() const { return cuts_; }
   /// Adds the cuts around groups of GPUs that share a link. Once; later calls do nothing.
   void addGroups();
+  /// The same from a mode that has them and differs only in its use of nets, or its kind of tree; false: it has not, or is another.
+  bool addGroupsOf(const Cuts& other);
 
  private:
   struct Set;
@@ -52,6 +54,7 @@ class Cuts {
   Mode mode_;
   bool ring_;
   bool grouped_ = false;
+  size_t firstOfGroups_ = 0;  // among cuts_, once grouped_
   std::vector<Cut> cuts_;
 };
 

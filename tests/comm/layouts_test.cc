@@ -5,9 +5,12 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "comm/device_play.h"
+#include "comm/said_network.h"
+#include "comm/two_hosts.h"
 #include "observe/log.h"
 #include "topo/host_devices.h"
 #include "topo/xml.h"
@@ -176,6 +179,54 @@ TEST_F(OnGpus, WritesDownWhatItFound) {
   }
   unlink(topology.c_str());
   unlink(graphs.c_str());
+}
+
+/// Rank 0 on one host, ranks 1 and 2 on another one like it, two nets each.
+TEST_F(OnGpus, RanksOnSeveralHostsCrossAtTheirNets) {
+  const auto site = layouts_.siteOf(SaidNetwork({saidNet("a", 5, 25'000), saidNet("b", 6, 25'000)}), true);
+  ASSERT_TRUE(site) << site.error().text();
+  ASSERT_NE(site->hash, 0u);
+  {
+    const auto elsewhere = layouts_.siteOf(SaidNetwork({saidNet("a", 8, 25'000), saidNet("b", 9, 25'000)}), true);
+    ASSERT_TRUE(elsewhere);
+    EXPECT_EQ(elsewhere->hash, site->hash) << "other GUIDs";
+    const Variable level("NCCL_P2P_LEVEL", "PIX");
+    const auto wishing = layouts_.siteOf(SaidNetwork({saidNet("a", 5, 25'000), saidNet("b", 6, 25'000)}), true);
+    ASSERT_TRUE(wishing);
+    EXPECT_NE(wishing->settings, site->settings);
+  }
+  auto sites = std::make_shared<Sites>();
+  sites->hashOf = {site->hash, site->hash, site->hash};
+  sites->machines.emplace(site->hash, *topo::parseXml("host", site->xml));
+  TwoHosts hosts;
+  const auto hub = hosts.introduce(0);
+  Outcome outcome = outcomeOf(arrive({1, 0, 2}));
+  outcome.hub = hub;
+  outcome.sites = sites;
+  const auto found = layouts_.find(outcome, true, 0);
+  ASSERT_TRUE(found) << found.error().text();
+  std::set<int32_t> nets;
+  for (int32_t track = 0; track < found->layout.tracks(); ++track) nets.insert(found->layout.netsOf(Rank(0), ChannelId(track)).out);
+  EXPECT_EQ(nets, (std::set<int32_t>{0, 1}));
+  for (int32_t rank = 1; rank < 3; ++rank) {
+    outcome.place.rank = Rank(rank);
+    const auto same = layouts_.find(outcome, true, 0);
+    ASSERT_TRUE(same);
+    EXPECT_EQ(same->layout.rings(), found->layout.rings());
+    for (int32_t track = 0; track < found->layout.tracks(); ++track)
+      for (int32_t r = 0; r < 3; ++r)
+        EXPECT_EQ(same->layout.netsOf(Rank(r), ChannelId(track)), found->layout.netsOf(Rank(r), ChannelId(track)));
+  }
+  outcome.place.rank = Rank(0);
+  auto unknown = std::make_shared<Sites>(*sites);
+  unknown->whyNot = "nobody knows";
+  outcome.sites = unknown;
+  const auto plain = layouts_.find(outcome, true, 0);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->layout.tracks(), 1);
+  EXPECT_EQ(plain->layout.netsOf(Rank(0), ChannelId(0)), connect::NetUse());
+  EXPECT_NE(std::string(observe::lastErrorText()).find("rings of 3 ranks follow the order of hosts: nobody knows"), std::string::npos)
+      << observe::lastErrorText();
 }
 
 TEST(OnHost, AGraphFileStatesTheRings) {

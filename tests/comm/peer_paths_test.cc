@@ -2,6 +2,7 @@
 #include "comm/peer_paths.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
@@ -98,6 +99,25 @@ TEST(PeerPaths, LevelsAreThoseOfTheVariable) {
   EXPECT_EQ(readPeerLevel().error().code(), Code::InvalidUsage);
   unsetenv("NCCL_P2P_LEVEL");
   config::resetForTest();
+}
+
+/// What the file says of GPUs that the kernel does not know counts, here as for layouts.
+TEST(PeerPaths, TheTopologyFileComesFirst) {
+  World world({.devices = 4, .nvlink = false});
+  const auto near = [&world](PathType level, int32_t other) {
+    PeerPaths paths;
+    const auto may = paths.allow(*world.driver, level, 0, other);
+    EXPECT_TRUE(may) << may.error().text();
+    return may && *may;
+  };
+  EXPECT_TRUE(near(PathType::Phb, 3)) << "all below one CPU, as far as anybody knows";
+  const std::string path = testing::TempDir() + "tutti_peer_paths_" + std::to_string(getpid()) + ".xml";
+  ASSERT_TRUE(topo::writeText(path, machine()).ok());
+  setenv("NCCL_TOPO_FILE", path.c_str(), 1);
+  EXPECT_TRUE(near(PathType::Pix, 1));
+  EXPECT_FALSE(near(PathType::Phb, 3)) << "at the other processor";
+  unsetenv("NCCL_TOPO_FILE");
+  unlink(path.c_str());
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ TEST(Effects, WhatIsSetInVainIsNamedWithItsValueAndAReason) {
   };
   EXPECT_TRUE(has("NCCL_NTHREADS=256 has no effect: kernels run with the number of threads"));
   EXPECT_TRUE(has("NCCL_NET_GDR_LEVEL=SYS has no effect: GPUs of a communicator are on one host"));
-  EXPECT_TRUE(has("NCCL_NET_MERGE_LEVEL=SYS has no effect: GPUs of a communicator are on one host and use no network; `tutti topo` does"));
+  EXPECT_TRUE(
+      has("NCCL_NET_MERGE_LEVEL=SYS has no effect: devices of a network stay single, and channels take them in turn; `tutti topo` does"));
 }
 
 /// Who asks for what happens anyway is not told that it does not.
@@ -64,6 +65,7 @@ TEST(Effects, AGrantedWishIsNotInVain) {
 TEST(Effects, WhatOthersReadOrAnotherPartHonoursIsNotCalledVain) {
   const Variable blocking("CUDA_LAUNCH_BLOCKING", "1");
   const Variable rails("NCCL_CROSS_NIC", "0");
+  const Variable cards("NCCL_NETDEVS_POLICY", "MAX:1");
   EXPECT_EQ(withoutEffect(), std::vector<std::string>());
 }
 

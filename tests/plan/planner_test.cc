@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "connect/channels.h"
+
 namespace tutti::plan {
 namespace {
 
@@ -19,7 +21,7 @@ using transport::local::Hub;
 
 /// The planner of each rank of a communicator.
 struct Ranks {
-  explicit Ranks(int32_t ranks, Settings settings = {}) : hub(*Hub::make(ranks)), layout(connect::Layout::natural(ranks)) {
+  explicit Ranks(int32_t ranks, const Settings& settings = {}) : hub(*Hub::make(ranks)), layout(connect::Layout::natural(ranks)) {
     for (int32_t r = 0; r < ranks; ++r) {
       connections.push_back(std::make_unique<connect::Connections>(*hub, Rank(r)));
       planners.push_back(std::make_unique<Planner>(layout, *connections.back(), Rank(r), settings));
@@ -316,6 +318,35 @@ TEST(Planner, SummarizingOpensNothing) {
   const auto pipe = ranks.hub->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 3, 64);
   ASSERT_TRUE(pipe);
   EXPECT_EQ(pipe->slots, 3U);
+}
+
+/// Two hosts of one rank with three devices each: what fills a slice on each device runs on all of them.
+TEST(Planner, LongCallsOfSeveralHostsUseAllNets) {
+  connect::Channels channels;
+  channels.ranks = channels.nodes = 2;
+  channels.rings.assign(3, {0, 1});
+  for (int32_t device = 0; device < 3; ++device) channels.nets.push_back({{device, device}, {device, device}});
+  connect::NodeGraphs nodes[2];
+  nodes[0].ranks = {0};
+  nodes[1].ranks = {1};
+  const connect::Layout layout = connect::Layout::ofNets(channels, nodes);
+  ASSERT_EQ(layout.tracks(), 3);
+  const auto hub = Hub::make(2);
+  connect::Connections connections(**hub, Rank(0));
+  const auto channelsOf = [&](uint64_t bytes, int32_t fewest, int32_t most) {
+    Settings settings = only("ring");
+    settings.channels = fewest;
+    settings.maxChannels = most;
+    const auto summary = Planner(layout, connections, Rank(0), settings).summarize(shapeOf(Collective::AllReduce, bytes / 4));
+    EXPECT_TRUE(summary) << summary.error().text();
+    return summary ? summary->channels : -1;
+  };
+  const uint64_t slices = 3 * Settings().sliceBytes;
+  EXPECT_EQ(channelsOf(slices - 4, 1, 64), 1);
+  EXPECT_EQ(channelsOf(slices, 1, 64), 3);
+  EXPECT_EQ(channelsOf(slices, 4, 64), 4) << "more, for who wants them";
+  EXPECT_EQ(channelsOf(slices, 1, 2), 2) << "never more than are allowed";
+  EXPECT_EQ(channelsOf(slices, 1, 1), 1);
 }
 
 }  // namespace

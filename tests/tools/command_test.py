@@ -211,7 +211,9 @@ class Prove(Temporary):
         self.assertRegex(out, r"AllReduce +ring .* proved")
         self.assertRegex(out, r"\d+ cases, all proved")
         with open(self.path("proofs.md"), encoding="utf-8") as file:
-            self.assertIn("\n| collective | algorithm |", file.read())
+            text = file.read()
+        self.assertIn("\n| collective | algorithm |", text)
+        self.assertTrue(text.endswith("\n\n" + re.search(r"\d+ cases, all proved", out)[0] + ".\n"), text[-200:])
 
     def test_list(self):
         code, out, _ = run("prove", "--list")
@@ -254,6 +256,30 @@ class Topo(Temporary):
         facts = json.loads(out)
         self.assertEqual(facts["topology"], "nvidia-dgx1v-v100x8")
         self.assertEqual(facts["runs"]["n2-collnet-gpus0_1_2_3"]["system"]["counts"]["GPU"], 4)
+
+    def test_rings_over_several_hosts(self):
+        code, out, err = run("topo", "--file", self.DGX, "--nodes", "3")
+        self.assertEqual((code, err), (0, ""))
+        rings = out.partition("\nRings over 3 such hosts; where they cross: rank[net]\n")[2].splitlines()
+        orders = [line.split(":")[1].split() for line in rings if " : " in line]
+        self.assertTrue(orders)
+        for order in orders:
+            self.assertEqual(sorted(map(int, order)), list(range(24)))
+            self.assertEqual([int(rank) // 8 for rank in order[::8]], sorted(int(rank) // 8 for rank in order[::8]))
+        crossings = [re.findall(r"(\d+)\[(\d)\]>(\d+)\[(\d)\]", line) for line in rings if "crosses hosts at" in line]
+        self.assertEqual(len(crossings), len(orders))
+        for found in crossings:
+            self.assertEqual(len(found), 3)
+            for from_rank, _, to_rank, _ in found:
+                self.assertNotEqual(int(from_rank) // 8, int(to_rank) // 8)
+        self.assertEqual({net for found in crossings for _, net, _, _ in found}, {"0", "1", "2", "3"})
+        self.assertNotIn("such hosts", run("topo", "--file", self.DGX)[1])
+        alone = os.path.join(os.path.dirname(self.DGX), "single-a100-nonic.xml")
+        self.assertIn("Rings over 2 such hosts: none: the communicator leaves the 1 GPUs", run("topo", "--file", alone, "--nodes", "2")[1])
+        recording = os.path.join(os.path.dirname(self.DGX), "..", "recordings", "two-sockets-4numa.xml")
+        code, out, err = run("topo", "--replay", recording, "--host-devices", "4", "--nodes", "2")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("\n  Channel 00/01 crosses hosts at ", out)
 
     def test_what_is_written_reads_the_same(self):
         code, out, _ = run("topo", "--file", self.DGX, "--gpus", "0-3", "--write", self.path("used.xml"))

@@ -133,6 +133,42 @@ TEST(Merge, WhatIsMergedAlreadyStaysAsItIs) {
   EXPECT_EQ(netsOf(merged({{"NCCL_NET_MERGE_LEVEL", "PIX"}}, text).system), "6:25=0+1 2:25=22+222 3:25-=33+333 4:25 5:25-");
 }
 
+/// The XML of a clique has the same names on every host, and the same numbers: each is merged with its own host's.
+TEST(Merge, HostsHaveNetsOfTheSameNames) {
+  const auto host = [](const char* hash, int bus, const char* nets) {
+    return format(
+        R"(<cpu host_hash="{0}" numaid="0" arch="arm64"><pci busid="0000:{1}1:00.0"><gpu dev="{1}" rank="{1}" sm="90" gdr="1"/></pci>
+<pci busid="0000:{1}2:00.0" class="0x02"><nic>{2}</nic></pci></cpu>)",
+        hash, bus, nets);
+  };
+  constexpr const char* kBoth = R"(<net name="a" dev="0" speed="100000"/><net name="b" dev="1" speed="100000"/>)";
+  constexpr const char* kSlow = R"(<net name="a" dev="0" speed="100000"/><net name="b" dev="1" speed="25000"/>)";
+  const auto netsIn = [](const std::string& hosts, const MergeSettings& settings) -> std::string {
+    auto machine = parseXml("m.xml", "<system version=\"1\">" + hosts + "</system>");
+    EXPECT_TRUE(machine) << machine.error().text();
+    if (const Status status = mergeNets(*machine, settings); !status.ok()) return status.text();
+    std::string text;
+    for (const Element& cpu : machine->root.children) {
+      for (const Element& pci : cpu.children)
+        if (const Element* const nic = pci.child("nic"))
+          for (const Element& net : nic->children) text += *net.find("dev") + ":" + *net.find("name") + " ";
+      text += "| ";
+    }
+    return text;
+  };
+  const MergeSettings ports{.level = MergeLevel::Port, .groups = {}};
+  const MergeSettings named{.level = MergeLevel::None, .groups = {{"a", "b"}}};
+  EXPECT_EQ(netsIn(host("0x1", 1, kBoth) + host("0x2", 2, kBoth), ports), "2:a+b | 2:a+b | ");
+  EXPECT_EQ(netsIn(host("0x1", 1, kBoth) + host("0x2", 2, kBoth), named), "2:a+b | 2:a+b | ");
+  EXPECT_EQ(netsIn(host("0x1", 1, kBoth) + host("0x2", 2, kSlow), ports), "2:a+b | 0:a 1:b | ") << "what is not merged stays";
+  EXPECT_EQ(netsIn(host("0x1", 1, kSlow) + host("0x2", 2, kBoth), ports), "0:a 1:b | 2:a+b | ");
+  const char* const other = R"(<net name="c" dev="0" speed="100000"/>)";
+  EXPECT_EQ(netsIn(host("0x1", 1, kBoth) + host("0x2", 2, other), named), "2:a+b | 0:c | ");
+  const char* const half = R"(<net name="b" dev="0" speed="100000"/>)";
+  EXPECT_NE(netsIn(host("0x1", 1, kBoth) + host("0x2", 2, half), named).find("the host with host_hash=\"0x2\", has no net \"a\"; it has b"),
+            std::string::npos);
+}
+
 TEST(Merge, MoreNetsThanCanBeComparedAreRefused) {
   const auto statusOf = [](int count) {
     std::string nets;

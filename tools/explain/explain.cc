@@ -8,6 +8,7 @@
 #include "comm/settings.h"
 #include "config/params.h"
 #include "explain/fabric.h"
+#include "explain/modelled.h"
 #include "plan/device_planner.h"
 #include "plan/link_planner.h"
 #include "tutti.h"
@@ -17,8 +18,6 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr int kExitError = 3;
-/// What `--gpus` stands for: the machine that the built-in constants were measured on.
-constexpr int32_t kMultiprocessors = 132;
 
 /// As tuttiExplain calls it; a message is looked at from its sender's side.
 std::string nameOf(const bench::Operation& operation) {
@@ -118,21 +117,7 @@ Result<std::string> explainHost(const ExplainOptions& options) {
 }
 
 Result<std::string> explainGpus(const ExplainOptions& options) {
-  const comm::Config config = configOfEnvironment();
-  const auto host = comm::readSettings(config);
-  if (!host) return tl::unexpected(host.error());
-  exec::cuda::KernelUses uses;
-  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
-  uses.lone.blocksPerMultiprocessor = 1;
-  comm::Place place;
-  place.ranks = options.gpus;
-  place.multiprocessors = kMultiprocessors;
-  place.keepsLines = true;
-  const auto settings = comm::readDeviceSettings(*host, config, place, uses);
-  if (!settings) return tl::unexpected(settings.error());
   if (Status status = plan::fitRanks(options.gpus); !status.ok()) return tl::unexpected(std::move(status));
-  const connect::Layout layout = connect::Layout::natural(options.gpus);
-  plan::DevicePlanner planner(layout, Rank(0), *settings);
   plan::Explanation explanation;
   const std::string name = nameOf(*options.operation);
   explanation.collective = name;
@@ -140,10 +125,10 @@ Result<std::string> explainGpus(const ExplainOptions& options) {
   explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
   explanation.ranks = options.gpus;
   explanation.nodes = 1;
-  explanation.constants = settings->constants;
-  const auto chosen = planner.summarize(shapeOf(options, options.gpus), &explanation.rejected);
-  if (!chosen) return tl::unexpected(chosen.error());
-  explanation.chosen = *chosen;
+  auto modelled = planModelled(options.gpus, configOfEnvironment(), shapeOf(options, options.gpus), {}, &explanation.rejected);
+  if (!modelled) return tl::unexpected(std::move(modelled).error());
+  explanation.constants = modelled->constants;
+  explanation.chosen = std::move(modelled->summary);
   return plan::toJson(explanation);
 }
 

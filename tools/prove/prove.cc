@@ -110,9 +110,9 @@ int runProve(const ProveOptions& options) {
   std::fputs(alignColumns(table, {"collective", "algorithm", "ranks", "slots", "cases", "steps", "result"}).c_str(), stdout);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const size_t failures = progress.failures();
-  const std::string outcome = failures == 0 ? std::string("all proved") : format("{} NOT PROVED", failures);
-  std::fputs(format("{} cases, {}, {:.1f} s\n", proofs.size(), outcome, seconds).c_str(), stdout);
-  const bool isWritten = options.markdownPath.empty() || writeFile(options.markdownPath, proofsDocument(table, options.isFull));
+  const std::string outcome = format("{} cases, {}", proofs.size(), failures == 0 ? "all proved" : format("{} NOT PROVED", failures));
+  std::fputs(format("{}, {:.1f} s\n", outcome, seconds).c_str(), stdout);
+  const bool isWritten = options.markdownPath.empty() || writeFile(options.markdownPath, proofsDocument(table, outcome, options.isFull));
   return failures == 0 && isWritten ? 0 : kExitFailed;
 }
 

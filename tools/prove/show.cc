@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/format.h"
+
 namespace tutti::tool {
 namespace {
 
@@ -59,7 +61,7 @@ std::string alignColumns(std::string_view markdown, const std::vector<std::strin
   return text;
 }
 
-std::string proofsDocument(std::string_view table, bool isFull) {
+std::string proofsDocument(std::string_view table, std::string_view outcome, bool isFull) {
   constexpr std::string_view kText = R"(# What is proved of every algorithm
 
 This page is written by a command; it shows what was seen when it last ran:
@@ -95,7 +97,7 @@ bank, a forgotten hand-over and others. Each is rejected, with algorithm, rank, 
 )";
   std::string text(kText);
   text.replace(text.find("{0}"), 3, isFull ? " --full" : "");
-  return text + std::string(table);
+  return text + std::string(table) + format("\n{}.\n", outcome);
 }
 
 }  // namespace tutti::tool

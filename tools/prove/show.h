@@ -11,7 +11,7 @@ namespace tutti::tool {
 /// The named columns of `markdown` (a heading row, a rule, rows; no `|` in cells), padded to equal width.
 std::string alignColumns(std::string_view markdown, const std::vector<std::string_view>& columns);
 
-/// docs/proofs.md: what a proof says, how to run it again, and the table.
-std::string proofsDocument(std::string_view table, bool isFull);
+/// docs/proofs.md: what a proof says, how to run it again, the table, and `outcome`: how many cases there were, and what came of them.
+std::string proofsDocument(std::string_view table, std::string_view outcome, bool isFull);
 
 }  // namespace tutti::tool

@@ -10,6 +10,7 @@
 #include "topo/graph_xml.h"
 #include "topo/settings.h"
 #include "topology/host_view.h"
+#include "topology/hosts_view.h"
 #include "topology/show.h"
 #include "topology/svg.h"
 
@@ -129,6 +130,8 @@ int runTopo(TopoOptions options) {
   }
   std::fputs(showTopology(*view, options.facts.settings).c_str(), stdout);
   if (isHostView(*view)) std::fputs(showHostRing(*view).c_str(), stdout);
+  if (options.facts.nodes > 1 && !options.facts.isClique)
+    std::fputs(showHosts(source->machine, *view, options.facts, options.graphs).c_str(), stdout);
   if (const std::optional<topo::CpuSet>& allowed = source->allowed; allowed.has_value())
     std::fputs(showAffinity(view->system, view->paths, *allowed, wantsAllCpus(), source->caches).c_str(), stdout);
   return 0;

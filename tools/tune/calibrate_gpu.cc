@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/settings.h"
 #include "driver/cuda/driver.h"
 #include "driver/cuda/real.h"
-#include "plan/device_planner.h"
+#include "explain/modelled.h"
 #include "tune/calibrate.h"
 #include "tune/fit.h"
 
@@ -14,8 +13,6 @@ namespace {
 using driver::cuda::Driver;
 
 constexpr double kHold = 0.002;
-/// Of estimates: enough for every number of blocks that a probe ran with.
-constexpr int32_t kMultiprocessors = 132;
 
 /// A rank's memory on its GPU, in the GPU's primary context.
 struct GpuMemory final : Memory {
@@ -70,31 +67,20 @@ Result<std::vector<Probe>> measureGpus(int32_t gpus) {
 }
 
 double estimateUs(const Probe& probe, const tune::DeviceMachine& machine) {
-  exec::cuda::KernelUses uses;
-  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
-  uses.lone.blocksPerMultiprocessor = 1;
-  comm::Place place;
-  place.ranks = probe.ranks;
-  place.multiprocessors = kMultiprocessors;
-  place.keepsLines = true;
-  comm::Config config;
-  config.minCtas = config.maxCtas = probe.blocks;
-  const auto host = comm::readSettings(config);
-  if (!host) return NAN;
-  auto settings = comm::readDeviceSettings(*host, config, place, uses);
   auto algorithm = tune::Filter::parse("TUTTI_ALGO", probe.algorithm, tune::tuttiAlgorithmNames());
   auto protocol = tune::Filter::parse("NCCL_PROTO", probe.protocol, tune::ncclProtocolNames());
-  if (!settings || !algorithm || !protocol) return NAN;
-  settings->machine = machine;
-  settings->restrictions.tutti = std::move(*algorithm);
-  settings->protocols = std::move(*protocol);
-  const connect::Layout layout = connect::Layout::natural(probe.ranks);
-  plan::DevicePlanner planner(layout, Rank(0), *settings);
+  if (!algorithm || !protocol) return NAN;
+  comm::Config config;
+  config.minCtas = config.maxCtas = probe.blocks;
   plan::Shape shape;
   shape.collective = probe.collective;
   shape.count = countOf(probe);
-  const auto summary = planner.summarize(shape);
-  return summary ? summary->estimatedUs : NAN;
+  const auto modelled = planModelled(probe.ranks, config, shape, [&](plan::DeviceSettings& settings) {
+    settings.machine = machine;
+    settings.restrictions.tutti = std::move(*algorithm);
+    settings.protocols = std::move(*protocol);
+  });
+  return modelled ? modelled->summary.estimatedUs : NAN;
 }
 
 DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachine machine) {

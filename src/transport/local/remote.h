@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <tuple>
@@ -41,6 +42,10 @@ class Remote {
   /// Which host a rank lives on: numbers that all ranks agree about.
   virtual int32_t hostOf(Rank rank) const = 0;
 
+  /// Which device of the network carries this process's half of a pipe. Said before the first half is asked for, by each rank of the
+  /// process alike; the first word counts.
+  using DeviceOf = std::function<int32_t(const PipeKey& key, bool sends)>;
+  virtual void setDevices(DeviceOf deviceOf) = 0;
   /// This process's half of a pipe to, or from, a rank on another host. Both sides ask with the same sizes.
   virtual Result<PipeView> sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;
   virtual Result<PipeView> receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;

@@ -1,0 +1,35 @@
+#include "explain/modelled.h"
+
+#include "comm/settings.h"
+
+namespace tutti::tool {
+
+namespace {
+
+/// Of an H100 and an H200; blocks of a kernel that is one on each: enough for every number of blocks that anybody asks for.
+constexpr int32_t kMultiprocessors = 132;
+
+}  // namespace
+
+Result<ModelledCall> planModelled(int32_t gpus, const comm::Config& config, const plan::Shape& shape,
+                                  const std::function<void(plan::DeviceSettings&)>& adjust, std::vector<plan::Rejected>* rejected) {
+  const auto host = comm::readSettings(config);
+  if (!host) return tl::unexpected(host.error());
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  uses.lone.blocksPerMultiprocessor = 1;
+  comm::Place place;
+  place.ranks = gpus;
+  place.multiprocessors = kMultiprocessors;
+  place.keepsLines = true;
+  auto settings = comm::readDeviceSettings(*host, config, place, uses);
+  if (!settings) return tl::unexpected(std::move(settings).error());
+  if (adjust) adjust(*settings);
+  const connect::Layout layout = connect::Layout::natural(gpus);
+  plan::DevicePlanner planner(layout, Rank(0), *settings);
+  auto summary = planner.summarize(shape, rejected);
+  if (!summary) return tl::unexpected(std::move(summary).error());
+  return ModelledCall{*std::move(summary), settings->constants};
+}
+
+}  // namespace tutti::tool
