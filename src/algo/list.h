@@ -4,6 +4,7 @@
 #include "algo/chain.h"
 #include "algo/direct.h"
 #include "algo/direct_reduce.h"
+#include "algo/direct_root.h"
 #include "algo/hierarchical.h"
 #include "algo/oneshot.h"
 #include "algo/pat.h"
@@ -24,9 +25,10 @@ struct TypeList {
   }
 };
 
-using AllAlgorithms = TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce,
-                               ChainReduce, ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduce, DirectReduceScatter,
-                               DirectAllGather, DirectAllToAll, PatReduceScatter, PatAllGather, HierarchicalAllReduce,
-                               HierarchicalReduceScatter, HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message>;
+using AllAlgorithms =
+    TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce, ChainReduce,
+             ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduce, DirectReduceScatter, DirectAllGather, DirectAllToAll,
+             DirectBroadcast, DirectGather, DirectScatter, PatReduceScatter, PatAllGather, HierarchicalAllReduce, HierarchicalReduceScatter,
+             HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message>;
 
 }  // namespace tutti::algo

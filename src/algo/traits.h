@@ -36,6 +36,7 @@ struct Traits {
   int32_t rounds = 1;      ///< PeerMemory: of every slice
   bool usesNodes = false;  ///< it follows the division into nodes
   bool lends = false;      ///< PeerMemory: what a rank stores, it leaves as it is until the call ends, so that peers may read it in place
+  bool detains = false;    ///< ranks that only give wait for those that take, where another algorithm would let them go on
 };
 
 }  // namespace tutti::algo

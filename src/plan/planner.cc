@@ -112,6 +112,12 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
       reject(*algorithm, "needs memory that all ranks see, and they are on several hosts");
       continue;
     }
+    // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs
+    // more.
+    if (algorithm->traits.detains && std::any_of(allowed->begin(), allowed->end(), [](const Algorithm* a) { return !a->traits.detains; })) {
+      reject(*algorithm, "makes ranks that only give wait for those that take: taken if nothing else is allowed");
+      continue;
+    }
     Draft draft = divide(*algorithm, shape, channels);
     if (!draft.geometry.isComplete()) {
       reject(*algorithm, "would take more than 2^31 slices: TUTTI_SLICE_BYTES may be raised");
@@ -252,9 +258,8 @@ Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* re
   summary.tuner = drafted->tuner;
   summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
-    summary.traffic +=
-        exec::record::countTraffic(drafted->program(channel), drafted->geometry, sizeOf(shape.type), channel, layout_.ranks(), true,
-                                   drafted->lends);
+    summary.traffic += exec::record::countTraffic(drafted->program(channel), drafted->geometry, sizeOf(shape.type), channel,
+                                                  layout_.ranks(), true, drafted->lends);
   return summary;
 }
 

@@ -47,7 +47,7 @@ TEST(Candidates, NcclAlgoNamesRingTreeAndPat) {
 
 TEST(Candidates, OnlyNotTheseKeepsWhatNcclHasNoNameFor) {
   EXPECT_EQ(left(Collective::AllReduce, restrict("^NVLS")), left(Collective::AllReduce));
-  EXPECT_EQ(left(Collective::Broadcast, restrict("^Ring")), "chain");
+  EXPECT_EQ(left(Collective::Broadcast, restrict("^Ring")), "chain direct");
 }
 
 TEST(Candidates, TuttiAlgoNamesThemAllAndWinsWhereItSpeaks) {

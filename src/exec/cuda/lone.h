@@ -60,7 +60,8 @@ static_assert(std::is_trivially_copyable_v<LoneLaunch>);
 
 /// What these kernels can run: algorithms over windows that combine, and those that only move. A kernel is compiled for one sort.
 using LoneReductions = algo::TypeList<algo::OneShotAllReduce, algo::TwoShotAllReduce, algo::DirectReduceScatter, algo::DirectReduce>;
-using LoneMoves = algo::TypeList<algo::DirectAllGather, algo::DirectAllToAll>;
+using LoneMoves =
+    algo::TypeList<algo::DirectAllGather, algo::DirectAllToAll, algo::DirectBroadcast, algo::DirectGather, algo::DirectScatter>;
 
 template <class Wanted, class... Algorithms>
 constexpr uint8_t placeAmong(algo::TypeList<Algorithms...>) {

@@ -102,6 +102,12 @@ void expectResults(Player& player, Collective collective, int32_t ranks, int32_t
       case Collective::AllToAll:
         for (int32_t c = 0; c < ranks; ++c) EXPECT_EQ(out[c], inputOf(c, r));
         break;
+      case Collective::Broadcast: EXPECT_EQ(out, (std::map<int32_t, int64_t>{{0, inputOf(root, 0)}})); break;
+      case Collective::Scatter: EXPECT_EQ(out, (std::map<int32_t, int64_t>{{0, inputOf(root, r)}})); break;
+      case Collective::Gather:
+        EXPECT_EQ(out.size(), r == root ? static_cast<size_t>(ranks) : 0U);
+        for (const auto& [chunk, value] : out) EXPECT_EQ(value, inputOf(chunk, 0));
+        break;
       default: FAIL() << "no expectation for " << name(collective);
     }
   }
@@ -127,7 +133,7 @@ TEST(Lone, RoundsDoWhatTheStepsDo) {
       }
     }
   }
-  EXPECT_EQ(algorithms, 6);
+  EXPECT_EQ(algorithms, 9);
 }
 
 // Whoever has to arrive is waited for, or the banks could not be used again.

@@ -20,11 +20,11 @@ ALGORITHMS = {
     "all_reduce": ("ring", "tree", "chain", "oneshot", "twoshot", "hierarchical"),
     "reduce_scatter": ("ring", "direct", "pat", "hierarchical"),
     "all_gather": ("ring", "direct", "pat", "hierarchical"),
-    "broadcast": ("ring", "chain"),
+    "broadcast": ("ring", "chain", "direct"),
     "reduce": ("ring", "chain", "direct"),
     "alltoall": ("direct", "p2p"),
-    "gather": ("star",),
-    "scatter": ("star",),
+    "gather": ("star", "direct"),
+    "scatter": ("star", "direct"),
     "sendrecv": ("p2p",),
 }
 PROTOCOLS = ("LL", "LL128", "Simple")

@@ -1,0 +1,105 @@
+// Direct broadcast, gather and scatter: what the root has or wants travels in one flight, through windows that all have mapped.
+//
+// Everybody arrives everywhere, also ranks that exchange nothing, or the banks could not be used again without a barrier: so the root waits
+// until all have come to the call, and nobody goes on before.
+#pragma once
+
+#include "algo/direct.h"
+
+namespace tutti::algo {
+
+/// `give(peer)` puts what this rank has for a peer, `take(peer)` loads what the peer has put; either may do nothing.
+template <class Lane, class Give, class Take>
+TUTTI_HD void meet(Lane& lane, const LayoutView& view, Give&& give, Take&& take) {
+  for (int32_t step = 1; step < view.ranks; ++step) {
+    give(rankAfter(view, step));
+    lane.arrive(rankAfter(view, step));
+  }
+  for (int32_t step = view.ranks - 1; step > 0; --step) {  // the rank before this one has stored here first
+    lane.await(rankAfter(view, step));
+    take(rankAfter(view, step));
+  }
+}
+
+struct DirectBroadcast {
+  static constexpr Traits kTraits{
+      .name = "direct",
+      .collective = Collective::Broadcast,
+      .needs = Needs::PeerMemory,
+      .division = Division::Shares,
+      .lends = true,
+      .detains = true,
+  };
+  static TUTTI_HD int32_t chunks(int32_t) { return 1; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+  requires PeerMemory<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    const bool isRoot = view.rank == view.root;
+    if (isRoot) lane.copy(in(0), out(0));
+    const auto give = [&](Rank peer) {
+      if (isRoot) lane.put(out(0), peer);
+    };
+    const auto take = [&](Rank peer) {
+      if (peer == view.root) lane.load(peer, out(0));
+    };
+    meet(lane, view, give, take);
+  }
+};
+
+struct DirectGather {
+  static constexpr Traits kTraits{
+      .name = "direct",
+      .collective = Collective::Gather,
+      .needs = Needs::PeerMemory,
+      .division = Division::Blocks,
+      .lends = true,
+      .detains = true,
+  };
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+  requires PeerMemory<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    const bool isRoot = view.rank == view.root;
+    if (isRoot) lane.copy(in(0), out(view.rank.value));
+    const auto give = [&](Rank peer) {
+      if (peer == view.root) lane.put(in(0), peer);
+    };
+    const auto take = [&](Rank peer) {
+      if (isRoot) lane.load(peer, out(peer.value));
+    };
+    meet(lane, view, give, take);
+  }
+};
+
+struct DirectScatter {
+  static constexpr Traits kTraits{
+      .name = "direct",
+      .collective = Collective::Scatter,
+      .needs = Needs::PeerMemory,
+      .division = Division::Blocks,
+      .lends = true,
+      .detains = true,
+  };
+  static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+  requires PeerMemory<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    const bool isRoot = view.rank == view.root;
+    if (isRoot) lane.copy(in(view.rank.value), out(0));
+    const auto give = [&](Rank peer) {
+      if (isRoot) lane.put(in(peer.value), peer);
+    };
+    const auto take = [&](Rank peer) {
+      if (peer == view.root) lane.load(peer, out(0));
+    };
+    meet(lane, view, give, take);
+  }
+};
+
+}  // namespace tutti::algo
