@@ -18,6 +18,7 @@ struct Place {
   int32_t channel;      ///< of the geometry
   int32_t pipeChannel;  ///< whose pipes and windows
   int32_t lane;
+  int32_t steps;  ///< of the lane's program
 };
 
 template <class T>
@@ -59,10 +60,10 @@ __device__ __forceinline__ void runWorks(const Launch& launch, BlockShared& shar
     const int32_t block = static_cast<int32_t>(blockIdx.x) - work.firstBlock;
     if (block < 0 || block >= work.blocks()) continue;
     const int32_t channel = block / work.lanes;
-    const Place place{channel, channel + work.firstChannel, work.firstLane + block % work.lanes};
+    Place place{channel, channel + work.firstChannel, work.firstLane + block % work.lanes, 0};
     __syncthreads();
     copyWords(shared.work, work);
-    loadProgram(shared.program, work.program, place.channel, place.lane);
+    place.steps = loadProgram(shared.program, work.program, place.channel, place.lane);
     if (isAlone) {
       arch::waitForPrecedingGrids();
       arch::allowNextGrid();

@@ -13,16 +13,18 @@ struct Program : ProgramHead {
 };
 static_assert(sizeof(Program) == sizeof(ProgramHead) + kMostSteps * sizeof(ProgramStep));
 
-/// All threads of the block; to be followed by a barrier.
-__device__ __forceinline__ void loadProgram(Program& program, const ProgramView& view, int32_t channel, int32_t lane) {
+/// All threads of the block; to be followed by a barrier. Returns the number of steps.
+__device__ __forceinline__ int32_t loadProgram(Program& program, const ProgramView& view, int32_t channel, int32_t lane) {
   const uint64_t* const from = view.at(channel, lane);
   auto* const to = reinterpret_cast<uint64_t*>(&program);
   for (uint32_t i = threadIdx.x; i < view.shape.laneWords; i += blockDim.x) to[i] = from[i];
+  return reinterpret_cast<const ProgramHead*>(from)->steps;
 }
 
-/// All threads of the block: a place in `ends` instead of every rank of a pipe step. -1 where there is no such end.
-__device__ __forceinline__ void resolvePeers(Program& program, const PipeEnd* ends) {
-  for (int i = threadIdx.x; i < program.steps * 2 * kMostFan; i += blockDim.x) {
+/// All threads of the block: a place in `ends` instead of every rank of a pipe step. -1 where there is no such end. `steps`: the program's,
+/// which each thread has read for itself.
+__device__ __forceinline__ void resolvePeers(Program& program, int32_t steps, const PipeEnd* ends) {
+  for (int i = threadIdx.x; i < steps * 2 * kMostFan; i += blockDim.x) {
     ProgramStep& s = program.step[i / (2 * kMostFan)];
     const int which = i % (2 * kMostFan);
     const bool sends = which >= kMostFan;

@@ -50,7 +50,7 @@ class RoleLane {
       reinterpret_cast<uint64_t*>(shared_.ends)[i] = reinterpret_cast<uint64_t*>(ends)[i];
     __syncthreads();
     const uint64_t doneBefore = threadIdx.x < kMostEnds ? shared_.ends[threadIdx.x].done : 0;
-    resolvePeers(shared_.program, shared_.ends);
+    resolvePeers(shared_.program, place.steps, shared_.ends);
     __syncthreads();
     if (static_cast<int>(threadIdx.x) < kWorkers) {
       work();
