@@ -27,8 +27,8 @@ bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& y = *b.plan->plan;
   if (x.kernel == KernelId::LineWindow || x.kernel != y.kernel || a.call.isMessage() != b.call.isMessage()) return false;
   if (a.call.isMessage()) return true;
-  return x.work.lanes == y.work.lanes && (x.work.lanes == 1 || (a.plan->program.words == b.plan->program.words &&
-                                                                a.plan->program.shape == b.plan->program.shape));
+  return x.work.lanes == y.work.lanes &&
+         (x.work.lanes == 1 || (a.plan->program.words == b.plan->program.words && a.plan->program.shape == b.plan->program.shape));
 }
 
 }  // namespace
@@ -36,11 +36,9 @@ bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
 /// Calls that are launched together.
 struct DeviceRank::Batch {
   std::vector<DeviceCall*> calls;
-  std::vector<uint16_t> firstBlock;  // of each call
-  int32_t blocks = 0;                // of the launch
-  int32_t taken = 0;                 // by messages
-  std::map<std::pair<int32_t, bool>, uint16_t> blocksOf;
-  std::optional<DataType> loops;  // of those calls that combine
+  int32_t taken = 0;                                     // by messages: blocks that they may come to use
+  std::map<std::pair<int32_t, bool>, int32_t> blocksOf;  // that messages of one peer and direction use
+  std::optional<DataType> loops;                         // of those calls that combine
 };
 
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
@@ -178,7 +176,7 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
   for (size_t i = 0; i < ordered.size(); ++i) {
     const bool isCopied = ordered[i].call->copies != nullptr;
     if (!batch.calls.empty() && (isCopied || endsBefore(batch, ordered, i))) {
-      TUTTI_TRY(launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream));
+      TUTTI_TRY(launchBatch(batch, stream));
       batch = {};
     }
     if (isCopied)
@@ -186,7 +184,23 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
     else
       add(batch, *ordered[i].call);
   }
-  return batch.calls.empty() ? Status() : launchWorks(batch.calls, batch.firstBlock, batch.blocks, stream);
+  return batch.calls.empty() ? Status() : launchBatch(batch, stream);
+}
+
+/// Messages of one peer and direction follow one another on blocks of their own; collectives all begin at the first block.
+Status DeviceRank::launchBatch(const Batch& batch, Stream stream) {
+  std::map<std::pair<int32_t, bool>, int32_t> firstOf;
+  int32_t blocks = 0;
+  for (const auto& [key, most] : batch.blocksOf) {
+    firstOf[key] = blocks;
+    blocks += most;
+  }
+  std::vector<uint16_t> firstBlock;
+  for (const DeviceCall* call : batch.calls) {
+    firstBlock.push_back(call->call.isMessage() ? static_cast<uint16_t>(firstOf[keyOf(*call)]) : 0);
+    blocks = std::max(blocks, firstBlock.back() + call->plan->plan->blocks());
+  }
+  return launchWorks(batch.calls, firstBlock, blocks, stream);
 }
 
 Status DeviceRank::launchCopies(const DeviceCall& call, Stream stream) {
@@ -212,18 +226,14 @@ bool DeviceRank::endsBefore(const Batch& batch, const std::vector<Turn>& ordered
   return batch.calls.size() + 2 > exec::cuda::kInlineWorks || (wanted > 0 && batch.taken + wanted > most);
 }
 
-/// Messages of one peer and direction follow one another on blocks of their own.
 void DeviceRank::add(Batch& batch, DeviceCall& call) const {
-  uint16_t first = 0;
   if (call.call.isMessage()) {
-    const auto [at, isNew] = batch.blocksOf.try_emplace(keyOf(call), static_cast<uint16_t>(batch.taken));
-    first = at->second;
+    const auto [at, isNew] = batch.blocksOf.try_emplace(keyOf(call), 0);
+    at->second = std::max(at->second, call.plan->plan->blocks());
     if (isNew) batch.taken += messageBlocks(call);
   }
   if (reduces(call.call.collective)) batch.loops = exec::cuda::loopType(call.plan->plan->work.type);
-  batch.blocks = std::max(batch.blocks, first + call.plan->plan->blocks());
   batch.calls.push_back(&call);
-  batch.firstBlock.push_back(first);
 }
 
 /// Calls that share a launch, each with the first of its blocks.

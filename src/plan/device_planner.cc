@@ -173,7 +173,7 @@ std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Sh
   const int32_t used = std::clamp(ceilDivide(chunkBytes, algo::kShareAlignBytes), 1, option.mostChannels);
   const int32_t wanted = (settings_.minChannels + option.lanes - 1) / option.lanes;
   const int32_t least = std::clamp(wanted, 1, used);
-  const uint64_t leastBytes = settings_.machine.kernels[static_cast<size_t>(option.kernel)].leastBytes;
+  const uint64_t leastBytes = tune::costOf(settings_.machine, *option.algorithm, option.kernel).leastBytes;
   const int32_t most = std::clamp(ceilDivide(chunkBytes, std::max<uint64_t>(leastBytes, 1)), least, used);
   std::set<int32_t> counts = {least, most};
   // As often as all tracks are used alike.
@@ -271,7 +271,8 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   work.lanes = static_cast<uint8_t>(option.lanes);
   work.firstLane = isMessage(shape) && shape.receives ? 1 : 0;
   work.algorithm = placeOf(*option.algorithm);
-  if (hasRoot(shape.collective) && shape.root.value < exec::cuda::kMaxLocalRanks) work.root = static_cast<uint8_t>(shape.root.value);
+  if ((hasRoot(shape.collective) || isMessage(shape)) && shape.root.value < exec::cuda::kMaxLocalRanks)
+    work.root = static_cast<uint8_t>(shape.root.value);
   work.type = shape.type;
   work.op = shape.op;
   std::vector<std::vector<algo::Step>> lanes;  // of all tracks

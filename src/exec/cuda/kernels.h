@@ -42,6 +42,8 @@ const KernelEntry& loneCellsEntry();
 const KernelEntry& loneLinesEntry();
 const void* loneCellsMove();
 const void* loneLinesMove();
+/// The kernel of launches of a few messages over pipes of cells (lone_message.h).
+const void* loneMessages();
 
 /// The kernel of copies.h, both its stages; one block.
 const void* copiesFunction();

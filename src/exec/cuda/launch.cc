@@ -6,6 +6,7 @@
 
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/lone.h"
+#include "exec/cuda/lone_message.h"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -120,6 +121,8 @@ Status loadKernels(KernelUses* uses) {
     }
   }
   if (Status status = loadLone(Protocol::Cells, found.lone); !status.ok()) return status;
+  const Footprint messages{"messages", loneMessages(), mostLoneThreads(Protocol::Cells), 0};
+  if (Status status = load(messages, found.of[static_cast<int>(KernelId::Cells)]); !status.ok()) return status;
   if (Status status = loadLone(Protocol::Lines, found.of[static_cast<int>(KernelId::LineWindow)]); !status.ok()) return status;
   KernelUse ofProbe;
   if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
@@ -140,6 +143,10 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     const Protocol protocol = kernelInfo(kernel).protocol;
     const void* const function = isLoneReduction(first.algorithm) ? loneEntry(protocol).function[placeOf(first.type)] : loneMove(protocol);
     return enqueue({"lone", function, loneThreads(first.geometry, first.type, protocol), 0}, &parameters, options, stream);
+  }
+  if (kernel == KernelId::Cells && options.mayBeLone && areLoneMessages(launch)) {
+    LoneMessages parameters = makeMessages(launch);
+    return enqueue({"messages", loneMessages(), messageThreads(parameters), 0}, &parameters, options, stream);
   }
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);

@@ -7,7 +7,8 @@
 //    calls have several is launched several times, in the same order on all ranks, on one stream.
 // 3. work.h says how a plan becomes works; packProgram() says whether a program can run here.
 // 4. A lone call for the Window kernel may run on a kernel that carries out its rounds (lone.h): the same windows, epochs and bits.
-//    Calls for LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
+//    So may messages for the Cells kernel that are few and alone in their launch (lone_message.h): the same pipes; the peer may do
+//    otherwise. Calls for LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@
 namespace tutti::exec::cuda {
 
 enum class KernelId : uint8_t {
-  Window,  ///< flag-in-data windows: the smallest latency
-  Cells,   ///< pipes of cells ("LL")
-  Lines,   ///< pipes of lines ("LL128"): only where the machine keeps them in order
-  Simple,  ///< pipes and windows of plain data
-  Bulk,    ///< the same, moved by the bulk copy engine where nothing is computed; from sm_90 on
+  Window,      ///< flag-in-data windows: the smallest latency
+  Cells,       ///< pipes of cells ("LL")
+  Lines,       ///< pipes of lines ("LL128"): only where the machine keeps them in order
+  Simple,      ///< pipes and windows of plain data
+  Bulk,        ///< the same, moved by the bulk copy engine where nothing is computed; from sm_90 on
   LineWindow,  ///< windows of lines: of the algorithms that mayBeLone() (lone.h); only where the machine keeps lines in order
 };
 inline constexpr int kNumKernels = 6;
@@ -42,9 +43,9 @@ struct KernelInfo {
   int32_t minimumArch;  ///< 80: sm_80
 };
 inline constexpr KernelInfo kKernels[kNumKernels] = {
-    {"window", Protocol::Cells, false, true, 80},   {"cells", Protocol::Cells, true, false, 80},
-    {"lines", Protocol::Lines, true, false, 80},    {"simple", Protocol::Simple, true, true, 80},
-    {"bulk", Protocol::Simple, true, true, 90},     {"linewindow", Protocol::Lines, false, true, 80},
+    {"window", Protocol::Cells, false, true, 80}, {"cells", Protocol::Cells, true, false, 80},
+    {"lines", Protocol::Lines, true, false, 80},  {"simple", Protocol::Simple, true, true, 80},
+    {"bulk", Protocol::Simple, true, true, 90},   {"linewindow", Protocol::Lines, false, true, 80},
 };
 constexpr const KernelInfo& kernelInfo(KernelId kernel) { return kKernels[static_cast<int>(kernel)]; }
 /// Whether flags travel inside the data of its windows, so that most signals of a program are of no use.

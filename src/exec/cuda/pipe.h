@@ -42,8 +42,9 @@ struct PipeEnd {
   uint64_t* wait = nullptr;    ///< own memory: `filled` of a receiving end, `freed` of a sending one
   uint64_t* tell = nullptr;    ///< the peer's memory: `freed` for a receiving end, `filled` for a sending one
   uint64_t done = 0;
+  uint64_t freed = 0;  ///< of a sending end: what was last seen of it by the kernel of lone messages, which may be less than it is
 };
-static_assert(std::is_trivially_copyable_v<PipeEnd> && sizeof(PipeEnd) == 40);
+static_assert(std::is_trivially_copyable_v<PipeEnd> && sizeof(PipeEnd) == 48);
 
 /// The tracks of a layout (connect/layout.h) on whose channels something is: bit t for track t of `count`.
 struct Tracks {

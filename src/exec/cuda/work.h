@@ -38,7 +38,7 @@ struct Work {
   uint8_t firstLane = 0;
   uint8_t lanes = 1;      ///< that this work runs of each channel, from firstLane on
   uint8_t algorithm = 0;  ///< place in algo/list.h
-  uint8_t root = 0;       ///< of collectives that have one; at most kMaxLocalRanks of them use it, for windows
+  uint8_t root = 0;       ///< of collectives that have one, or the peer of a message; where there are at most kMaxLocalRanks
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;
 
