@@ -13,12 +13,6 @@ using exec::record::Profile;
 
 namespace {
 
-/// Whether launchKernel() puts the call, alone in its launch, on a kernel of lone calls over cells.
-bool isLoneCall(const Algorithm& algorithm, KernelId kernel) {
-  const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
-  return kernel == KernelId::Window && exec::cuda::mayBeLone(place);
-}
-
 double usOf(double bytes, double gigabytesPerSecond) { return bytes / (gigabytesPerSecond * 1000); }
 
 /// Two ranks, each of which sends to the other.
@@ -29,6 +23,13 @@ Profile profileOfMessages(const Algorithm& algorithm) {
 }
 
 }  // namespace
+
+const KernelCost& costOf(const DeviceMachine& machine, const Algorithm& algorithm, KernelId kernel) {
+  const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
+  if (kernel == KernelId::Window && exec::cuda::mayBeLone(place)) return machine.lone;
+  if (kernel == KernelId::Cells && algorithm.traits.collective == Collective::SendRecv) return machine.messages;
+  return machine.kernels[static_cast<size_t>(kernel)];
+}
 
 const Profile& DeviceModel::profile(const Algorithm& algorithm) {
   if (algorithm.traits.collective != Collective::SendRecv) return profiles_.get(algorithm, false);
@@ -50,7 +51,7 @@ double DeviceModel::linkGBs(const Algorithm& algorithm, const KernelCost& cost, 
 Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
                            uint64_t pieceBytes) {
   const Profile& p = profile(algorithm);
-  const KernelCost& cost = isLoneCall(algorithm, kernel) ? machine_.lone : machine_.kernels[static_cast<size_t>(kernel)];
+  const KernelCost& cost = costOf(machine_, algorithm, kernel);
   const uint64_t elementBytes = sizeOf(type);
   const auto bytes = static_cast<double>(geometry.totalElems * elementBytes);
   const auto part = static_cast<double>(std::min({geometry.partElems, geometry.chunkElems, geometry.totalElems}) * elementBytes);

@@ -160,6 +160,8 @@ DeviceMachine readDevices(Reader reader) {
     machine.kernels[static_cast<size_t>(k)] =
         readKernel(kernels.object(exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name));
   machine.lone = readKernel(kernels.object("lone"));
+  machine.messages = kernels.has("messages") ? readKernel(kernels.object("messages"))
+                                             : machine.kernels[static_cast<size_t>(exec::cuda::KernelId::Cells)];
   return machine;
 }
 
@@ -169,6 +171,7 @@ Json devicesJson(const DeviceMachine& machine) {
     json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
         kernelJson(machine.kernels[static_cast<size_t>(k)]);
   json["kernels"]["lone"] = kernelJson(machine.lone);
+  json["kernels"]["messages"] = kernelJson(machine.messages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
   return json;
 }
@@ -222,7 +225,9 @@ Status checkPlatform(const Platform& platform) {
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
   if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
-  return platform.devices->lone.blockGBs <= 0 || platform.devices->lone.linkGBs <= 0 ? refuse("blockGBs or linkGBs of lone") : Status();
+  for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages})
+    if (cost->blockGBs <= 0 || cost->linkGBs <= 0) return refuse("blockGBs or linkGBs of lone or messages");
+  return {};
 }
 
 const Platform& need(std::string_view wanted) {

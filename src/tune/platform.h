@@ -54,11 +54,12 @@ struct CopyCost {
 
 /// GPUs of one host. deviceMachine() is the built-in one.
 struct DeviceMachine {
-  double launchUs = 0;  ///< a call that is launched by itself, on top of what a kernel costs
+  double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
   CopyCost copies;  ///< may be missing in a file: then what stands here
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
+  KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel
 };
 
 struct Platform {

@@ -40,7 +40,8 @@ struct DeviceCalibration {
   double after = 0;
 };
 
-/// Of the kernels that the probes ran on; the constants of others stay, and so do those that are 0.
-DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachine machine);
+/// Of the kernels that the probes ran on; the constants of others stay, and so do those that are 0. `inGraphs`: the probes were replayed,
+/// so what a launch costs is not in them, and stays as well.
+DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachine machine, bool inGraphs = false);
 
 }  // namespace tutti::tool

@@ -71,10 +71,12 @@ double estimateUs(const Probe& probe, const tune::DeviceMachine& machine) {
   auto protocol = tune::Filter::parse("NCCL_PROTO", probe.protocol, tune::ncclProtocolNames());
   if (!algorithm || !protocol) return NAN;
   comm::Config config;
-  config.minCtas = config.maxCtas = probe.blocks;
+  // A rank that exchanges a message with another has half of its blocks for either side.
+  config.minCtas = config.maxCtas = probe.collective == Collective::SendRecv ? std::max(1, probe.blocks / 2) : probe.blocks;
   plan::Shape shape;
   shape.collective = probe.collective;
   shape.count = countOf(probe);
+  if (probe.collective == Collective::SendRecv) shape.root = Rank(1);
   const auto modelled = planModelled(probe.ranks, config, shape, [&](plan::DeviceSettings& settings) {
     settings.machine = machine;
     settings.restrictions.tutti = std::move(*algorithm);
@@ -83,11 +85,14 @@ double estimateUs(const Probe& probe, const tune::DeviceMachine& machine) {
   return modelled ? modelled->summary.estimatedUs : NAN;
 }
 
-DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachine machine) {
+DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachine machine, bool inGraphs) {
   DeviceCalibration result;
+  const double launchUs = machine.launchUs;
+  if (inGraphs) machine.launchUs = 0;
   result.before = meanFactor(probes, machine);
-  std::vector<double*> values = {&machine.launchUs};
-  std::vector<tune::KernelCost*> costs = {&machine.lone};
+  std::vector<double*> values;
+  if (!inGraphs) values.push_back(&machine.launchUs);
+  std::vector<tune::KernelCost*> costs = {&machine.lone, &machine.messages};
   for (tune::KernelCost& cost : machine.kernels) costs.push_back(&cost);
   for (tune::KernelCost* const cost : costs)
     for (double* const value :
@@ -102,6 +107,7 @@ DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachi
     return loss;
   });
   result.after = meanFactor(probes, machine);
+  if (inGraphs) machine.launchUs = launchUs;
   result.machine = machine;
   return result;
 }

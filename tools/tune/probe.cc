@@ -4,6 +4,7 @@
 #include <barrier>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <thread>
 
 #include "tutti.h"
@@ -20,7 +21,44 @@ constexpr uint64_t kSizes[] = {8, 1024, 16384, 131072, 1 << 20, 8 << 20};
 constexpr int kBatches = 12;
 constexpr double kBatchUs = 2000;
 constexpr int kMostCalls = 2000;
-bool hasBlocks(Collective collective) { return collective == Collective::AllGather || collective == Collective::ReduceScatter; }
+constexpr int32_t kMostProbeRanks = 16;
+
+/// As bench/gpu names calls.
+constexpr std::pair<std::string_view, Collective> kNames[] = {
+    {"all_reduce", Collective::AllReduce}, {"all_gather", Collective::AllGather}, {"reduce_scatter", Collective::ReduceScatter},
+    {"broadcast", Collective::Broadcast},  {"reduce", Collective::Reduce},        {"alltoall", Collective::AllToAll},
+    {"gather", Collective::Gather},        {"scatter", Collective::Scatter},      {"sendrecv", Collective::SendRecv},
+};
+
+/// Whether the larger buffer holds a block of every rank.
+bool hasBlocks(Collective collective) {
+  switch (collective) {
+    case Collective::AllReduce:
+    case Collective::Broadcast:
+    case Collective::Reduce:
+    case Collective::SendRecv: return false;
+    default: return true;
+  }
+}
+
+using Json = nlohmann::json;
+
+Probe probeOf(const Json& json) {
+  Probe probe;
+  const auto call = json.at("call").get<std::string>();
+  const auto* const known = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return n.first == call; });
+  if (known == std::end(kNames)) throw std::invalid_argument("call " + call + " is none that there is");
+  probe.collective = known->second;
+  probe.bytes = json.at("bytes").get<uint64_t>();
+  probe.ranks = json.at("ranks").get<int32_t>();
+  probe.algorithm = json.at("algorithm").get<std::string>();
+  probe.protocol = json.at("protocol").get<std::string>();
+  probe.blocks = json.at("blocks").get<int32_t>();
+  probe.us = json.at("us").get<double>();
+  if (probe.bytes == 0 || probe.ranks < 2 || probe.ranks > kMostProbeRanks || probe.blocks < 1 || !(probe.us > 0))
+    throw std::invalid_argument("expected bytes, blocks and us above 0 and 2 to 16 ranks");
+  return probe;
+}
 
 ncclResult_t call(Collective collective, const Memory& memory, size_t count, ncclComm_t comm) {
   const auto* const in = static_cast<const float*>(memory.in);
@@ -57,7 +95,7 @@ class Ranks {
     const ncclResult_t result =
         tuttiExplain(comms_.front(), name, countOf(probe), ncclFloat, ncclSum, 0, text.data(), text.size(), nullptr);
     TUTTI_TRY(check(result, "tuttiExplain"));
-    const auto json = nlohmann::json::parse(text.c_str(), nullptr, false);
+    const auto json = Json::parse(text.c_str(), nullptr, false);
     if (!json.is_object() || !json.contains("algorithm")) return error(Code::InternalError, "tuttiExplain: {}", text.c_str());
     probe.algorithm = json["algorithm"].get<std::string>();
     if (json["protocol"].is_string()) probe.protocol = json["protocol"].get<std::string>();
@@ -119,6 +157,18 @@ class Ranks {
 uint64_t countOf(const Probe& probe) {
   const uint64_t blocks = hasBlocks(probe.collective) ? static_cast<uint64_t>(probe.ranks) : 1;
   return std::max<uint64_t>(1, probe.bytes / blocks / sizeof(float));
+}
+
+Result<std::vector<Probe>> parseProbes(std::string_view where, const std::string& text) {
+  std::vector<Probe> probes;
+  try {
+    const Json json = Json::parse(text);
+    if (!json.is_array() || json.empty()) throw std::invalid_argument("expected a list of calls");
+    for (const Json& one : json) probes.push_back(probeOf(one));
+  } catch (const std::exception& e) {
+    return fail(Code::InvalidUsage, "{}: entry {}: {}", where, probes.size(), e.what());
+  }
+  return probes;
 }
 
 Result<std::vector<Probe>> measureCalls(int32_t ranks, MemoryOf memory) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -23,6 +24,10 @@ struct Probe {
   int32_t blocks = 1;     ///< GPUs: that a rank took
   double us = 0;          ///< of the fastest of some batches
 };
+
+/// Calls that somebody else has timed: a JSON list of objects with call, bytes, ranks, algorithm, protocol, blocks and us. Fails with
+/// InvalidUsage, naming the entry, where one makes no sense. `where` names the text in errors.
+Result<std::vector<Probe>> parseProbes(std::string_view where, const std::string& text);
 
 /// Elements, as the call itself takes them, of floats.
 uint64_t countOf(const Probe& probe);

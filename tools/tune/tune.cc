@@ -99,12 +99,22 @@ Result<double> tuneHost(const TuneOptions& options, tune::Platform& platform) {
   return found.after;
 }
 
+Result<std::vector<Probe>> readProbes(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return fail(Code::SystemError, "{}: cannot be read", path);
+  return parseProbes(path, text.str());
+}
+
 /// The same of GPUs.
 Result<double> tuneGpus(const TuneOptions& options, tune::Platform& platform) {
-  const auto probes = measureGpus(options.gpus);
+  const auto probes = options.probesOf.empty() ? measureGpus(options.gpus) : readProbes(options.probesOf);
   if (!probes) return tl::unexpected(probes.error());
-  const DeviceCalibration found = fitDevices(*probes, tune::deviceMachine());
-  if (options.showsAll) show(*probes, [&](const Probe& probe) { return estimateUs(probe, found.machine); });
+  const bool inGraphs = !options.probesOf.empty();
+  const DeviceCalibration found = fitDevices(*probes, tune::deviceMachine(), inGraphs);
+  const double launchUs = inGraphs ? found.machine.launchUs : 0;
+  if (options.showsAll) show(*probes, [&](const Probe& probe) { return estimateUs(probe, found.machine) - launchUs; });
   std::printf("%d GPUs, %zu calls measured\n", options.gpus, probes->size());
   std::printf("%-8s %9s %9s %9s %9s %9s %9s %9s   (us; GB/s)\n", "", "start", "message", "hop", "round", "job", "block", "link");
   const auto row = [](const char* what, const tune::KernelCost& cost) {
@@ -114,6 +124,7 @@ Result<double> tuneGpus(const TuneOptions& options, tune::Platform& platform) {
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
     row(exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name, found.machine.kernels[static_cast<size_t>(k)]);
   row("lone", found.machine.lone);
+  row("messages", found.machine.messages);
   std::printf("launch %.2f us\n", found.machine.launchUs);
   std::printf("estimates are off by a factor of %.2f in the mean; with the built-in constants %.2f\n", found.after, found.before);
   platform.devices = found.machine;

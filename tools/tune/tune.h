@@ -8,6 +8,7 @@ namespace tutti::tool {
 struct TuneOptions {
   std::string errorsOf;  ///< a file of bench/measured; empty: measure this machine
   int gpus = 0;  ///< measure so many GPUs instead of host devices
+  std::string probesOf;  ///< a file of calls on GPUs that were timed in graphs (bench/gpu/choice), instead of measuring
   bool isDry = false;    ///< measure, and keep nothing
   bool showsAll = false;  ///< every probe
 };

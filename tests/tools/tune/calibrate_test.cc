@@ -79,6 +79,52 @@ TEST(FitDevices, FindsTheConstantsOfMadeUpGpus) {
       << "nothing ran on it";
 }
 
+// What was replayed holds no launch: fitted as if it did, the start of the kernel would be off by one.
+TEST(FitDevices, LeavesLaunchesOutOfWhatWasReplayed) {
+  tune::DeviceMachine machine = tune::deviceMachine();
+  machine.messages.startUs = 6;
+  std::vector<Probe> probes;
+  for (const uint64_t bytes : {8U, 4096U, 65536U}) {
+    Probe probe;
+    probe.collective = Collective::SendRecv;
+    probe.bytes = bytes;
+    probe.ranks = 2;
+    probe.algorithm = "p2p";
+    probe.protocol = "LL";
+    probe.blocks = 2;
+    probe.us = estimateUs(probe, machine) - machine.launchUs;
+    probes.push_back(probe);
+  }
+  const DeviceCalibration found = fitDevices(probes, tune::deviceMachine(), true);
+  EXPECT_EQ(found.machine.launchUs, machine.launchUs);
+  EXPECT_LT(found.after, 1.05);
+  EXPECT_GT(fitDevices(probes, tune::deviceMachine(), false).machine.launchUs, 0);
+}
+
+TEST(ParseProbes, TakesWhatTheSweepWrites) {
+  const auto probes = parseProbes(
+      "a.json", R"([{"call": "sendrecv", "bytes": 8, "ranks": 2, "algorithm": "p2p", "protocol": "LL", "blocks": 2, "us": 3.1}])");
+  ASSERT_TRUE(probes) << probes.error().text();
+  ASSERT_EQ(probes->size(), 1U);
+  EXPECT_EQ(probes->front().collective, Collective::SendRecv);
+  EXPECT_EQ(probes->front().us, 3.1);
+}
+
+TEST(ParseProbes, NamesFileAndEntryOfNonsense) {
+  const auto refusal = [](const std::string& text) {
+    const auto probes = parseProbes("a.json", text);
+    return probes ? std::string("accepted") : probes.error().text();
+  };
+  EXPECT_EQ(refusal("[]"), "a.json: entry 0: expected a list of calls");
+  for (const char* text : {"", "{", "[1]", "{}"}) EXPECT_TRUE(refusal(text).starts_with("a.json: entry 0: ")) << text;
+  const std::string good = R"({"call": "reduce", "bytes": 8, "ranks": 2, "algorithm": "direct", "protocol": "LL", "blocks": 2, "us": 3.1})";
+  for (const auto& [from, to] : {std::pair{"reduce", "juggle"}, {"\"us\": 3.1", "\"us\": -1"}, {"\"ranks\": 2", "\"ranks\": 99"}}) {
+    std::string bad = good;
+    bad.replace(bad.find(from), std::string(from).size(), to);
+    EXPECT_TRUE(refusal("[" + good + "," + bad + "]").starts_with("a.json: entry 1: ")) << bad;
+  }
+}
+
 TEST(MeasureHost, TimesEveryCall) {
   ASSERT_EQ(setenv("TUTTI_DEVICE", "host", 1), 0);
   const auto probes = measureHost(2);
