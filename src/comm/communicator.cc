@@ -171,6 +171,8 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
     pending.isLatest = true;
     latestCall_ = pending;
     isAloneLatest_ = false;
+    const BufferBytes bytes = bufferBytes(request, ranks());
+    isLatestLarge_ = std::max(bytes.in, bytes.out) > exec::host::kEagerBytes;
   }
   return pending;
 }
@@ -295,17 +297,19 @@ Status Communicator::runAlone(PendingCall& call) {
 }
 
 Status Communicator::runAgain(const CallRequest& request) {
-  TUTTI_TRY(usable());
-  TUTTI_TRY(checkBuffers(request, rank()));
+  // What is nearly always so is asked for here; the rest has the words.
+  if (!isBlocking() || revoked_ || finalized_ || hub().latch(rank_).tripped()) [[unlikely]]
+    TUTTI_TRY(usable());
+  if (request.in == nullptr || request.out == nullptr) TUTTI_TRY(checkBuffers(request, rank()));
   exec::host::PlannedCall& call = alone_->repeat(takeTicket());
   call.in = request.in;
   call.out = request.out;
-  call.isExported = isExported(request);
+  call.isExported = isLatestLarge_ && isExported(request);
   // As number() has it for a collective, but only its number is new.
   call.event.sequence = call.call.sequence = issuedCollectives_++;
   call.signature = exec::host::withSequence(call.signature, call.call.sequence);
   takeEpochs(call);
-  return exec::host::drive(std::span(&alone_, 1), spins_);
+  return exec::host::driveAgain(alone_, spins_);
 }
 
 std::span<const std::byte> Communicator::flightBytes() const {

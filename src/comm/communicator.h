@@ -273,6 +273,7 @@ class Communicator {
   CallRequest latest_;          // what latestCall_ was made of
   PendingCall latestCall_;      // without a communicator while there is none
   bool isAloneLatest_ = false;  // alone_ holds that call
+  bool isLatestLarge_ = false;  // too large to be always copied: what can be lent has to be looked at
   int32_t spins_ = 0;
 
   std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them

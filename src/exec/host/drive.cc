@@ -101,14 +101,28 @@ void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
   }
 }
 
+Status abandonAll(std::span<const std::unique_ptr<Work>> works) {
+  for (const auto& work : works) work->abandon();
+  return error(Code::SystemError, "out of memory");
+}
+
 }  // namespace
+
+Status driveAgain(const std::unique_ptr<Work>& work, int32_t spins) {
+  try {
+    if (work->remote() == nullptr && work->advanceAgain() == Poll::Ready) [[likely]]
+      return {};
+  } catch (const std::bad_alloc&) {
+    return abandonAll(std::span(&work, 1));
+  }
+  return drive(std::span(&work, 1), spins);
+}
 
 Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
   try {
     runAll(works, spins);
   } catch (const std::bad_alloc&) {
-    for (const auto& work : works) work->abandon();
-    return error(Code::SystemError, "out of memory");
+    return abandonAll(works);
   }
   for (const auto& work : works)
     if (!work->status().ok()) return work->status();

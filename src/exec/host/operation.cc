@@ -22,14 +22,6 @@ using transport::local::SlotHead;
 /// Below, a system call takes longer than the copies that it saves.
 constexpr uint64_t kCopyCallBytes = 65536;
 
-/// Looks a few times before the driver is troubled.
-template <class Condition>
-bool soon(int looks, Condition&& condition) {
-  for (int look = 0; look < looks; ++look)
-    if (condition()) return true;
-  return false;
-}
-
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
 
@@ -77,6 +69,7 @@ void Operation::layOutLanes() {
   }
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
   lent_.assign(plan_->windows.size(), 0);
+  layOutBriefly();
 }
 
 Poll Operation::advance() {
@@ -370,6 +363,7 @@ void Operation::combine(std::byte* dst, const void* const* sources, int numSourc
 }
 
 algo::Range Operation::rangeOf(const Lane& lane, const BoundStep& step) const {
+  if (!brief_.empty()) return brief_[static_cast<size_t>(&step - lane.steps->steps.data())].range;
   // A step that only passes on what it receives names the chunk of that size as its source, without a buffer.
   const algo::ChunkRef ref = step.src.buffer != Buffer::None || step.dst.buffer == Buffer::None ? step.src : step.dst;
   return plan_->geometry.range(ref.chunk, lane.channel, lane.slice);
@@ -381,8 +375,12 @@ const std::byte* Operation::source(algo::ChunkRef ref, const algo::Range& range)
 }
 
 std::byte* Operation::placeOf(const BoundStep& step, const Lane& lane, const algo::Range& range) const {
-  if (step.src.buffer == Buffer::None || step.dst.chunk == step.src.chunk) return destination(range);
-  return out_ + plan_->geometry.range(step.dst.chunk, lane.channel, lane.slice).begin * plan_->elementBytes;
+  return out_ + placeBytes(step, lane, range);
+}
+
+uint64_t Operation::placeBytes(const BoundStep& step, const Lane& lane, const algo::Range& range) const {
+  const bool isSame = step.src.buffer == Buffer::None || step.dst.chunk == step.src.chunk;
+  return (isSame ? range : plan_->geometry.range(step.dst.chunk, lane.channel, lane.slice)).begin * plan_->elementBytes;
 }
 
 std::byte* Operation::destination(const algo::Range& range) const { return out_ + range.begin * plan_->elementBytes; }

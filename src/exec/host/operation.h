@@ -49,6 +49,8 @@ class Operation {
   /// The call must outlive the operation.
   void start(const PlannedCall& call);
 
+  /// start() and the first advance(), in fewer instructions where the plan is brief.
+  Poll startAndAdvance(const PlannedCall& call);
   /// Moves every lane on as far as it goes. After Failed, status() says why; the operation must not be advanced again.
   Poll advance();
   /// Whether the last advance() did anything at all.
@@ -78,10 +80,21 @@ class Operation {
     bool finished = false;
   };
 
+  /// What of a step is the same in every call of a brief plan: one lane, one slice, nothing lent.
+  struct BriefStep {
+    algo::Range range;     // rangeOf()
+    uint64_t bytes = 0;    // of the range
+    uint64_t from = 0;     // in bytes: where the own value lies in its buffer
+    uint64_t to = 0;       // where the step writes in the output
+    bool isMove = false;   // passes one value on that fits into the heads of messages, without computing
+  };
+
   template <class Note>
   void forEachUnmet(const Lane& lane, Note&& note) const;
   transport::local::LaneWait waitOf(const Lane& lane) const;
   void layOutLanes();
+  void layOutBriefly();
+  bool move(const BoundLane& bound, const BoundStep& step, const BriefStep& brief);
   bool advanceLane(Lane& lane);
   void prepareCells() const;
   bool run(const Lane& lane, const BoundStep& step);
@@ -113,6 +126,8 @@ class Operation {
   std::byte* destination(const algo::Range& range) const;
   /// What the step writes; `range` as rangeOf() has it.
   std::byte* placeOf(const BoundStep& step, const Lane& lane, const algo::Range& range) const;
+  /// Where in the output that lies.
+  uint64_t placeBytes(const BoundStep& step, const Lane& lane, const algo::Range& range) const;
   const std::byte* contentOf(const BoundStep& step, uint64_t epoch, Rank writer, uint64_t bytes, std::byte* to);
   uint64_t epochOf(const Lane& lane, const BoundStep& step) const {
     return windowEpoch_ + static_cast<uint64_t>(lane.slice) * static_cast<uint64_t>(plan_->rounds) + step.round;
@@ -128,6 +143,7 @@ class Operation {
   bool moved_ = false;
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;
+  std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
   bool isExported_ = false;         // both buffers lie in memory that neighbours can map

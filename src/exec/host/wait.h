@@ -57,4 +57,12 @@ class Waiter {
   int32_t given_ = 0;  // how often the core was given away
 };
 
+/// Looks a few times before the driver is troubled.
+template <class Condition>
+bool soon(int looks, Condition&& condition) {
+  for (int look = 0; look < looks; ++look)
+    if (condition()) return true;
+  return false;
+}
+
 }  // namespace tutti::exec::host

@@ -105,6 +105,43 @@ Poll Work::advance() {
   return Poll::Ready;
 }
 
+/// advance() of a work whose only call has been made ready by repeat(). Where anything is out of the ordinary, advance() itself.
+Poll Work::advanceAgain() {
+  // Pairs with markFinished() of the work before this one.
+  if (!turn_->checks || turn_->finished.load(std::memory_order_acquire) != ticket_) return advance();
+  Chain& chain = chains_.front();
+  const PlannedCall& call = chain.current();
+  Poll poll = Poll::Failed;
+  {
+    const Inside inside(member_);
+    if (!inside) return giveUp();
+    const bool isOneWay = hasRoot(call.plan->collective);
+    chain.repeats = (isOneWay || turn_->owed > 0) && isRepeated(call.call);
+    if (turn_->owed == 0 || chain.repeats || compareOwed()) {
+      announce(chain.current());
+      chain.running = true;
+      chain.isNoted = chain.peerGone = false;
+      chain.operation.setLooks(turn_->isCrowded ? 1 : Operation::kLooks);
+      poll = chain.operation.startAndAdvance(call);
+      moved_ = chain.operation.moved();
+      if (poll == Poll::Failed) explainFailure(chain);
+      if (poll == Poll::Pending) noteStart(chain);
+      if (poll == Poll::Ready && isOneWay && !compareOneWay(call, chain.repeats)) poll = Poll::Failed;
+      if (poll == Poll::Ready) {
+        chain.running = false;
+        ++chain.next;
+        moved_ = true;
+        turn_->record(call.event, observe::FlightKind::Finished);
+      }
+    }
+  }
+  if (poll == Poll::Failed) return fail(std::move(outcome_));
+  if (poll == Poll::Pending) return poll;
+  finished_ = true;
+  markFinished();
+  return poll;
+}
+
 Poll Work::advanceAll() {
   bool allReady = true;
   for (size_t i = 0; i < used_; ++i) {
@@ -146,17 +183,20 @@ void Work::begin(Chain& chain) {
   PlannedCall& call = chain.current();
   chain.running = true;
   chain.isNoted = chain.peerGone = false;
-  if (turn_->checks) {
-    if (call.call.isMessage()) {
-      call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
-    } else {
-      turn_->begunCollectives = call.call.sequence + 1;
-      member_->board.post(call.call);
-    }
-  }
+  if (turn_->checks) announce(call);
   if (call.plan == nullptr) return;
   chain.operation.setLooks(turn_->isCrowded ? 1 : Operation::kLooks);
   chain.operation.start(call);
+}
+
+/// Says to the peers that the rank has come to the call.
+void Work::announce(PlannedCall& call) {
+  if (call.call.isMessage()) {
+    call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
+  } else {
+    turn_->begunCollectives = call.call.sequence + 1;
+    member_->board.post(call.call);
+  }
 }
 
 /// Of a call that waits; the time is that of its first wait.

@@ -86,6 +86,8 @@ class Work {
   PlannedCall& add(PlannedCall call) { return chains_[used_ - 1].calls.emplace_back(std::move(call)); }
 
   Poll advance();
+  /// The first advance() after repeat(), in fewer instructions.
+  Poll advanceAgain();
   /// For waits that last, after a try that moved nothing: compares the call that is under way with what the peers have come to, and
   /// fails the work when its wait cannot end or has taken longer than the deadline.
   void inspect(Nanoseconds now);
@@ -135,6 +137,7 @@ class Work {
   Poll advanceAll();
   Poll advanceChain(Chain& chain);
   void begin(Chain& chain);
+  void announce(PlannedCall& call);
   void noteStart(Chain& chain);
   Poll fail(Outcome outcome);
   Poll giveUp();
@@ -144,7 +147,8 @@ class Work {
   bool compareWithPeers(const Call& call);
   bool compareOneWay(const PlannedCall& planned, bool repeats);
   bool compareOwed();
-  bool isRepeated(const Call& call) const;
+  /// Whether `call` follows the latest one-way call and is like it.
+  bool isRepeated(const Call& call) const { return call.sequence == turn_->oneWay.sequence + 1 && call.isLike(turn_->oneWay); }
   bool lookForDeparted(Chain& chain);
   bool lookForDeadlock(Nanoseconds now);
   bool lookAtDeadline(Nanoseconds now);

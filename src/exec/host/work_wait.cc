@@ -73,11 +73,6 @@ bool Work::compareWithPeers(const Call& call) {
   return true;
 }
 
-/// Whether `call` follows the latest one-way call and is like it.
-bool Work::isRepeated(const Call& call) const {
-  return call.sequence == turn_->oneWay.sequence + 1 && call.isLike(turn_->oneWay);
-}
-
 /// Of two that disagree in a call whose data flows one way, the later one notices. But the latest lines of a peer's board are those that
 /// it writes, so a call like the one before stays owed for a few more: whoever has gone over to another call looks at once, and so does
 /// who waits, and who ends or divides the communicator.

@@ -68,8 +68,8 @@ class SendEnd {
 
   /// Whether a slot is free for the next message.
   bool ready() { return sent_ - seenFreed_ < pipe_.slots || sent_ - refresh() < pipe_.slots; }
-  SlotHead& head() const { return pipe_.heads[sent_ % pipe_.slots]; }
-  std::byte* staging() const { return pipe_.memory + (sent_ % pipe_.slots) * pipe_.slotBytes; }
+  SlotHead& head() const { return pipe_.heads[at_]; }
+  std::byte* staging() const { return pipe_.memory + at_ * pipe_.slotBytes; }
   uint64_t slotBytes() const { return pipe_.slotBytes; }
   /// What the receiver can read of this rank's memory; a set of kReaches….
   uint32_t reach() {
@@ -81,6 +81,7 @@ class SendEnd {
   void push(bool byReference) {
     SlotHead& slot = head();
     ++sent_;
+    at_ = at_ + 1 == pipe_.slots ? 0 : at_ + 1;
     if (byReference) lastByReference_ = sent_;
     slot.filled.store(sent_, std::memory_order_release);  // pairs with RecvEnd::ready
     // Both lines are in the receiver's cache: what the next message needs of them comes while nobody waits for it.
@@ -107,6 +108,7 @@ class SendEnd {
   PipeView pipe_;
   Rank peer_;  // who reads: for reports only
   uint64_t sent_ = 0;
+  uint64_t at_ = 0;  // sent_ % slots
   uint64_t seenFreed_ = 0;
   uint64_t lastByReference_ = 0;
   uint32_t reach_ = kReachesNothing;
@@ -117,12 +119,13 @@ class RecvEnd {
   explicit RecvEnd(const PipeView& pipe) : pipe_(pipe) {}
 
   bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
-  const SlotHead& head() const { return pipe_.heads[received_ % pipe_.slots]; }
+  const SlotHead& head() const { return pipe_.heads[at_]; }
   /// Where the payload lies; if it was lent, in the sender's process.
   const std::byte* payload() const { return pipe_.payload(received_); }
   /// Gives the slot, and memory passed by reference, back to the sender.
   void release() {
     pipe_.freed->value.store(++received_, std::memory_order_release);  // pairs with SendEnd::refresh
+    at_ = at_ + 1 == pipe_.slots ? 0 : at_ + 1;
     prefetch(&head());  // the next message may have come already
   }
   uint64_t received() const { return received_; }
@@ -130,6 +133,7 @@ class RecvEnd {
  private:
   PipeView pipe_;
   uint64_t received_ = 0;
+  uint64_t at_ = 0;  // received_ % slots
 };
 
 /// Memory that a pipe takes, and the pipe in such memory, which is zero or holds that pipe already.
