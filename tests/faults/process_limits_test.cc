@@ -98,7 +98,10 @@ TEST(ProcessLimits, FilesTooSmallForAnything) {
     signal(SIGXFSZ, SIG_IGN);  // for what this test prints; nothing else may grow a file that far
     limit(RLIMIT_FSIZE, 64 << 10);
     ncclComm_t comm = nullptr;
-    EXPECT_EQ(ncclCommInitRank(&comm, kRanks, self.id(), self.index()), ncclSystemError) << lastError();
+    const ncclResult_t result = ncclCommInitRank(&comm, kRanks, self.id(), self.index());
+    // The others may hear first that the process of the id's root has gone.
+    if (self.index() != 0 && result == ncclRemoteError) return;
+    EXPECT_EQ(result, ncclSystemError) << lastError();
     EXPECT_NE(lastError().find("RLIMIT_FSIZE"), std::string::npos) << lastError();
   });
   children.expectAllWell({}, 10);

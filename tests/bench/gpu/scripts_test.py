@@ -257,26 +257,31 @@ class Scripts(unittest.TestCase):
         self.assertIn("LOST reduce 2048 graph: not measured", text)
 
     def test_choice(self):
-        words = ["--only", "gather", "--ctas", "0,4"]  # one algorithm, three protocols
-        code, text, runs = self.script("choice", *words, "--part", "2/2", ratios=[{"gather": 0.96}])
+        words = ["--only", "sendrecv", "--ctas", "0,4"]  # one algorithm, three protocols
+        code, text, runs = self.script("choice", *words, "--part", "2/2", ratios=[{"sendrecv": 0.96}])
         self.assertEqual((code, len(runs)), (3, 3), text)  # within 5%, but half of it is not measured
         self.assertIn("0 of 1 calls are more than 5% off the best; 3 of 6 combinations are not measured", text)
         forced = [[run["words"][i + 1] for i, word in enumerate(run["words"]) if word == "--b-env"] for run in runs]
-        self.assertEqual(forced[1], ["TUTTI_ALGO=star", "NCCL_PROTO=LL128", "NCCL_MIN_CTAS=4", "NCCL_MAX_CTAS=4"])
-        code, text, runs = self.script("choice", *words, ratios=[{"gather": 1.2}, {"gather": 0.8}, {"gather": 1.1}])
+        self.assertEqual(forced[1], ["TUTTI_ALGO=p2p", "NCCL_PROTO=LL128", "NCCL_MIN_CTAS=4", "NCCL_MAX_CTAS=4"])
+        code, text, runs = self.script("choice", *words, ratios=[{"sendrecv": 1.2}, {"sendrecv": 0.8}, {"sendrecv": 1.1}])
         self.assertEqual((code, len(runs)), (1, 3), text)  # only what was missing
-        self.assertIn("| star LL128 own | **+25.0%** |", text)
-        self.assertEqual(self.script("choice", *words, "--only-print")[0], 1)
+        self.assertIn("| p2p LL128 own | **+25.0%** |", text)
+        probes = self.folder / "probes.json"
+        self.assertEqual(self.script("choice", *words, "--only-print", "--probes", probes)[0], 1)
+        found = json.loads(probes.read_text(encoding="utf-8"))
+        self.assertEqual(len(found), 6)
+        self.assertEqual({(probe["call"], probe["algorithm"], probe["bytes"]) for probe in found}, {("sendrecv", "p2p", 1024)})
+        self.assertTrue(all(probe["us"] > 0 and probe["blocks"] > 0 and probe["ranks"] > 1 for probe in found), found)
         self.assertEqual(self.script("choice", "--only", "nothing")[0], 2)
 
     def test_choice_tells_what_was_refused_and_what_broke(self):
-        words = ["--only", "gather", "--ctas", "4"]
+        words = ["--only", "sendrecv", "--ctas", "4"]
         code, text, _ = self.script("choice", *words, ends=2)
-        self.assertEqual((code, text.count("refused: gather star")), (0, 3), text)
+        self.assertEqual((code, text.count("refused: sendrecv p2p")), (0, 3), text)
         for path in (self.folder / "out").glob("choice-*"):
             path.unlink()
         code, text, _ = self.script("choice", *words, ends=1)
-        self.assertEqual((code, text.count("FAILED gather star")), (1, 3), text)
+        self.assertEqual((code, text.count("FAILED sendrecv p2p")), (1, 3), text)
 
     def test_overlap(self):
         code, text, runs = self.script("overlap", "--only", "reduce", "--sizes", "1M-1M")
