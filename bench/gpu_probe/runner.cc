@@ -103,10 +103,12 @@ void Runner::enqueue(const Job& job, int32_t rank) {
     work.geometry.slices = std::max(work.geometry.slices, 1);
     work.lanes = 1;
     Work send = work;
+    send.root = static_cast<uint8_t>((rank + 1) % ranks);
     send.program = fabric_.program(rank, q.algorithm, Rank((rank + 1) % ranks), job.kernel);
     works.push_back(send);
     if (ranks == 1) continue;
     Work receive = work;
+    receive.root = static_cast<uint8_t>((rank + ranks - 1) % ranks);
     receive.program = fabric_.program(rank, q.algorithm, Rank((rank + ranks - 1) % ranks), job.kernel);
     receive.firstLane = 1;
     receive.firstBlock = static_cast<uint16_t>(job.channels);
@@ -119,7 +121,9 @@ void Runner::enqueue(const Job& job, int32_t rank) {
   launch.type = q.reduction.type;
   exec::cuda::LaunchOptions options;
   options.mayOverlap = job.mayOverlap;
-  options.mayBeLone = job.mayBeLone;
+  // The two sides of a message need not run on the same kernel.
+  const bool isMessage = algorithm.traits.collective == Collective::SendRecv;
+  options.mayBeLone = job.mayBeLone && !(isMessage && (rank + job.copies) % 3 == 0);
   for (size_t i = 0; i < works.size(); ++i) {
     if (i < exec::cuda::kInlineWorks) launch.work[i] = works[i];
     options.blocks = std::max(options.blocks, works[i].firstBlock + works[i].blocks());

@@ -173,7 +173,7 @@ std::vector<int32_t> DevicePlanner::channelsToTry(const Option& option, const Sh
   const int32_t used = std::clamp(ceilDivide(chunkBytes, algo::kShareAlignBytes), 1, option.mostChannels);
   const int32_t wanted = (settings_.minChannels + option.lanes - 1) / option.lanes;
   const int32_t least = std::clamp(wanted, 1, used);
-  const uint64_t leastBytes = tune::costOf(settings_.machine, *option.algorithm, option.kernel).leastBytes;
+  const uint64_t leastBytes = tune::costOf(settings_.machine, *option.algorithm, option.kernel, layout_.ranks()).leastBytes;
   const int32_t most = std::clamp(ceilDivide(chunkBytes, std::max<uint64_t>(leastBytes, 1)), least, used);
   std::set<int32_t> counts = {least, most};
   // As often as all tracks are used alike.

@@ -24,10 +24,11 @@ Profile profileOfMessages(const Algorithm& algorithm) {
 
 }  // namespace
 
-const KernelCost& costOf(const DeviceMachine& machine, const Algorithm& algorithm, KernelId kernel) {
+const KernelCost& costOf(const DeviceMachine& machine, const Algorithm& algorithm, KernelId kernel, int32_t ranks) {
   const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
   if (kernel == KernelId::Window && exec::cuda::mayBeLone(place)) return machine.lone;
-  if (kernel == KernelId::Cells && algorithm.traits.collective == Collective::SendRecv) return machine.messages;
+  if (kernel == KernelId::Cells && algorithm.traits.collective == Collective::SendRecv && ranks <= exec::cuda::kMaxLocalRanks)
+    return machine.messages;
   return machine.kernels[static_cast<size_t>(kernel)];
 }
 
@@ -51,7 +52,7 @@ double DeviceModel::linkGBs(const Algorithm& algorithm, const KernelCost& cost, 
 Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const algo::Geometry& geometry, DataType type,
                            uint64_t pieceBytes) {
   const Profile& p = profile(algorithm);
-  const KernelCost& cost = costOf(machine_, algorithm, kernel);
+  const KernelCost& cost = costOf(machine_, algorithm, kernel, ranks_);
   const uint64_t elementBytes = sizeOf(type);
   const auto bytes = static_cast<double>(geometry.totalElems * elementBytes);
   const auto part = static_cast<double>(std::min({geometry.partElems, geometry.chunkElems, geometry.totalElems}) * elementBytes);

@@ -23,8 +23,10 @@ inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentB
   return machine.launchUs + cost.startUs + ranks * cost.copyUs + static_cast<double>(sentBytes) / (cost.linkGBs * 1e3);
 }
 
-/// Of the kernel that launchKernel() puts the call on if it is alone in its launch, or one of a few messages there.
-const KernelCost& costOf(const DeviceMachine& machine, const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel);
+/// Of the kernel that launchKernel() puts the call on if it is alone in its launch, or one of a few messages there; in a group of many
+/// messages they cost more than that.
+const KernelCost& costOf(const DeviceMachine& machine, const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel,
+                         int32_t ranks);
 
 class DeviceModel {
  public:

@@ -31,9 +31,11 @@ void addTune(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("tune", "measure this machine for the choice of algorithms, or test a model");
   command->add_option("--errors", options->errorsOf, "fit the model of links to every other row of a table, try it on the others")
       ->type_name("FILE");
-  command->add_option("--gpus", options->gpus, "measure so many GPUs instead of ranks on host devices")->check(within(2, 16));
+  CLI::Option* const gpus =
+      command->add_option("--gpus", options->gpus, "measure so many GPUs instead of ranks on host devices")->check(within(2, 16));
   command->add_option("--probes", options->probesOf, "with --gpus: calls that were timed before, as bench/gpu/choice --probes writes them")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->needs(gpus);
   command->add_flag("--dry-run", options->isDry, "measure, and keep nothing");
   command->add_flag("--all", options->showsAll, "show every call that was measured");
   command->footer(kTuneFooter);

@@ -49,6 +49,7 @@ Probe probeOf(const Json& json) {
   const auto* const known = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return n.first == call; });
   if (known == std::end(kNames)) throw std::invalid_argument("call " + call + " is none that there is");
   probe.collective = known->second;
+  if (!json.at("bytes").is_number_unsigned()) throw std::invalid_argument("bytes: expected a whole number from 1");
   probe.bytes = json.at("bytes").get<uint64_t>();
   probe.ranks = json.at("ranks").get<int32_t>();
   probe.algorithm = json.at("algorithm").get<std::string>();

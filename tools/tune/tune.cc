@@ -112,6 +112,14 @@ Result<double> tuneGpus(const TuneOptions& options, tune::Platform& platform) {
   const auto probes = options.probesOf.empty() ? measureGpus(options.gpus) : readProbes(options.probesOf);
   if (!probes) return tl::unexpected(probes.error());
   const bool inGraphs = !options.probesOf.empty();
+  for (size_t i = 0; inGraphs && i < probes->size(); ++i) {
+    const Probe& probe = (*probes)[i];
+    if (probe.ranks != options.gpus)
+      return fail(Code::InvalidUsage, "{}: entry {} has {} ranks: expected --gpus {}", options.probesOf, i, probe.ranks, options.gpus);
+    if (!std::isfinite(estimateUs(probe, tune::deviceMachine())))
+      return fail(Code::InvalidUsage, "{}: entry {}: nothing runs {} by {} on {} with {} blocks", options.probesOf, i,
+                  name(probe.collective), probe.algorithm, probe.protocol, probe.blocks);
+  }
   const DeviceCalibration found = fitDevices(*probes, tune::deviceMachine(), inGraphs);
   const double launchUs = inGraphs ? found.machine.launchUs : 0;
   if (options.showsAll) show(*probes, [&](const Probe& probe) { return estimateUs(probe, found.machine) - launchUs; });
@@ -150,7 +158,7 @@ int calibrate(const TuneOptions& options) {
   if (!factor) return tell(factor.error(), factor.error().code() == Code::InvalidUsage ? kExitUsage : kExitError);
   std::printf("machine %s\n", platform.key.c_str());
   if (options.isDry) return 0;
-  if (*factor > kMostFactor)
+  if (!(*factor <= kMostFactor))
     return tell(
         error(Code::SystemError, "the model does not follow what was measured, which happens where other programs run: nothing is kept"),
         kExitWrong);

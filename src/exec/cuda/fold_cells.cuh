@@ -1,7 +1,7 @@
 // The data loops of cells: 16 bytes that hold 8 of data, each half beside a flag, so that whoever sees the flags has the data ("LL").
 //
 // Run by all workers of a block together, on a job in shared memory. Sources that carry flags are waited for here.
-// 1. Cell c of a piece is read and written by thread c modulo the workers on all sides; an empty piece still has one cell.
+// 1. Cell c of a piece is read and written by thread c modulo the workers; an empty piece still has one cell.
 // 2. Once a wait has given up nothing is stored any more.
 #pragma once
 

@@ -3,12 +3,11 @@
 //
 // A block carries out its channel of every message that begins at or before it, one after the other, with all threads.
 // 1. Cell c of a piece belongs to thread c % blockDim.x. An empty piece still has one cell.
-// 2. The sender keeps in its end what it has last seen of `freed`, and looks again when its cells are on their way: a message that finds
-// room
-//    by what was seen before does not wait for a look.
-// 3. The receiver frees the last piece of a message when the next one begins: by then the launch that read it has ended, or all threads
-// have
-//    met, so nobody waits for a fence. A sender that has filled all slots but one may therefore wait for the next receive.
+// 2. The sender keeps in its end what it has last seen of `freed`, and looks again when its cells are on their way: a message for which
+//    that leaves room does not wait for a look.
+// 3. The receiver frees the last piece of a message when the next one begins, so that nobody waits for a fence. A sender that has filled
+//    all slots but one may therefore wait for the next receive.
+// 4. Each warp reads the end for itself; it is written when all threads have met. Once a wait has given up nothing is signalled any more.
 #include "exec/cuda/cell.cuh"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/lone_message.h"
@@ -28,13 +27,19 @@ __device__ __forceinline__ T* fromLane(T* value, int lane) {
 
 class MessageBlock {
  public:
-  __device__ __forceinline__ MessageBlock(const CommView& comm, const LoneMessage& message, int32_t channel)
-      : comm_(comm), message_(message), channel_(channel) {}
+  /// `followsAnother`: of this launch, on this block.
+  __device__ __forceinline__ MessageBlock(const CommView& comm, const LoneMessage& message, int32_t channel, bool followsAnother)
+      : comm_(comm), message_(message), channel_(channel), followsAnother_(followsAnother) {}
+
+  __device__ __forceinline__ bool hasFailed() const { return failed_; }
 
   __device__ __forceinline__ void run() {
     if (message_.peer == comm_.rank) return copyAll();
     if (!findEnd()) return;
-    if (!message_.sends && threadIdx.x == 0) arch::storeRelaxedSys(end_.tell, end_.done);
+    if (!message_.sends && threadIdx.x == 0) {
+      if (followsAnother_) arch::fenceAcqRelSys();  // else the launch that has read the piece has ended
+      arch::storeRelaxedSys(end_.tell, end_.done);
+    }
     const auto pieceBytes = static_cast<uint32_t>(carriedBytes(Protocol::Cells, comm_.pipes.slotBytes));
     const int32_t slices = message_.geometry.slices;
     bool isFirst = true;
@@ -55,6 +60,7 @@ class MessageBlock {
         range.bytes -= bytes;
       } while (range.bytes > 0);
     }
+    failed_ = __syncthreads_or(static_cast<int>(failed_)) != 0;
     if (threadIdx.x != 0 || failed_) return;
     PipeEnd& end = ends()[place_];
     end.done = end_.done;
@@ -93,13 +99,14 @@ class MessageBlock {
       return true;
     }
     if (threadIdx.x == 0) reportGiveUp(comm_.wait, note(Waiting::None), 0, 0);
+    failed_ = true;
     return false;
   }
 
   /// Before the slot of another piece: a receiver's last one is free when all its threads have read it.
   __device__ __forceinline__ void betweenPieces() {
     if (message_.sends) return;
-    __syncthreads();
+    failed_ = __syncthreads_or(static_cast<int>(failed_)) != 0;
     if (threadIdx.x != 0 || failed_) return;
     arch::fenceAcqRelSys();
     arch::storeRelaxedSys(end_.tell, end_.done);
@@ -127,6 +134,7 @@ class MessageBlock {
 
   __device__ __forceinline__ void send(const std::byte* from, uint32_t bytes) {
     awaitSlot();
+    if (failed_) return;
     arch::Words2* const cells = slot();
     const uint64_t flag = end_.done + 1;
     const uint32_t count = cellsOf(bytes);
@@ -137,11 +145,11 @@ class MessageBlock {
       for (int i = 0; i < kCellsAtOnce; ++i) word[i] = loadPlain(from, kCellDataBytes * cellAt(first, i), bytes, message_.elementBytes);
 #pragma unroll
       for (int i = 0; i < kCellsAtOnce; ++i)
-        if (cellAt(first, i) < count && !failed_) arch::storeRelaxedSys(cells + cellAt(first, i), sealCell(word[i], flag));
+        if (cellAt(first, i) < count) arch::storeRelaxedSys(cells + cellAt(first, i), sealCell(word[i], flag));
     }
     if (flag % kRewriteEvery >= static_cast<uint64_t>(comm_.pipes.slots)) return;
 #pragma unroll 1
-    for (uint32_t c = count + threadIdx.x; c < comm_.pipes.slotBytes / kCellBytes && !failed_; c += blockDim.x)
+    for (uint32_t c = count + threadIdx.x; c < comm_.pipes.slotBytes / kCellBytes; c += blockDim.x)
       arch::storeRelaxedSys(cells + c, sealCell(0, flag));
   }
 
@@ -188,6 +196,7 @@ class MessageBlock {
   const CommView& comm_;
   const LoneMessage& message_;
   const int32_t channel_;
+  const bool followsAnother_;
   PipeEnd end_;  ///< the same in all threads
   int32_t place_ = 0;
   bool failed_ = false;
@@ -204,8 +213,10 @@ __global__ void __launch_bounds__(mostLoneThreads(Protocol::Cells), 1) loneMessa
     const int32_t channel = static_cast<int32_t>(blockIdx.x) - message.firstBlock;
     if (channel < 0 || channel >= message.geometry.channels) continue;
     if (!isFirst) __syncthreads();  // it may use the end, and the memory, of the one before
+    MessageBlock block(launch.comm, message, channel, !isFirst);
+    block.run();
+    if (block.hasFailed()) return;  // in all threads alike
     isFirst = false;
-    MessageBlock(launch.comm, message, channel).run();
   }
 }
 

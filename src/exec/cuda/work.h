@@ -10,7 +10,8 @@
 // 3. Works on the same block follow one another in the order given, the same order on all ranks. They have the same number of lanes, and
 //    if that is more than one, the same program. Works on different blocks use different pipe ends, windows' channels and hand-overs.
 // 4. Slices of PeerMemory algorithms fit a window's share: sliceBytes <= carriedBytes(protocol, shareBytes).
-// 5. A message runs one lane a side: firstLane 0 to send, 1 to receive, lanes 1; it is recorded with the other side as the root.
+// 5. A message runs one lane a side: firstLane 0 to send, 1 to receive, lanes 1; it is recorded with the other side as the root,
+//    which `root` names as well.
 #pragma once
 
 #include <cstddef>
