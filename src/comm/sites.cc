@@ -11,7 +11,8 @@
 namespace tutti::comm {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};  // as for the rest of the set-up
+/// None of its own, in effect: a process that creates without blocking may poll late. Losses, goodbyes and set-ups' deadlines end it.
+constexpr std::chrono::hours kPatience{24};
 using Words = std::array<uint64_t, 2>;         // hash, settings
 
 }  // namespace
