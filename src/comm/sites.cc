@@ -11,8 +11,9 @@
 namespace tutti::comm {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};  // as for the rest of the set-up
-using Words = std::array<uint64_t, 2>;         // hash, settings
+/// None of its own, in effect: a process that creates without blocking may poll late. Losses, goodbyes and set-ups' deadlines end it.
+constexpr std::chrono::hours kPatience{24};
+using Words = std::array<uint64_t, 3>;  // hash, settings, bytes of the XML
 
 }  // namespace
 
@@ -28,7 +29,7 @@ const topo::Document* Sites::machineOf(int32_t process) const {
 }
 
 SitesExchange::SitesExchange(const bootstrap::Roster& roster, Site own) : roster_(roster), own_(std::move(own)) {
-  const Words words = {own_.hash, own_.settings};
+  const Words words = {own_.hash, own_.settings, own_.xml.size()};
   hashes_ = roster_.mesh->allGather(std::as_bytes(std::span(words)), kPatience);
 }
 
@@ -43,6 +44,7 @@ std::optional<Result<std::shared_ptr<const Sites>>> SitesExchange::poll() {
       if (part.size() == sizeof words) std::memcpy(words.data(), part.data(), sizeof words);  // otherwise not known
       hashOf_.push_back(words[0]);
       settingsOf_.push_back(words[1]);
+      bytesOf_.push_back(words[2]);
     }
     if (!whyNot().empty() || !differs()) return outcome_ = finish({});
     const bool gives = firstWith(own_.hash) == roster_.ownProcess;
@@ -74,6 +76,11 @@ std::string SitesExchange::whyNot() const {
       return format("{} and {} are on one host and see different machines or nets", describeProcess(roster_, first),
                     describeProcess(roster_, p));
   }
+  const uint64_t most = std::min<uint64_t>(kMostSiteBytes, bootstrap::Mesh::kMostMessageBytes / hashOf_.size());
+  for (int32_t p = 0; p < static_cast<int32_t>(hashOf_.size()) && differs(); ++p)
+    if (at(bytesOf_, p) > most)
+      return format("the topology of {} has {} bytes; {} processes whose hosts differ send {} each at most", describeProcess(roster_, p),
+                    at(bytesOf_, p), hashOf_.size(), most);
   return {};
 }
 
@@ -89,6 +96,10 @@ Result<std::shared_ptr<const Sites>> SitesExchange::finish(std::span<const std::
     const std::string_view text = xmls.empty() ? std::string_view(own_.xml)
                                                : std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
     const std::string giver = describeProcess(roster_, process);
+    if (text.size() > kMostSiteBytes) {
+      sites->whyNot = format("{} sent a topology of {} bytes; expected {} at most", giver, text.size(), kMostSiteBytes);
+      break;
+    }
     auto parsed = topo::parseXml(format("the topology of {}", giver), text);
     if (!parsed) {
       sites->whyNot = format("{} sent a topology that makes no sense: {}", giver, parsed.error().text());

@@ -2,7 +2,7 @@
 //
 // Owner: Sites are shared by the communicator and its children, constant, any thread. A SitesExchange belongs to what is founded
 // (comm/founding.cc); one thread at a time, nothing blocks.
-// 1. Processes exchange hashes, in one all-gather of 16 bytes each. Only where two of them differ is there a second one, in which the first
+// 1. Processes exchange hashes, in one all-gather of 24 bytes each. Only where two of them differ is there a second one, in which the first
 //    process of each hash gives its XML: each is sent once, and hosts that are alike send nothing whole. Rounds: O(log processes).
 // 2. All processes come to the same, failures included: they decide by what all of them have gathered.
 // 3. What other processes send is text of strangers: it is parsed with the limits of topo/xml.h, and has to have the hash that was said.
@@ -61,6 +61,7 @@ class SitesExchange {
   std::shared_ptr<bootstrap::Exchange> xmls_;
   std::vector<uint64_t> hashOf_;      // once the first has ended
   std::vector<uint64_t> settingsOf_;  // likewise
+  std::vector<uint64_t> bytesOf_;     // of their XMLs, likewise
   std::optional<Result<std::shared_ptr<const Sites>>> outcome_;
 };
 

@@ -129,7 +129,7 @@ TEST(Sites, HostsThatAreAlikeSendNoXml) {
   ASSERT_NE(sites->machineOf(3), nullptr);
   EXPECT_EQ(topo::writeXml(sites->machineOf(3)->root), site.xml);
   ASSERT_EQ(played.rounds.rounds.size(), 1u);
-  for (const auto& part : played.rounds.rounds[0].parts) EXPECT_EQ(part.size(), 16u);
+  for (const auto& part : played.rounds.rounds[0].parts) EXPECT_EQ(part.size(), 24u);
 }
 
 TEST(Sites, EachXmlIsSentOnce) {
@@ -162,6 +162,27 @@ TEST(Sites, WhyTheyCannotBeFollowedIsTheSameEverywhere) {
   EXPECT_NE(why({site, site, siteOf(machineNamed("0"), 6)}, {0, 1, 2}).find("rank 2 (process 102 on node2) have other settings"),
             std::string::npos);
   EXPECT_NE(why({site, site, other}, {0, 1, 1}).find("are on one host and see different machines or nets"), std::string::npos);
+}
+
+/// The mesh refuses what is longer in the process that gives it, and only there: all have to see it before.
+TEST(Sites, WhatIsTooLongForSoManyProcessesIsNotSent) {
+  std::string text = machineNamed("0");
+  text.insert(text.size() - std::strlen("</system>\n"), 900'000, ' ');
+  const Site longOne = siteOf(std::move(text), 5);
+  ASSERT_NE(longOne.hash, 0u);
+  std::vector<int32_t> hosts;
+  for (int32_t host = 0; host < 40; ++host) hosts.push_back(host);  // 32 MiB / 40 are 838860 bytes
+  Played alike(std::vector<Site>(40, longOne), hosts);
+  const auto same = alike.exchange();
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->whyNot, "") << "nothing is sent";
+  std::vector<Site> sites(40, longOne);
+  sites.front() = siteOf(machineNamed("1"), 5);
+  Played played(std::move(sites), hosts);
+  const auto found = played.exchange();
+  ASSERT_TRUE(found);
+  EXPECT_NE(found->whyNot.find("the topology of rank 1 (process 101 on node1) has 9000"), std::string::npos) << found->whyNot;
+  EXPECT_EQ(played.rounds.rounds.size(), 1u) << "nothing more is sent";
 }
 
 TEST(Sites, WhatAStrangerSendsIsLookedAt) {
