@@ -70,7 +70,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   sites_ = outcome.sites;
   if (outcome.hub->spansHosts())
     outcome.hub->remote()->setDevices([layout = layout_](const transport::local::PipeKey& key, bool sends) {
-      return sends ? layout.netsOf(key.from, key.channel).out : layout.netsOf(key.to, key.channel).in;
+      return layout.netBetween(key.from, key.to, key.channel, sends);
     });
   nearGpu_ = std::move(found->nearGpu);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);

@@ -192,7 +192,7 @@ class Foundations::Join final : public Encounter {
   }
 
   std::string describeMissing(std::span<const int32_t> /*names*/) const override {
-    return roster_ == nullptr ? participant_->describeMissing() : "other processes of this host";
+    return roster_ == nullptr ? participant_->describeMissing() : "other processes";
   }
 
  private:

@@ -77,7 +77,8 @@ std::string SitesExchange::whyNot() const {
                     describeProcess(roster_, p));
   }
   const uint64_t most = std::min<uint64_t>(kMostSiteBytes, bootstrap::Mesh::kMostMessageBytes / hashOf_.size());
-  for (int32_t p = 0; p < static_cast<int32_t>(hashOf_.size()) && differs(); ++p)
+  const bool isSent = differs();
+  for (int32_t p = 0; isSent && p < static_cast<int32_t>(hashOf_.size()); ++p)
     if (at(bytesOf_, p) > most)
       return format("the topology of {} has {} bytes; {} processes whose hosts differ send {} each at most", describeProcess(roster_, p),
                     at(bytesOf_, p), hashOf_.size(), most);

@@ -251,6 +251,13 @@ NetUse Layout::netsOf(Rank rank, ChannelId channel) const {
   return track.nets.empty() ? NetUse() : track.nets[static_cast<size_t>(rank.value)];
 }
 
+int32_t Layout::netBetween(Rank from, Rank to, ChannelId channel, bool sends) const {
+  const std::vector<int32_t>& position = tracks_[static_cast<size_t>(channel.value % tracks())].position;
+  const bool isNext = position[static_cast<size_t>(to.value)] == (position[static_cast<size_t>(from.value)] + 1) % ranks();
+  if (!isNext) return 0;
+  return sends ? netsOf(from, channel).out : netsOf(to, channel).in;
+}
+
 bool Layout::spreadsOverNets() const {
   return tracks() > 1 && !tracks_.front().nets.empty();
 }

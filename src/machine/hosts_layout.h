@@ -6,7 +6,7 @@
 // 2. Channels of a host are searched with its nets. Every GPU is a stop of them; ranks on host devices are searched by NUMA nodes, each a
 //    stop of all its ranks, because they meet in its memory. Ranks of a host stay beside each other in every ring.
 // 3. The last rank of a host in a ring sends by the net that the channel leaves by, the first one receives by the one that it enters by.
-//    Everything else that crosses hosts uses the nets that are nearest to the rank, which channels take in turn.
+//    Everything else that crosses hosts uses net 0 on both sides (connect/layout.h, netBetween()).
 // 4. On host devices the channels begin at other ranks of their NUMA nodes in turn, so that one thread does not serve all nets.
 #pragma once
 

@@ -110,7 +110,20 @@ TEST(HostsLayout, ARingLeavesBesideItsNet) {
       EXPECT_EQ(found->layout.netsOf(to, ChannelId(track)).in, to.value % 4 / 2) << "rank " << to.value << ", track " << track;
     }
   }
-  for (int32_t rank = 0; rank < 8; ++rank)  // what is no edge of the ring
+  // What follows in no ring crosses at net 0 on both sides: on a fabric of rails nets of different numbers do not meet.
+  const algo::LayoutView view = found->layout.view(Rank(0), Rank(0), ChannelId(0));
+  int32_t doors = 0;
+  for (const bool sends : {true, false}) {
+    for (int32_t i = 0; i < 8; ++i) {
+      const Rank from = view.ring.at(i);
+      const Rank next = view.ring.at((i + 1) % 8);
+      doors += found->layout.netBetween(from, next, ChannelId(0), sends) != 0 ? 1 : 0;
+      for (int32_t far = 2; far < 8; ++far)
+        EXPECT_EQ(found->layout.netBetween(from, view.ring.at((i + far) % 8), ChannelId(0), sends), 0) << from.value << " + " << far;
+    }
+  }
+  EXPECT_GT(doors, 0) << "the ring itself uses net 1";
+  for (int32_t rank = 0; rank < 8; ++rank)
     EXPECT_EQ(found->layout.netsOf(Rank(rank), ChannelId(0)).out, rank % 4 / 2) << rank;
 }
 

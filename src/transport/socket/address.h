@@ -53,7 +53,7 @@ class Address {
 struct LocalAddress {
   std::string interface;  ///< "eth0"; addresses of one interface are one device
   Address address;        ///< the port does not count
-  int64_t speedMbps = 0;  ///< 0: not known
+  int64_t speedMbps = 0;  ///< 0: what sysfs says
 };
 
 }  // namespace tutti::transport::socket

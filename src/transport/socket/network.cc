@@ -62,8 +62,9 @@ Result<std::unique_ptr<SocketNetwork>> SocketNetwork::create(const std::vector<L
     auto& devices = network->devices_;
     auto same = std::find_if(devices.begin(), devices.end(), [&](const Device& device) { return device.interface == local.interface; });
     if (same == devices.end()) {
+      const int64_t speedMbps = local.speedMbps > 0 ? local.speedMbps : readSpeedMbps(local.interface);
       devices.push_back({.interface = local.interface,
-                         .speedMbps = local.speedMbps > 0 ? local.speedMbps : kUnknownSpeedMbps,
+                         .speedMbps = speedMbps > 0 ? speedMbps : kUnknownSpeedMbps,
                          .scope = if_nametoindex(local.interface.c_str()),
                          .streams = chooseStreams(settings, readVendor(local.interface))});
     }

@@ -62,13 +62,24 @@ Streams chooseStreams(const Settings& settings, uint32_t vendor) {
   return streams;
 }
 
-uint32_t readVendor(std::string_view interface) {
+namespace {
+
+/// A number that sysfs has of an interface; 0 where it has none.
+int64_t readNumber(std::string_view root, std::string_view interface, std::string_view what, int base) {
   if (interface.empty() || interface.find('/') != std::string_view::npos) return 0;
-  const std::string path = format("/sys/class/net/{}/device/vendor", interface);
+  const std::string path = format("{}/class/net/{}/{}", root, interface, what);
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[16] = {};
+  char text[24] = {};
   if (!file || read(file.get(), text, sizeof text - 1) <= 0) return 0;
-  return static_cast<uint32_t>(std::strtoul(text, nullptr, 16));
+  return std::strtoll(text, nullptr, base);
+}
+
+}  // namespace
+
+uint32_t readVendor(std::string_view interface) { return static_cast<uint32_t>(readNumber("/sys", interface, "device/vendor", 16)); }
+
+int64_t readSpeedMbps(std::string_view interface, std::string_view root) {
+  return std::max<int64_t>(0, readNumber(root, interface, "speed", 10));
 }
 
 }  // namespace tutti::transport::socket

@@ -37,4 +37,7 @@ Streams chooseStreams(const Settings& settings, uint32_t vendor);
 /// PCI vendor of a network interface from sysfs; 0 when it has none.
 uint32_t readVendor(std::string_view interface);
 
+/// What a network interface says that it carries, in Mb/s; 0 where it does not say, as virtual ones. `root`: of sysfs.
+int64_t readSpeedMbps(std::string_view interface, std::string_view root = "/sys");
+
 }  // namespace tutti::transport::socket

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "config/params.h"
 
@@ -53,6 +58,23 @@ TEST(Vendor, OfWhatIsNoInterfaceIsUnknown) {
   EXPECT_EQ(readVendor("lo"), 0U);
   EXPECT_EQ(readVendor("../../etc"), 0U);
   EXPECT_EQ(readVendor(""), 0U);
+}
+
+TEST(Settings, SpeedIsWhatTheInterfaceSays) {
+  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) / ("sysfs-" + std::to_string(getpid()));
+  const auto say = [&](const char* interface, const char* speed) {
+    std::filesystem::create_directories(root / "class/net" / interface);
+    std::ofstream(root / "class/net" / interface / "speed") << speed << '\n';
+  };
+  say("eth0", "1000");
+  say("ib0", "200000");
+  say("virbr0", "-1");
+  say("odd", "fast");
+  const std::string at = root.string();
+  EXPECT_EQ(readSpeedMbps("eth0", at), 1000);
+  EXPECT_EQ(readSpeedMbps("ib0", at), 200000);
+  for (const char* name : {"virbr0", "odd", "none", "", "../net/eth0"}) EXPECT_EQ(readSpeedMbps(name, at), 0) << name;
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace
