@@ -70,8 +70,8 @@ class Layout {
 
   /// By which devices a rank exchanges what belongs to a channel; device 0 where nobody has said.
   NetUse netsOf(Rank rank, ChannelId channel) const;
-  /// The device by which `from` sends to `to` on another host, or, if not `sends`, that by which `to` receives: the ring's where they follow
-  /// each other in it, and 0 elsewhere, because nets of different numbers may be apart.
+  /// The device by which `from` sends to `to` on another host, or, if not `sends`, that by which `to` receives: the ring's where they
+  /// follow each other in it, and 0 elsewhere, because nets of different numbers may be apart.
   int32_t netBetween(Rank from, Rank to, ChannelId channel, bool sends) const;
   /// There are several tracks, and nets for them: what is large enough gains from channels on all.
   bool spreadsOverNets() const;
