@@ -27,17 +27,24 @@ TUTTI_HD void gatherContributions(Lane& lane, const LayoutView& view, Contributi
   for (int32_t step = 1; step < view.ranks; ++step) lane.await(rankAfter(view, step));
 }
 
-/// Every rank puts `source(peer)` where each other peer finds it, and moves what it finds to `destination(peer)`.
-template <class Lane, class Source, class Destination>
-TUTTI_HD void exchange(Lane& lane, const LayoutView& view, Source&& source, Destination&& destination) {
+/// `give(peer)` puts what this rank has for a peer, `take(peer)` loads what the peer has put; either may do nothing.
+template <class Lane, class Give, class Take>
+TUTTI_HD void meet(Lane& lane, const LayoutView& view, Give&& give, Take&& take) {
   for (int32_t step = 1; step < view.ranks; ++step) {
-    lane.put(source(rankAfter(view, step)), rankAfter(view, step));
+    give(rankAfter(view, step));
     lane.arrive(rankAfter(view, step));
   }
   for (int32_t step = view.ranks - 1; step > 0; --step) {  // the rank before this one has stored here first
     lane.await(rankAfter(view, step));
-    lane.load(rankAfter(view, step), destination(rankAfter(view, step)));
+    take(rankAfter(view, step));
   }
+}
+
+/// Every rank puts `source(peer)` where each other peer finds it, and moves what it finds to `destination(peer)`.
+template <class Lane, class Source, class Destination>
+TUTTI_HD void exchange(Lane& lane, const LayoutView& view, Source&& source, Destination&& destination) {
+  meet(
+      lane, view, [&](Rank peer) { lane.put(source(peer), peer); }, [&](Rank peer) { lane.load(peer, destination(peer)); });
 }
 
 struct DirectReduceScatter {

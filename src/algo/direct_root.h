@@ -8,19 +8,6 @@
 
 namespace tutti::algo {
 
-/// `give(peer)` puts what this rank has for a peer, `take(peer)` loads what the peer has put; either may do nothing.
-template <class Lane, class Give, class Take>
-TUTTI_HD void meet(Lane& lane, const LayoutView& view, Give&& give, Take&& take) {
-  for (int32_t step = 1; step < view.ranks; ++step) {
-    give(rankAfter(view, step));
-    lane.arrive(rankAfter(view, step));
-  }
-  for (int32_t step = view.ranks - 1; step > 0; --step) {  // the rank before this one has stored here first
-    lane.await(rankAfter(view, step));
-    take(rankAfter(view, step));
-  }
-}
-
 struct DirectBroadcast {
   static constexpr Traits kTraits{
       .name = "direct",
@@ -34,7 +21,7 @@ struct DirectBroadcast {
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 
   template <class Lane>
-  requires PeerMemory<Lane>
+    requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const bool isRoot = view.rank == view.root;
     if (isRoot) lane.copy(in(0), out(0));
@@ -61,7 +48,7 @@ struct DirectGather {
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 
   template <class Lane>
-  requires PeerMemory<Lane>
+    requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const bool isRoot = view.rank == view.root;
     if (isRoot) lane.copy(in(0), out(view.rank.value));
@@ -88,7 +75,7 @@ struct DirectScatter {
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }
 
   template <class Lane>
-  requires PeerMemory<Lane>
+    requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const bool isRoot = view.rank == view.root;
     if (isRoot) lane.copy(in(view.rank.value), out(0));
