@@ -146,7 +146,7 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   }
   if (kernel == KernelId::Cells && options.mayBeLone && areLoneMessages(launch)) {
     LoneMessages parameters = makeMessages(launch);
-    return enqueue({"messages", loneMessages(), messageThreads(parameters), 0}, &parameters, options, stream);
+    return enqueue({"messages", loneMessages(), messageThreads(launch), 0}, &parameters, options, stream);
   }
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);

@@ -52,17 +52,11 @@ constexpr LoneMessages makeMessages(const Launch& launch) {
   return messages;
 }
 
-/// Threads of a block: those that the longest piece keeps busy. The two sides of a message need not agree on it.
-constexpr int messageThreads(const LoneMessages& messages) {
+/// Threads of a block: those that the longest slice keeps busy. The two sides of a message need not agree on it.
+constexpr int messageThreads(const Launch& launch) {
   int threads = kLeastLoneThreads;
-  for (int32_t m = 0; m < messages.count; ++m) {
-    const LoneMessage& message = messages.message[m];
-    const DataType bytes = DataType::U8;
-    algo::Geometry inBytes = message.geometry;
-    inBytes.sliceElems *= message.elementBytes;
-    inBytes.partElems *= message.elementBytes;
-    inBytes.totalElems *= message.elementBytes;
-    const int own = loneThreads(inBytes, bytes, Protocol::Cells);
+  for (int32_t w = 0; w < launch.works; ++w) {
+    const int own = loneThreads(launch.work[w].geometry, launch.work[w].type, Protocol::Cells);
     threads = own > threads ? own : threads;
   }
   return threads;
