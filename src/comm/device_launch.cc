@@ -36,9 +36,13 @@ bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
 /// Calls that are launched together.
 struct DeviceRank::Batch {
   std::vector<DeviceCall*> calls;
-  int32_t taken = 0;                                     // by messages: blocks that they may come to use
-  std::map<std::pair<int32_t, bool>, int32_t> blocksOf;  // that messages of one peer and direction use
-  std::optional<DataType> loops;                         // of those calls that combine
+  int32_t taken = 0;  // by messages: blocks that they may come to use
+  struct Blocks {
+    int32_t most = 0;  // of a message
+    int32_t first = 0;
+  };
+  std::map<std::pair<int32_t, bool>, Blocks> blocksOf;  // of messages of one peer and direction
+  std::optional<DataType> loops;  // of those calls that combine
 };
 
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
@@ -188,16 +192,15 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
 }
 
 /// Messages of one peer and direction follow one another on blocks of their own; collectives all begin at the first block.
-Status DeviceRank::launchBatch(const Batch& batch, Stream stream) {
-  std::map<std::pair<int32_t, bool>, int32_t> firstOf;
+Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
   int32_t blocks = 0;
-  for (const auto& [key, most] : batch.blocksOf) {
-    firstOf[key] = blocks;
-    blocks += most;
+  for (auto& [key, own] : batch.blocksOf) {
+    own.first = blocks;
+    blocks += own.most;
   }
   std::vector<uint16_t> firstBlock;
   for (const DeviceCall* call : batch.calls) {
-    firstBlock.push_back(call->call.isMessage() ? static_cast<uint16_t>(firstOf[keyOf(*call)]) : 0);
+    firstBlock.push_back(call->call.isMessage() ? static_cast<uint16_t>(batch.blocksOf[keyOf(*call)].first) : 0);
     blocks = std::max(blocks, firstBlock.back() + call->plan->plan->blocks());
   }
   return launchWorks(batch.calls, firstBlock, blocks, stream);
@@ -228,8 +231,8 @@ bool DeviceRank::endsBefore(const Batch& batch, const std::vector<Turn>& ordered
 
 void DeviceRank::add(Batch& batch, DeviceCall& call) const {
   if (call.call.isMessage()) {
-    const auto [at, isNew] = batch.blocksOf.try_emplace(keyOf(call), 0);
-    at->second = std::max(at->second, call.plan->plan->blocks());
+    const auto [at, isNew] = batch.blocksOf.try_emplace(keyOf(call));
+    at->second.most = std::max(at->second.most, call.plan->plan->blocks());
     if (isNew) batch.taken += messageBlocks(call);
   }
   if (reduces(call.call.collective)) batch.loops = exec::cuda::loopType(call.plan->plan->work.type);

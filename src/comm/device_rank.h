@@ -115,7 +115,7 @@ class DeviceRank {
   };
   std::vector<Turn> order(std::span<DeviceCall> calls) const;
   int32_t messageBlocks(const DeviceCall& call) const;
-  Status launchBatch(const Batch& batch, driver::cuda::Stream stream);
+  Status launchBatch(Batch& batch, driver::cuda::Stream stream);
   bool endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
