@@ -6,10 +6,10 @@
 namespace tutti::exec::cuda::arch {
 
 /// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads, a multiple of 32; by whole warps, which need not be converged. Without
-/// ".aligned" the compiler adds a way by which one lane of a divergent warp waits for all of them.
+/// ".aligned", which stands for one and the same instruction in all threads: warps of different roles meet here from different places.
 __device__ __forceinline__ void barrier(int id, int threads) {
-  __syncwarp();
-  asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  __syncwarp();  // else one lane of a divergent warp waits for all of it, and racecheck takes the others for absent
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /// Waits until the grids that this one was launched behind have ended and their stores are visible; returns at once where
