@@ -1,7 +1,7 @@
 // gpu_probe: the algorithm templates as CUDA kernels, checked bit for bit against exec/host's arithmetic and timed, on the GPUs of one
 // machine.
 //
-//   gpu_probe verify   [--algorithm ring] [--kernel simple] [--samples N] [--every N] [--most ELEMS] [--seconds S]   the matrix
+//   gpu_probe verify   [--algorithm ring] [--kernel simple] [--samples N] [--every N] [--most ELEMS] [--slot BYTES] [--seconds S]   the matrix
 //   gpu_probe time     --algorithm ring --collective AllReduce --kernel simple [--bytes B,…] [--channels C,…] [--slot BYTES] [--pieces P]
 //   gpu_probe absent   [--algorithm …] [--collective …] [--kernel …] [--timeout MS] [--limit MS]   the last rank never comes: who says so
 //   gpu_probe kernels  registers, local and shared memory of every kernel
@@ -92,6 +92,7 @@ FabricConfig configOf(const Options& o, int present) {
   c.startCount = o.number.at("start");
   c.timeoutNs = o.number.at("timeout") * 1'000'000;
   c.hostMs = o.number.at("limit");
+  if (o.number.at("slot") != 0) c.slotBytes = o.number.at("slot");
   if (c.ranks < 1 || c.ranks > exec::cuda::kMaxLocalRanks || c.devices < 1 || c.devices > present) refuse("ranks or devices out of range");
   return c;
 }

@@ -1,8 +1,8 @@
 // Messages between pairs, and the all-to-all that is made of them.
 //
 // Every message is a lane of its own, so none waits for another: any set of matching messages completes.
-// Lane 2d sends to the rank d places after this one; lane 2d+1 receives from the rank d places before it; d = 0 is the
-// rank itself, a local copy.
+// Lane 0 is a local copy; of the others lane 2d-1 sends to the rank d places after this one, and lane 2d receives from the rank d places
+// before it.
 #pragma once
 
 #include "algo/lane.h"
@@ -23,8 +23,8 @@ struct Exchange {
   bool local;
 };
 TUTTI_HD Exchange exchangeOf(const LayoutView& view, int32_t laneIndex) {
-  const int32_t distance = laneIndex / 2;
-  const bool sends = laneIndex % 2 == 0;
+  const int32_t distance = (laneIndex + 1) / 2;
+  const bool sends = laneIndex % 2 != 0;
   const int32_t signedDistance = sends ? distance : view.ranks - distance;
   return {Rank((view.rank.value + signedDistance) % view.ranks), sends, distance == 0};
 }
@@ -32,7 +32,7 @@ TUTTI_HD Exchange exchangeOf(const LayoutView& view, int32_t laneIndex) {
 struct MessageAllToAll {
   static constexpr Traits kTraits{"p2p", Collective::AllToAll, Needs::Pipe, Division::Blocks};
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
-  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks; }
+  static TUTTI_HD int32_t lanes(int32_t ranks) { return 2 * ranks - 1; }
 
   template <class Lane>
     requires Pipe<Lane>
@@ -40,7 +40,7 @@ struct MessageAllToAll {
     const Exchange exchange = exchangeOf(view, laneIndex);
     lane.usePort(kMessagePort);
     if (exchange.local) {
-      if (exchange.sends) lane.copy(in(exchange.peer.value), out(exchange.peer.value));
+      lane.copy(in(exchange.peer.value), out(exchange.peer.value));
     } else if (exchange.sends) {
       lane.send(in(exchange.peer.value), exchange.peer);
     } else {

@@ -116,15 +116,19 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   // What lies between two neighbours stays small: docs/decisions/0015.
   settings.slots = {4, 4, 4};
   settings.slotBytes = {57344, 16384, 61440};
+  // The fewer channels there may be, the more each has under way, in as much memory.
+  constexpr auto kPlain = static_cast<size_t>(exec::cuda::Protocol::Simple);
+  if (most <= kMostChannels / 2) settings.slotBytes[kPlain] *= 2;
+  if (most <= kMostChannels / 4) settings.slots[kPlain] *= 2;
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots.fill(static_cast<int32_t>(std::clamp<int64_t>(slots, 2, 64)));
-  uint64_t& plainBytes = settings.slotBytes[static_cast<size_t>(exec::cuda::Protocol::Simple)];
+  uint64_t& plainBytes = settings.slotBytes[kPlain];
   if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
-    plainBytes = static_cast<uint64_t>(bytes / settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
+    plainBytes = static_cast<uint64_t>(bytes / settings.slots[kPlain]);
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
   plainBytes = std::clamp(plainBytes / kPlainUnit, uint64_t{1}, uint64_t{64}) * kPlainUnit;
   // What all peers together may send at a time stays below what a ring has.
-  const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[static_cast<size_t>(exec::cuda::Protocol::Simple)]);
+  const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[kPlain]);
   const uint64_t affordable = kMessageBytes / plainPipe / static_cast<uint64_t>(std::max(1, place.ranks - 1));
   settings.messageChannels = std::clamp(std::min(room / ways, static_cast<int32_t>(std::min<uint64_t>(affordable, 32))), 1, 32);
   // What the user asks for goes beyond what memory of messages is meant to take.
@@ -136,6 +140,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;
+  settings.hasBulk = config::get<Param::TuttiBulk>() != 0;
+  settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || settings.mostBlocks[static_cast<size_t>(exec::cuda::KernelId::Bulk)] == 0;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();
   constexpr int32_t kZero = 2;  // NCCL_CTA_POLICY_ZERO
   if (copyEngines == 0)

@@ -61,7 +61,8 @@ struct DeviceSettings {
   std::array<int32_t, kNumWindows> windowChannels{32, 32, 32};
   bool hasWindows = false;     ///< all ranks are on one host, at most exec::cuda::kMaxLocalRanks; one alone needs none
   bool hasLines = false;       ///< lines of 128 bytes arrive in order between all ranks
-  bool hasBulk = false;        ///< the copy engine's kernel may be chosen
+  bool hasSimple = true;       ///< the kernel of plain loads and stores may be chosen
+  bool hasBulk = true;         ///< so may that of the bulk copy engine
   CopyEngines copyEngines = CopyEngines::WhereFaster;
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;

@@ -67,6 +67,7 @@ DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const Dev
 bool DevicePlanner::isOnDevice(KernelId kernel) const {
   if (kernelInfo(kernel).protocol == Protocol::Lines && !settings_.hasLines) return false;
   if (kernel == KernelId::Bulk && !settings_.hasBulk) return false;
+  if (kernel == KernelId::Simple && !settings_.hasSimple) return false;
   return settings_.mostBlocks[static_cast<size_t>(kernel)] > 0;
 }
 
@@ -76,6 +77,7 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   const Protocol protocol = kernelInfo(option.kernel).protocol;
   if (!settings_.protocols.allows(shape.collective, protocolName(option.kernel))) return Obstacle::Protocol;
   if (!isOnDevice(option.kernel)) return Obstacle::Kernel;
+  if (option.kernel == KernelId::Bulk && settings_.hasSimple && reduces(shape.collective)) return Obstacle::Kernel;
   if (isWindow(*option.algorithm) && !settings_.hasWindows) return Obstacle::Window;
   if (!isWindow(*option.algorithm) && settings_.slots[static_cast<size_t>(protocol)] < traits.minSlots) return Obstacle::Slots;
   const DeviceFit& fit = fits_.of(*option.algorithm, option.kernel, shape.root);

@@ -202,6 +202,48 @@ TEST_F(FromEnvironment, ChannelsOfMessagesAreTheUsers) {
   EXPECT_EQ(channels(), before + 3);
 }
 
+TEST_F(FromEnvironment, FewerChannelsHaveMoreUnderWayInNoMoreMemory) {
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  uses.lone.blocksPerMultiprocessor = 1;
+  Place place;
+  place.ranks = 2;
+  place.multiprocessors = 132;
+  const auto settingsOf = [&] { return readDeviceSettings(read(), {}, place, uses).value(); };
+  const auto ofChannel = [](const plan::DeviceSettings& s) { return s.slotBytes[0] * static_cast<uint64_t>(s.slots[0]); };
+  const uint64_t most = 64 * ofChannel(settingsOf());
+  uint64_t before = 0;
+  for (const int channels : {64, 33, 32, 17, 16, 8, 1}) {
+    set("NCCL_MAX_NCHANNELS", std::to_string(channels).c_str());
+    const plan::DeviceSettings settings = settingsOf();
+    EXPECT_LE(static_cast<uint64_t>(channels) * ofChannel(settings), most) << channels;
+    EXPECT_GE(ofChannel(settings), before) << channels;
+    before = ofChannel(settings);
+  }
+  EXPECT_EQ(before, most / 16);
+  set("TUTTI_SLOTS", "2");
+  EXPECT_EQ(settingsOf().slots[0], 2);
+}
+
+TEST_F(FromEnvironment, TheKernelsOfPlainDataAreTheUsersToChoose) {
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  Place place;
+  place.ranks = 2;
+  place.multiprocessors = 132;
+  const auto kernels = [&] {
+    const plan::DeviceSettings settings = readDeviceSettings(read(), {}, place, uses).value();
+    return std::pair(settings.hasSimple, settings.hasBulk);
+  };
+  EXPECT_EQ(kernels(), std::pair(true, true));
+  set("TUTTI_BULK", "0");
+  EXPECT_EQ(kernels(), std::pair(true, false));
+  set("TUTTI_BULK", "1");
+  EXPECT_EQ(kernels(), std::pair(false, true));
+  uses.of[static_cast<size_t>(exec::cuda::KernelId::Bulk)].blocksPerMultiprocessor = 0;  // an older GPU
+  EXPECT_EQ(kernels(), std::pair(true, true));
+}
+
 TEST_F(FromEnvironment, MeasuredConstantsReplaceTheBuiltInOnes) {
   tune::Platform measured;
   measured.name = "measured";

@@ -92,7 +92,7 @@ TEST(DeviceChoice, TheUsersBoundNeverForbidsACall) {
   settings.restrictions.tutti = filterOf("TUTTI_ALGO", "tree,p2p");
   World forced(4, settings);
   EXPECT_EQ(forced.plan(0, shapeOf(Collective::AllReduce, 1 << 22))->blocks(), 4) << "nothing else is allowed";
-  EXPECT_EQ(forced.plan(0, shapeOf(Collective::AllToAll, 1 << 22))->blocks(), 8);
+  EXPECT_EQ(forced.plan(0, shapeOf(Collective::AllToAll, 1 << 22))->blocks(), 7);
   settings = settingsFor(9);
   settings.maxChannels = 1;
   settings.deterministic = true;

@@ -26,7 +26,6 @@ inline DeviceSettings settingsFor(int32_t ranks) {
   settings.mostBlocks.fill(132);
   settings.hasWindows = ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = true;
-  settings.hasBulk = true;
   return settings;
 }
 

@@ -82,8 +82,27 @@ TEST(Explanation, OfDevicesHasEveryKernelToo) {
   EXPECT_GE(namesOf(*chosen, rejected).size(), 12u);
   EXPECT_EQ(reasonOf(rejected, "ring", "cells"), "NCCL_PROTO=^LL forbids it");
   EXPECT_NE(reasonOf(rejected, "ring", "lines").find("128 bytes"), std::string::npos);
-  EXPECT_NE(reasonOf(rejected, "ring", "bulk").find("copy engine"), std::string::npos);
+  EXPECT_EQ(reasonOf(rejected, "ring", "bulk"), "TUTTI_BULK=0 forbids it");
   EXPECT_NEAR(chosen->cost.sum(), chosen->estimatedUs, 1e-9);
+}
+
+TEST(Explanation, TheStreamingKernelMovesUnlessItIsAskedToCombine) {
+  const connect::Layout layout = connect::Layout::natural(2);
+  const auto reasonOfBulk = [&](const DeviceSettings& settings, Collective collective) {
+    DevicePlanner planner(layout, Rank(0), settings);
+    std::vector<Rejected> rejected;
+    const auto chosen = planner.summarize(shapeOf(collective, 32 << 20), &rejected);
+    EXPECT_TRUE(chosen) << chosen.error().text();
+    return chosen && chosen->kernel == "bulk" ? std::string("chosen") : reasonOf(rejected, "ring", "bulk");
+  };
+  DeviceSettings settings = settingsFor(2);
+  settings.maxChannels = 8;
+  EXPECT_NE(reasonOfBulk(settings, Collective::AllReduce).find("moves data"), std::string::npos);
+  EXPECT_EQ(reasonOfBulk(settings, Collective::AllGather), "chosen");  // 8 blocks do not fill a link otherwise
+  settings.hasSimple = false;
+  EXPECT_EQ(reasonOfBulk(settings, Collective::AllReduce), "chosen");
+  settings.hasBulk = false;
+  EXPECT_EQ(reasonOfBulk(settings, Collective::AllGather), "TUTTI_BULK=0 forbids it");
 }
 
 TEST(Explanation, IsJsonWhateverNamesHold) {

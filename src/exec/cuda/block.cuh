@@ -43,7 +43,6 @@ __device__ __forceinline__ void resolve(LoopContext& context, const Launch& laun
   context.failed = 0;
   context.rank = launch.comm.rank;
   context.channel = pipeChannel;
-  context.bulkBytes = launch.bulkBytes;
   context.workers = workers;
 }
 

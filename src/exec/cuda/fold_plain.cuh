@@ -127,4 +127,14 @@ struct PlainFold {
   }
 };
 
+/// Any job of plain memory. All workers.
+template <DataType kType>
+__device__ __forceinline__ void runPlain(const Job& job, LoopContext& context) {
+  if (job.isMove) {
+    passOver<kMoveUnroll>(job, context, true, MovePass{job, context.numbers.elementBytes});
+  } else {
+    runLoop<PlainFold, kType>(job, context);
+  }
+}
+
 }  // namespace tutti::exec::cuda

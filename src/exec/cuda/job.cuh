@@ -45,21 +45,20 @@ struct LoopContext {
   uint32_t failed;  ///< a wait gave up: set by whoever sees it first; no wait goes on after it
   int32_t rank;
   int32_t channel;
-  uint32_t bulkBytes;  ///< dynamic shared memory for the bulk copy engine; 0: it is not used
-  int32_t workers;     ///< threads 0 to workers - 1 of the block carry jobs out
+  int32_t workers;  ///< threads 0 to workers - 1 of the block carry jobs out
 
   __device__ __forceinline__ int worker() const { return static_cast<int>(threadIdx.x); }
   __device__ __forceinline__ bool hasFailed() const { return *static_cast<const volatile uint32_t*>(&failed) != 0; }
 };
 
-/// Runs the loop of the work's operation. Inlined: a function that is called saves registers of its caller, and a kernel that calls 27 of
+/// Runs the loop of the work's operation, with `more` as its last arguments. Inlined: a function that is called saves registers of its caller, and a kernel that calls 27 of
 /// them spilled (docs/decisions/0014).
-template <template <DataType, ReduceOp> class Loop, DataType kType>
-__device__ __forceinline__ void runLoop(const Job& job, LoopContext& context) {
+template <template <DataType, ReduceOp> class Loop, DataType kType, class... More>
+__device__ __forceinline__ void runLoop(const Job& job, LoopContext& context, More&... more) {
   switch (context.numbers.loop % kNumLoopOps) {
-    case 0: Loop<kType, kLoopOps[0]>::run(job, context); break;
-    case 1: Loop<kType, kLoopOps[1]>::run(job, context); break;
-    default: Loop<kType, kLoopOps[2]>::run(job, context); break;
+    case 0: Loop<kType, kLoopOps[0]>::run(job, context, more...); break;
+    case 1: Loop<kType, kLoopOps[1]>::run(job, context, more...); break;
+    default: Loop<kType, kLoopOps[2]>::run(job, context, more...); break;
   }
 }
 

@@ -11,10 +11,8 @@ template <DataType kType>
 struct CellsKind {
   static constexpr Protocol kProtocol = Protocol::Cells;
   static constexpr int kWorkers = 256;
-  using Shared = RoleShared;
 
-  static __device__ __forceinline__ void begin(Shared&) {}
-  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) { runCells<kType>(job, shared.context); }
+  static __device__ __forceinline__ void runJob(const Job& job, RoleShared& shared) { runCells<kType>(job, shared.context); }
 };
 
 template <DataType kType>

@@ -10,10 +10,8 @@ template <DataType kType>
 struct LinesKind {
   static constexpr Protocol kProtocol = Protocol::Lines;
   static constexpr int kWorkers = 448;
-  using Shared = RoleShared;
 
-  static __device__ __forceinline__ void begin(Shared&) {}
-  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) { runLines<kType>(job, shared.context); }
+  static __device__ __forceinline__ void runJob(const Job& job, RoleShared& shared) { runLines<kType>(job, shared.context); }
 };
 
 template <DataType kType>

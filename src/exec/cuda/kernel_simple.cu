@@ -1,37 +1,22 @@
-// The kernel of plain data behind fences: every algorithm, for large messages. The bulk variant is the same code with stages in shared
-// memory.
+// The kernel of plain data behind fences: every algorithm, for large messages.
+#include "exec/cuda/fold_plain.cuh"
 #include "exec/cuda/kernels.h"
-#include "exec/cuda/move_bulk.cuh"
 #include "exec/cuda/role_lane.cuh"
 
 namespace tutti::exec::cuda {
 namespace {
 
-struct SimpleShared : RoleShared {
-  BulkShared bulk;
-};
-
-extern __shared__ __align__(128) std::byte bulkStages[];
-
 template <DataType kType>
 struct SimpleKind {
   static constexpr Protocol kProtocol = Protocol::Simple;
   static constexpr int kWorkers = 448;
-  using Shared = SimpleShared;
 
-  static __device__ __forceinline__ void begin(Shared& shared) { beginBulk(shared.bulk); }
-  static __device__ __forceinline__ void runJob(const Job& job, Shared& shared) {
-    if (!job.isMove) {
-      runLoop<PlainFold, kType>(job, shared.context);
-    } else if (!tryBulk(job, shared.context, shared.bulk, bulkStages)) {
-      passOver<kMoveUnroll>(job, shared.context, true, MovePass{job, shared.context.numbers.elementBytes});
-    }
-  }
+  static __device__ __forceinline__ void runJob(const Job& job, RoleShared& shared) { runPlain<kType>(job, shared.context); }
 };
 
 template <DataType kType>
 __global__ void __launch_bounds__(RoleLane<SimpleKind<kType>>::kThreads, 1) simpleKernel(const __grid_constant__ Launch launch) {
-  __shared__ SimpleShared shared;
+  __shared__ RoleShared shared;
   runWorks(launch, shared, RoleLane<SimpleKind<kType>>(launch, shared));
 }
 
@@ -42,18 +27,12 @@ struct SimpleFunction {
   }
 };
 
-constexpr int kThreads = RoleLane<SimpleKind<DataType::U8>>::kThreads;
-
-KernelEntry entryOf(const BlockSize& block) { return makeEntry(block, SimpleFunction{}); }
+constexpr BlockSize kSimple{RoleLane<SimpleKind<DataType::U8>>::kThreads, 0};
 
 }  // namespace
 
 const KernelEntry& simpleEntry() {
-  static const KernelEntry entry = entryOf({kThreads, 0});
-  return entry;
-}
-const KernelEntry& bulkEntry() {
-  static const KernelEntry entry = entryOf({kThreads, kBulkBytes});
+  static const KernelEntry entry = makeEntry(kSimple, SimpleFunction{});
   return entry;
 }
 

@@ -151,7 +151,6 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);
   Launch parameters = launch;
-  parameters.bulkBytes = static_cast<uint32_t>(entry.block.sharedBytes);
   const void* const function = entry.function[placeOf(launch.type)];
   return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, options, stream);
 }

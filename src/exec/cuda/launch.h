@@ -30,7 +30,7 @@ enum class KernelId : uint8_t {
   Cells,       ///< pipes of cells ("LL")
   Lines,       ///< pipes of lines ("LL128"): only where the machine keeps them in order
   Simple,      ///< pipes and windows of plain data
-  Bulk,        ///< the same, moved by the bulk copy engine where nothing is computed; from sm_90 on
+  Bulk,        ///< the same, streamed through shared memory by the bulk copy engine (stream_lane.cuh); from sm_90 on
   LineWindow,  ///< windows of lines: of the algorithms that mayBeLone() (lone.h); only where the machine keeps lines in order
 };
 inline constexpr int kNumKernels = 6;

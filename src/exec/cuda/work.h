@@ -62,7 +62,6 @@ struct Launch {
   CommView comm;
   int32_t works = 0;
   DataType type = DataType::F32;  ///< of all works that combine, or one with the same loops (loops.h)
-  uint32_t bulkBytes = 0;         ///< set by launchKernel()
   const Work* more = nullptr;  ///< device memory: works from kInlineWorks on; unchanged until the launch, and the graph it is in, has ended
   Work work[kInlineWorks];
 };

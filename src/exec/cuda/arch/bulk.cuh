@@ -2,6 +2,8 @@
 //
 // A copy from global memory completes a transaction barrier in shared memory; a copy to global memory belongs to a group of its thread.
 // 1. Addresses and sizes are multiples of 16 bytes.
+// 2. Such a barrier has phases: one ends when its arrivals, and the bytes that were announced, have come. What was done before an arrival is
+//    visible to the block's threads that have seen the phase end.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +19,17 @@ inline constexpr bool kHasBulk = false;
 
 __device__ __forceinline__ uint32_t sharedAddress(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-__device__ __forceinline__ void initBarrier(uint64_t* barrier) {
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(sharedAddress(barrier)) : "memory");
+__device__ __forceinline__ void initBarrier(uint64_t* barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAddress(barrier)), "r"(arrivals) : "memory");
 }
+__device__ __forceinline__ void arriveAt(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(sharedAddress(barrier)) : "memory");
+}
+/// An arrival that announces what bulkLoad() will bring.
 __device__ __forceinline__ void expectBytes(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(sharedAddress(barrier)), "r"(bytes) : "memory");
 }
+/// Whether the latest phase of this parity has ended; the first phase has parity 0. May wait a little.
 __device__ __forceinline__ bool hasCompleted(uint64_t* barrier, uint32_t parity) {
   uint32_t done;
   asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
