@@ -108,16 +108,6 @@ Status abandonAll(std::span<const std::unique_ptr<Work>> works) {
 
 }  // namespace
 
-Status driveAgain(const std::unique_ptr<Work>& work, int32_t spins) {
-  try {
-    if (work->remote() == nullptr && work->advanceAgain() == Poll::Ready) [[likely]]
-      return {};
-  } catch (const std::bad_alloc&) {
-    return abandonAll(std::span(&work, 1));
-  }
-  return drive(std::span(&work, 1), spins);
-}
-
 Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
   try {
     runAll(works, spins);

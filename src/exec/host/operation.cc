@@ -332,18 +332,13 @@ bool Operation::handOver(const Lane& lane, const BoundStep& step) {
   return true;
 }
 
-/// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
-bool Operation::acceptCall(uint64_t signature, Rank peer) {
-  if (signature == signature_) [[likely]]
-    return true;
+bool Operation::refuseCall(uint64_t signature, Rank peer) {
   foreign_ = signature;
   status_ = mismatch(plan_->rank, signature_, peer, signature);
   return false;
 }
 
-bool Operation::acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
-  if (bytes == expectedBytes) [[likely]]
-    return true;
+bool Operation::refuseSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
   status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",
                   peer.value, bytes, plan_->rank.value, expectedBytes, describeSignature(signature_));
   return false;

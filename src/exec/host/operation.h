@@ -49,8 +49,14 @@ class Operation {
   /// The call must outlive the operation.
   void start(const PlannedCall& call);
 
-  /// start() and the first advance(), in fewer instructions where the plan is brief.
-  Poll startAndAdvance(const PlannedCall& call);
+  /// Whether a call like the latest one can be made by runAgain(): one lane, one slice and nothing lent.
+  bool isBrief() const { return !brief_.empty(); }
+  /// Instead of start() and the first advance(), for a call that differs from the latest one in what is given here. Returns whether it is
+  /// complete, its input and output as after Ready. If not, goOn() makes it one that advance() goes on with, or that has failed: status().
+  bool runAgain(const void* in, void* out, uint64_t signature, uint64_t windowEpoch, int32_t looks);
+  void goOn();
+  /// Tells the senders of all that runAgain() has received.
+  void giveBack();
   /// Moves every lane on as far as it goes. After Failed, status() says why; the operation must not be advanced again.
   Poll advance();
   /// Whether the last advance() did anything at all.
@@ -80,13 +86,20 @@ class Operation {
     bool finished = false;
   };
 
-  /// What of a step is the same in every call of a brief plan: one lane, one slice, nothing lent.
+  /// What of a step is the same in every call of a brief plan.
   struct BriefStep {
     algo::Range range;     // rangeOf()
     uint64_t bytes = 0;    // of the range
     uint64_t from = 0;     // in bytes: where the own value lies in its buffer
     uint64_t to = 0;       // where the step writes in the output
     bool isMove = false;   // passes one value on that fits into the heads of messages, without computing
+    bool isFromIn = false;  // its own value is input
+    bool writes = false;    // the output
+    int8_t numTo = 0;
+    Rank sender;
+    transport::local::RecvEnd* source = nullptr;  // null: its own value
+    transport::local::SendEnd* const* targets = nullptr;
+    const BoundStep* step = nullptr;
   };
 
   template <class Note>
@@ -94,7 +107,7 @@ class Operation {
   transport::local::LaneWait waitOf(const Lane& lane) const;
   void layOutLanes();
   void layOutBriefly();
-  bool move(const BoundLane& bound, const BoundStep& step, const BriefStep& brief);
+  bool move(const BriefStep& step);
   bool advanceLane(Lane& lane);
   void prepareCells() const;
   bool run(const Lane& lane, const BoundStep& step);
@@ -118,8 +131,19 @@ class Operation {
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
   const std::byte* lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand);
   bool mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const;
-  bool acceptCall(uint64_t signature, Rank peer);
-  bool acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes);
+  /// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
+  bool acceptCall(uint64_t signature, Rank peer) {
+    if (signature == signature_) [[likely]]
+      return true;
+    return refuseCall(signature, peer);
+  }
+  bool acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
+    if (bytes == expectedBytes) [[likely]]
+      return true;
+    return refuseSize(bytes, peer, expectedBytes);
+  }
+  bool refuseCall(uint64_t signature, Rank peer);
+  bool refuseSize(uint64_t bytes, Rank peer, uint64_t expectedBytes);
   void combine(std::byte* dst, const void* const* sources, int numSources, uint64_t elems, bool ownFirst, bool last) const;
   algo::Range rangeOf(const Lane& lane, const BoundStep& step) const;
   const std::byte* source(algo::ChunkRef ref, const algo::Range& range) const;
@@ -144,6 +168,7 @@ class Operation {
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;
   std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
+  uint32_t briefDone_ = 0;        // steps of the latest runAgain()
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
   bool isExported_ = false;         // both buffers lie in memory that neighbours can map
