@@ -174,8 +174,8 @@ class Communicator {
   std::unique_ptr<exec::host::Work> issue(std::span<PendingCall> calls);
   /// Runs one call on this thread to its end, without allocating.
   Status runAlone(PendingCall& call);
-  /// Makes a call like the latest one that ran alone, with what was found out then. Failed: it is none, or something is out of the ordinary;
-  /// nothing has been done. Pending: finishAgain() makes the rest of the call, and says how it ended.
+  /// Makes a call like the latest one that ran alone, with what was found out then. Failed: it is none, or something is out of the
+  /// ordinary; nothing has been done. Pending: finishAgain() makes the rest of the call, and says how it ended.
   Poll runAgain(const CallRequest& request) {
     if (!runsAgain_ || !latest_.isLike(request) || request.in == nullptr || request.out == nullptr) return Poll::Failed;
     if (finalized_.load(std::memory_order_relaxed) || revoked_.load(std::memory_order_relaxed)) [[unlikely]]

@@ -85,8 +85,8 @@ struct ThreadState {
 
 ThreadState& thisThread();
 
-/// The calling thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a group,
-/// and in a process that was forked.
+/// The calling thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a
+/// group, and in a process that was forked.
 extern constinit thread_local Visitor* loneVisitor;
 /// Of a thread that makes a lone call: from now on it has one.
 void noteLoneCall();

@@ -137,7 +137,8 @@ TEST(Board, ForgetsWhatIsLongPastAndNeverMixesItUp) {
 
 /// One of runs of 1, 2 … 5 calls.
 Call callInRuns(uint64_t sequence) {
-  Call call = callOf(sequence / 15 * 5 + (sequence % 15 < 1 ? 0 : sequence % 15 < 3 ? 1 : sequence % 15 < 6 ? 2 : sequence % 15 < 10 ? 3 : 4));
+  constexpr uint64_t kRunOf[15] = {0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
+  Call call = callOf(sequence / 15 * 5 + kRunOf[sequence % 15]);
   call.sequence = sequence;
   return call;
 }
