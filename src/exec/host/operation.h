@@ -86,19 +86,36 @@ class Operation {
     bool finished = false;
   };
 
+  /// How a step of a brief plan is carried out: by run(), or in fewer instructions.
+  enum class BriefKind : uint8_t {
+    General,
+    Move,    ///< passes one value on that fits into the heads of messages, or copies it, without computing
+    Put,     ///< into a peer's cell
+    Own,     ///< into the own cell, where only the own Fold would look: it is left out, and Fold takes the input
+    Arrive,
+    Await,
+    Load,
+    Fold,
+  };
   /// What of a step is the same in every call of a brief plan.
   struct BriefStep {
-    algo::Range range;     // rangeOf()
-    uint64_t bytes = 0;    // of the range
-    uint64_t from = 0;     // in bytes: where the own value lies in its buffer
-    uint64_t to = 0;       // where the step writes in the output
-    bool isMove = false;   // passes one value on that fits into the heads of messages, without computing
+    BriefKind kind = BriefKind::General;
     bool isFromIn = false;  // its own value is input
     bool writes = false;    // the output
     int8_t numTo = 0;
-    Rank sender;
-    transport::local::RecvEnd* source = nullptr;  // null: its own value
+    uint8_t round = 0;
+    Rank peer;              // whom its value comes from
+    algo::Range range;      // rangeOf()
+    uint64_t bytes = 0;     // of the range
+    uint64_t from = 0;      // in bytes: where the own value lies in its buffer
+    uint64_t to = 0;        // where the step writes in the output
+    transport::local::RecvEnd* source = nullptr;  // Move; null: its own value
     transport::local::SendEnd* const* targets = nullptr;
+    struct Cell {
+      transport::local::CellHead* head = nullptr;
+      std::byte* payload = nullptr;
+    };
+    Cell cells[2];  // by bank: the one that it is about
     const BoundStep* step = nullptr;
   };
 
@@ -107,7 +124,14 @@ class Operation {
   transport::local::LaneWait waitOf(const Lane& lane) const;
   void layOutLanes();
   void layOutBriefly();
+  BriefStep briefOf(const BoundStep& step) const;
+  bool isBriefStore(const BoundStep& step) const;
+  bool runBriefly(const Lane& lane, const BriefStep& step);
   bool move(const BriefStep& step);
+  void put(const BriefStep& step) const;
+  bool load(const Lane& lane, const BriefStep& step);
+  bool fold(const Lane& lane, const BriefStep& step);
+  void prepareCellsBriefly() const;
   bool advanceLane(Lane& lane);
   void prepareCells() const;
   bool run(const Lane& lane, const BoundStep& step);
@@ -169,6 +193,7 @@ class Operation {
   std::vector<Lane> lanes_;
   std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
   uint32_t briefDone_ = 0;        // steps of the latest runAgain()
+  uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
   bool isExported_ = false;         // both buffers lie in memory that neighbours can map

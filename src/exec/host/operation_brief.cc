@@ -1,7 +1,8 @@
-// The calls of a brief plan: one lane, one slice and nothing lent. What each step needs is kept from call to call, and values that travel
-// in the heads of messages are moved without the general step. Wherever such a call cannot go on, goOn() leaves advance()'s own state.
+// The calls of a brief plan: one lane, one slice and nothing lent. What each step needs is kept from call to call, and small values are moved
+// without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state.
 #include <algorithm>
 
+#include "core/prefetch.h"
 #include "core/short_copy.h"
 #include "exec/host/operation.h"
 #include "exec/host/wait.h"
@@ -10,6 +11,9 @@ namespace tutti::exec::host {
 
 using algo::Buffer;
 using algo::Kind;
+using transport::local::CellHead;
+using transport::local::kCacheLine;
+using transport::local::kCellInlineBytes;
 using transport::local::kInlineBytes;
 using transport::local::RecvEnd;
 using transport::local::SendEnd;
@@ -18,27 +22,74 @@ using transport::local::SlotHead;
 void Operation::layOutBriefly() {
   brief_.clear();
   if (lanes_.size() != 1 || plan_->geometry.slices != 1 || lanes_[0].steps->steps.empty()) return;
-  const BoundLane& lane = *lanes_[0].steps;
   std::vector<BriefStep> brief;
-  for (const BoundStep& step : lane.steps) {
-    BriefStep& b = brief.emplace_back();
-    b.step = &step;
-    b.range = rangeOf(lanes_[0], step);
-    b.bytes = b.range.elems * plan_->elementBytes;
-    if (plan_->lends && step.kind == Kind::Store && b.bytes > std::min(kEagerBytes, step.window->cellBytes)) return;
-    b.from = b.range.begin * plan_->elementBytes;
-    b.to = step.dst.buffer == Buffer::None ? 0 : placeBytes(step, lanes_[0], b.range);
-    const int numSources = step.numFrom + (step.src.buffer != Buffer::None ? 1 : 0);
-    b.isMove = step.kind == Kind::Pipe && !step.reduce && numSources == 1 && b.bytes <= kInlineBytes;
-    b.isFromIn = step.src.buffer == Buffer::In;
-    b.writes = step.dst.buffer != Buffer::None;
-    b.numTo = step.numTo;
-    b.targets = lane.targets.data() + step.firstTo;
-    if (step.numFrom == 0) continue;
-    b.source = lane.sources[step.firstFrom].end;
-    b.sender = lane.sources[step.firstFrom].rank;
+  for (const BoundStep& step : lanes_[0].steps->steps) {
+    brief.push_back(briefOf(step));
+    const bool mayLend = plan_->lends && step.kind == Kind::Store && brief.back().bytes > std::min(kEagerBytes, step.window->cellBytes);
+    if (mayLend) return;
+  }
+  const auto folds = [](const BriefStep& step) { return step.kind == BriefKind::Fold; };
+  const auto fold = std::find_if(brief.begin(), brief.end(), folds);
+  for (BriefStep& step : brief) {
+    if (step.kind != BriefKind::Own) continue;
+    // Left out only where a Fold of the same round stands for whoever looks at the own cell.
+    const bool isFolded = fold != brief.end() && fold->bytes == step.bytes && fold->round == step.round && step.isFromIn;
+    if (isFolded) briefOwn_ = step.from;
+    if (!isFolded) step.kind = BriefKind::General;
+  }
+  const bool hasOwn = std::any_of(brief.begin(), brief.end(), [](const BriefStep& step) { return step.kind == BriefKind::Own; });
+  if (fold != brief.end() && (!hasOwn || std::count_if(brief.begin(), brief.end(), folds) != 1)) {
+    for (BriefStep& step : brief)
+      if (folds(step) || step.kind == BriefKind::Own) step.kind = BriefKind::General;
   }
   brief_ = std::move(brief);  // only now: rangeOf() looks at it
+}
+
+/// A value that is copied into a cell as it is.
+bool Operation::isBriefStore(const BoundStep& step) const { return !step.reduce || !plan_->reduction.scaling.hasFactor; }
+
+Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
+  const Lane& lane = lanes_.front();
+  BriefStep b;
+  b.step = &step;
+  b.round = step.round;
+  b.peer = step.peer;
+  b.range = rangeOf(lane, step);
+  b.bytes = b.range.elems * plan_->elementBytes;
+  b.from = b.range.begin * plan_->elementBytes;
+  b.to = step.kind == Kind::Pipe && step.dst.buffer != Buffer::None ? placeBytes(step, lane, b.range) : b.from;
+  b.isFromIn = step.src.buffer == Buffer::In;
+  b.writes = step.dst.buffer != Buffer::None;
+  // Of windows: the cell that it writes, or that it reads.
+  const bool isOnWindow = step.window != nullptr && step.kind != Kind::LoadReduce;
+  for (uint64_t bank = 0; isOnWindow && bank < 2; ++bank) {
+    const Rank writer = step.kind == Kind::Store || step.kind == Kind::Arrive ? plan_->rank : step.peer;
+    b.cells[bank] = {&step.window->head(bank, writer), step.window->payload(bank, writer, b.bytes)};
+  }
+  switch (step.kind) {
+    case Kind::Pipe: {
+      const int numSources = step.numFrom + (step.src.buffer != Buffer::None ? 1 : 0);
+      const bool isLocal = step.numFrom == 0 && step.numTo == 0;
+      if (step.reduce || numSources != 1 || (!isLocal && b.bytes > kInlineBytes)) break;
+      b.kind = BriefKind::Move;
+      b.numTo = step.numTo;
+      b.targets = lane.steps->targets.data() + step.firstTo;
+      if (step.numFrom == 0) break;
+      b.source = lane.steps->sources[step.firstFrom].end;
+      b.peer = lane.steps->sources[step.firstFrom].rank;
+      break;
+    }
+    case Kind::Store:
+      if (isBriefStore(step)) b.kind = step.peer == plan_->rank ? BriefKind::Own : BriefKind::Put;
+      break;
+    case Kind::Arrive: b.kind = BriefKind::Arrive; break;
+    case Kind::Await: b.kind = BriefKind::Await; break;
+    case Kind::Load: b.kind = BriefKind::Load; break;
+    case Kind::LoadReduce: b.kind = plan_->ranks > 1 ? BriefKind::Fold : BriefKind::General; break;
+    case Kind::Give:
+    case Kind::Take: break;
+  }
+  return b;
 }
 
 bool Operation::runAgain(const void* in, void* out, uint64_t signature, uint64_t windowEpoch, int32_t looks) {
@@ -49,27 +100,48 @@ bool Operation::runAgain(const void* in, void* out, uint64_t signature, uint64_t
   looks_ = looks;
   Lane& lane = lanes_.front();
   lane.slice = 0;
-  bool movedAll = true;
   const BriefStep* const first = brief_.data();
   const BriefStep* const end = first + brief_.size();
   for (const BriefStep* step = first; step != end; ++step) {
-    if (!(step->isMove ? move(*step) : run(lane, *step->step))) [[unlikely]] {
+    if (!runBriefly(lane, *step)) [[unlikely]] {
       briefDone_ = static_cast<uint32_t>(step - first);
       return false;
     }
-    movedAll = movedAll && step->isMove;
   }
-  if (movedAll) return true;
-  briefDone_ = static_cast<uint32_t>(brief_.size());
-  for (SendEnd* sendEnd : lane.steps->sendEnds)
-    if (!sendEnd->drained()) return false;  // a message that was lent: advance() waits for it
-  if (plan_->usesWindow) prepareCells();
+  for (SendEnd* sendEnd : lane.steps->sendEnds) {
+    if (sendEnd->drained()) continue;
+    briefDone_ = static_cast<uint32_t>(brief_.size());
+    return false;  // a message that was lent: advance() waits for it
+  }
+  if (plan_->usesWindow) prepareCellsBriefly();
   return true;
+}
+
+inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
+  const uint64_t epoch = windowEpoch_ + step.round;
+  switch (step.kind) {
+    case BriefKind::Move: return move(step);
+    case BriefKind::Put: put(step); return true;
+    case BriefKind::Own: return true;
+    case BriefKind::Arrive: arrive(*step.cells[epoch % 2].head, epoch); return true;
+    case BriefKind::Await: {
+      const CellHead& head = *step.cells[epoch % 2].head;
+      // acquire: pairs with the release of Arrive
+      if (!soon(looks_, [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
+      return acceptCall(head.signature, step.peer);
+    }
+    case BriefKind::Load: return load(lane, step);
+    case BriefKind::Fold: return fold(lane, step);
+    case BriefKind::General: break;
+  }
+  return run(lane, *step.step);
 }
 
 void Operation::goOn() {
   Lane& lane = lanes_.front();
   const bool isThrough = briefDone_ == brief_.size();
+  for (uint32_t i = 0; i < briefDone_ && !isThrough; ++i)
+    if (brief_[i].kind == BriefKind::Own) (void)runStore(lane, *brief_[i].step);
   lane.next = isThrough ? 0 : briefDone_;
   lane.slice = isThrough ? 1 : 0;
   lane.given = 0;
@@ -85,7 +157,7 @@ void Operation::giveBack() {
     if (step.source != nullptr) step.source->giveBack();
 }
 
-/// runPipe() for a value that comes from one place and travels in heads.
+/// runPipe() for a value that comes from one place and travels in heads, or that only changes its place here.
 inline bool Operation::move(const BriefStep& step) {
   RecvEnd* const from = step.source;
   if (from != nullptr && !soon(looks_, [from] { return from->ready(); })) return false;
@@ -95,7 +167,7 @@ inline bool Operation::move(const BriefStep& step) {
   const std::byte* value = (step.isFromIn ? in_ : out_) + step.from;
   if (from != nullptr) {
     const SlotHead& head = from->head();
-    if (!acceptCall(head.signature, step.sender) || !acceptSize(head.bytes, step.sender, step.bytes)) return false;
+    if (!acceptCall(head.signature, step.peer) || !acceptSize(head.bytes, step.peer, step.bytes)) return false;
     value = head.inlineData;
   }
   if (step.writes) {
@@ -106,6 +178,63 @@ inline bool Operation::move(const BriefStep& step) {
   for (int i = 0; i < step.numTo; ++i) step.targets[i]->pushInline(signature_, value, step.bytes);
   if (from != nullptr) from->releaseLater();
   return true;
+}
+
+/// runStore() of a value that is not lent.
+inline void Operation::put(const BriefStep& step) const {
+  const BriefStep::Cell& cell = step.cells[(windowEpoch_ + step.round) % 2];
+  cell.head->bytes = step.bytes;
+  cell.head->lent = 0;
+  copyShort(cell.payload, (step.isFromIn ? in_ : out_) + step.from, step.bytes);
+}
+
+/// runLoad(), as long as the value is not lent.
+inline bool Operation::load(const Lane& lane, const BriefStep& step) {
+  const BriefStep::Cell& cell = step.cells[(windowEpoch_ + step.round) % 2];
+  if (cell.head->lent != 0) [[unlikely]]
+    return run(lane, *step.step);
+  if (!acceptSize(cell.head->bytes, step.peer, step.bytes)) return false;
+  copyShort(out_ + step.to, cell.payload, step.bytes);
+  return true;
+}
+
+/// runLoadReduce() of all ranks' values, none of which is lent: the own one lies in the input.
+inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
+  const transport::local::WindowView& window = *step.step->window;
+  const uint64_t epoch = windowEpoch_ + step.round;
+  for (int32_t r = 0; r < plan_->ranks; ++r) {
+    if (Rank(r) == plan_->rank) {
+      cells_[static_cast<size_t>(r)] = in_ + briefOwn_;
+      continue;
+    }
+    const CellHead& head = window.head(epoch, Rank(r));
+    if (!acceptSize(head.bytes, Rank(r), step.bytes)) return false;
+    if (head.lent != 0) [[unlikely]] {
+      for (const BriefStep& own : brief_)
+        if (own.kind == BriefKind::Own) (void)runStore(lane, *own.step);
+      return run(lane, *step.step);
+    }
+    cells_[static_cast<size_t>(r)] = window.payload(epoch, Rank(r), step.bytes);
+  }
+  if (step.range.elems > 0) plan_->reduceFn(out_ + step.to, cells_.data(), plan_->ranks, step.range.elems, reduction_, 0, true);
+  return true;
+}
+
+/// prepareCells(), with what is known of the steps.
+inline void Operation::prepareCellsBriefly() const {
+  constexpr uint64_t kMostBytes = 1024;
+  const uint64_t bank = (windowEpoch_ + static_cast<uint64_t>(plan_->rounds)) % 2;
+  for (const BriefStep& step : brief_) {
+    if (step.kind != BriefKind::Put || step.round != 0) continue;
+    const BriefStep::Cell& cell = step.cells[bank];
+    prefetchForWrite(cell.head);
+    if (step.bytes <= kCacheLine - offsetof(CellHead, inlineData)) continue;
+    if (step.bytes <= kCellInlineBytes) {
+      prefetchForWrite(reinterpret_cast<const std::byte*>(cell.head) + kCacheLine);
+      continue;
+    }
+    for (uint64_t at = 0; at < std::min(step.bytes, kMostBytes); at += kCacheLine) prefetchForWrite(cell.payload + at);
+  }
 }
 
 }  // namespace tutti::exec::host

@@ -40,7 +40,7 @@ class Repeats {
   /// Another call than the others', in the ordinary way.
   Poll beginOther(int32_t rank, const plan::Shape& shape) {
     const auto r = static_cast<size_t>(rank);
-    in_[r] = inputOf(rank);
+    in_[r] = numbers(rank, shape.count);
     out_[r].assign(shape.count, -1);
     works_[r]->giveBack();
     return beginFirst(rank, shape, in_[r].data(), out_[r].data());
