@@ -310,7 +310,7 @@ Status Communicator::runAlone(PendingCall& call) {
 
 Status Communicator::finishAgain() {
   (void)takeTicket();
-  return exec::host::drive(std::span(&alone_, 1), spins_);
+  return exec::host::drive(std::span(&alone_, 1), spins_, !alone_->isFinished());
 }
 
 std::span<const std::byte> Communicator::flightBytes() const {

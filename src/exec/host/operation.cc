@@ -85,7 +85,7 @@ Poll Operation::advance() {
       return Poll::Failed;
   }
   if (unfinished_ > 0) return Poll::Pending;
-  if (plan_->usesWindow && plan_->geometry.slices == 1) prepareCells();
+  if (plan_->usesWindow && plan_->geometry.slices == 1) brief_.empty() ? prepareCells() : prepareCellsBriefly();
   return Poll::Ready;
 }
 
@@ -115,6 +115,7 @@ void Operation::prepareCells() const {
 
 /// True when the lane has run its whole program and nobody reads its input by reference any more.
 bool Operation::advanceLane(Lane& lane) {
+  if (isBrief()) return advanceBriefly(lane);
   const BoundLane& bound = *lane.steps;
   for (int32_t budget = kSlicesAtOnce; lane.slice < plan_->geometry.slices; --budget) {
     if (budget == 0) return false;
@@ -126,7 +127,12 @@ bool Operation::advanceLane(Lane& lane) {
     lane.next = 0;
     ++lane.slice;
   }
-  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); }) && isReturned();
+  return isDrained(bound) && isReturned();
+}
+
+/// Whether every message that the lane has lent has been read.
+bool Operation::isDrained(const BoundLane& bound) {
+  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); });
 }
 
 /// Whether every peer has read what it was lent.

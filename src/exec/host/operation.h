@@ -127,11 +127,13 @@ class Operation {
   BriefStep briefOf(const BoundStep& step) const;
   bool isBriefStore(const BoundStep& step) const;
   bool runBriefly(const Lane& lane, const BriefStep& step);
+  uint32_t runSteps(const Lane& lane, uint32_t first);
   bool move(const BriefStep& step);
   void put(const BriefStep& step) const;
   bool load(const Lane& lane, const BriefStep& step);
   bool fold(const Lane& lane, const BriefStep& step);
   void prepareCellsBriefly() const;
+  bool advanceBriefly(Lane& lane);
   bool advanceLane(Lane& lane);
   void prepareCells() const;
   bool run(const Lane& lane, const BoundStep& step);
@@ -142,6 +144,7 @@ class Operation {
   bool runLoadReduce(const Lane& lane, const BoundStep& step);
   bool runLoad(const Lane& lane, const BoundStep& step);
   bool isReturned() const;
+  static bool isDrained(const BoundLane& bound);
   /// Calls `note(peer)` for every peer that has not read yet what it was lent.
   template <class Note>
   void forEachBorrower(Note&& note) const {

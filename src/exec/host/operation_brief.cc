@@ -100,21 +100,36 @@ bool Operation::runAgain(const void* in, void* out, uint64_t signature, uint64_t
   looks_ = looks;
   Lane& lane = lanes_.front();
   lane.slice = 0;
-  const BriefStep* const first = brief_.data();
-  const BriefStep* const end = first + brief_.size();
-  for (const BriefStep* step = first; step != end; ++step) {
-    if (!runBriefly(lane, *step)) [[unlikely]] {
-      briefDone_ = static_cast<uint32_t>(step - first);
-      return false;
-    }
-  }
-  for (SendEnd* sendEnd : lane.steps->sendEnds) {
-    if (sendEnd->drained()) continue;
-    briefDone_ = static_cast<uint32_t>(brief_.size());
-    return false;  // a message that was lent: advance() waits for it
-  }
+  briefDone_ = runSteps(lane, 0);
+  // What was lent in a message advance() waits for.
+  if (briefDone_ < brief_.size() || !isDrained(*lane.steps)) [[unlikely]]
+    return false;
   if (plan_->usesWindow) prepareCellsBriefly();
   return true;
+}
+
+/// From step `first` on, as far as it goes: how many are done.
+inline uint32_t Operation::runSteps(const Lane& lane, uint32_t first) {
+  const BriefStep* const steps = brief_.data();
+  const auto end = static_cast<uint32_t>(brief_.size());
+  for (uint32_t next = first; next < end; ++next)
+    if (!runBriefly(lane, steps[next])) [[unlikely]]
+      return next;
+  return end;
+}
+
+/// advanceLane() of a brief plan.
+bool Operation::advanceBriefly(Lane& lane) {
+  if (lane.slice == 0) {
+    const uint32_t done = runSteps(lane, lane.next);
+    moved_ = moved_ || done > lane.next;
+    lane.next = done;
+    giveBack();
+    if (done < brief_.size()) return false;
+    lane.next = 0;
+    lane.slice = 1;
+  }
+  return isDrained(*lane.steps) && isReturned();
 }
 
 inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
@@ -140,8 +155,6 @@ inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
 void Operation::goOn() {
   Lane& lane = lanes_.front();
   const bool isThrough = briefDone_ == brief_.size();
-  for (uint32_t i = 0; i < briefDone_ && !isThrough; ++i)
-    if (brief_[i].kind == BriefKind::Own) (void)runStore(lane, *brief_[i].step);
   lane.next = isThrough ? 0 : briefDone_;
   lane.slice = isThrough ? 1 : 0;
   lane.given = 0;
@@ -221,7 +234,7 @@ inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
 }
 
 /// prepareCells(), with what is known of the steps.
-inline void Operation::prepareCellsBriefly() const {
+void Operation::prepareCellsBriefly() const {
   constexpr uint64_t kMostBytes = 1024;
   const uint64_t bank = (windowEpoch_ + static_cast<uint64_t>(plan_->rounds)) % 2;
   for (const BriefStep& step : brief_) {

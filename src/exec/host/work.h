@@ -105,6 +105,8 @@ class Work {
   /// Fails the work, if it is not finished, where there is no memory to say why.
   void abandon() noexcept;
   bool moved() const { return moved_; }
+  /// Also when it has failed.
+  bool isFinished() const { return finished_; }
   /// What carries its pipes to other hosts; null where there is none.
   transport::local::Remote* remote() const { return turn_->hub->remote(); }
   const Status& status() const { return status_; }
