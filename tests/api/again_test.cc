@@ -50,9 +50,9 @@ class Caller {
     int* const to = kind.inPlace && scatters ? out + static_cast<size_t>(rank_) * n : out;
     for (size_t i = 0; i < inSize; ++i) in[i] = inputOf(rank_, call, i);
     ASSERT_EQ(run(kind, in, to), ok) << "call " << call << ": " << ncclGetLastError(comm_);
-    for (size_t i = 0; i < outSize; ++i) ASSERT_EQ(to[i], expected(kind, call, i)) << "rank " << rank_ << ", call " << call << ", at " << i;
+    for (size_t i = 0; i < outSize; ++i) ASSERT_EQ(to[i], expected(kind, call, i)) << at(kind, call) << ", at " << i;
     if (!kind.inPlace) {
-      ASSERT_EQ(out[outSize], -5) << "rank " << rank_ << ", call " << call << ": wrote beyond its end";
+      ASSERT_EQ(out[outSize], -5) << at(kind, call) << ": wrote beyond its end";
     }
   }
 
@@ -83,6 +83,11 @@ class Caller {
         return sum;
       default: return inputOf(kind.root, call, at);
     }
+  }
+
+  std::string at(const Kind& kind, uint64_t call) const {
+    return std::string(name(kind.collective)) + " of " + std::to_string(kind.count) + (kind.inPlace ? " in place" : "") + ", rank " +
+           std::to_string(rank_) + " of " + std::to_string(ranks_) + ", call " + std::to_string(call);
   }
 
   int rank_;

@@ -92,6 +92,7 @@ class Operation {
     Move,    ///< passes one value on that fits into the heads of messages, or copies it, without computing
     Put,     ///< into a peer's cell
     Own,     ///< into the own cell, where only the own Fold would look: it is left out, and Fold takes the input
+    Left,    ///< what publishing makes superfluous
     Arrive,
     Await,
     Load,
@@ -133,6 +134,11 @@ class Operation {
   bool load(const Lane& lane, const BriefStep& step);
   bool fold(const Lane& lane, const BriefStep& step);
   void prepareCellsBriefly() const;
+  void publish(std::vector<BriefStep>& brief);
+  /// Where rank `peer` arrives for this one.
+  const transport::local::CellHead& arrivalOf(const BoundStep& step, uint64_t epoch, Rank peer) const {
+    return cellsOf_[0].empty() ? step.window->head(epoch, peer) : *cellsOf_[epoch % 2][static_cast<size_t>(peer.value)].head;
+  }
   bool advanceBriefly(Lane& lane);
   bool advanceLane(Lane& lane);
   void prepareCells() const;
@@ -197,6 +203,7 @@ class Operation {
   std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
   uint32_t briefDone_ = 0;        // steps of the latest runAgain()
   uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
+  std::vector<BriefStep::Cell> cellsOf_[2];  // by bank and rank: where that one publishes; empty: nobody does
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
   bool isExported_ = false;         // both buffers lie in memory that neighbours can map

@@ -1,6 +1,7 @@
 // The calls of a brief plan: one lane, one slice and nothing lent. What each step needs is kept from call to call, and small values are moved
 // without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state.
 #include <algorithm>
+#include <utility>
 
 #include "core/prefetch.h"
 #include "core/short_copy.h"
@@ -21,6 +22,8 @@ using transport::local::SlotHead;
 
 void Operation::layOutBriefly() {
   brief_.clear();
+  cellsOf_[0].clear();
+  cellsOf_[1].clear();
   if (lanes_.size() != 1 || plan_->geometry.slices != 1 || lanes_[0].steps->steps.empty()) return;
   std::vector<BriefStep> brief;
   for (const BoundStep& step : lanes_[0].steps->steps) {
@@ -42,7 +45,48 @@ void Operation::layOutBriefly() {
     for (BriefStep& step : brief)
       if (folds(step) || step.kind == BriefKind::Own) step.kind = BriefKind::General;
   }
+  publish(brief);
   brief_ = std::move(brief);  // only now: rangeOf() looks at it
+}
+
+/// Where every peer gets the same, all of them can read it in one place: the own cell of the own window (window.h, 4). A line is written
+/// instead of one for each peer, and readers that share a core, or its caches, fetch it once. All ranks come to the same answer, as it
+/// depends on the plan's steps and sizes alone.
+void Operation::publish(std::vector<BriefStep>& brief) {
+  constexpr int32_t kFewest = 3;
+  const auto ranks = static_cast<size_t>(plan_->ranks);
+  if (plan_->ranks < kFewest || plan_->rounds != 1) return;
+  const BriefStep* first = nullptr;
+  size_t puts = 0;
+  std::vector<BriefStep::Cell> cells[2] = {std::vector<BriefStep::Cell>(ranks), std::vector<BriefStep::Cell>(ranks)};
+  const transport::local::WindowView* own = nullptr;
+  for (const BriefStep& step : brief) {
+    if (step.kind == BriefKind::General) return;
+    if (step.kind == BriefKind::Put) {
+      if (first == nullptr) first = &step;
+      if (step.from != first->from || step.bytes != first->bytes || step.isFromIn != first->isFromIn) return;
+      ++puts;
+    }
+    if (step.kind == BriefKind::Await) own = step.step->window;
+  }
+  if (own == nullptr || puts + 1 != ranks) return;
+  const auto place = [&](const transport::local::WindowView& window, Rank rank) {
+    for (uint64_t bank = 0; bank < 2; ++bank)
+      cells[bank][static_cast<size_t>(rank.value)] = {&window.head(bank, rank), window.payload(bank, rank, first->bytes)};
+  };
+  place(*own, plan_->rank);
+  for (const BriefStep& step : brief)
+    if (step.kind == BriefKind::Put) place(*step.step->window, step.peer);
+  bool isPut = false;
+  bool hasArrived = false;
+  for (BriefStep& step : brief) {
+    const bool isOwn = step.kind == BriefKind::Put || step.kind == BriefKind::Arrive;
+    if (!isOwn && step.kind != BriefKind::Await && step.kind != BriefKind::Load) continue;
+    bool& isDone = step.kind == BriefKind::Put ? isPut : hasArrived;
+    for (size_t bank = 0; bank < 2; ++bank) step.cells[bank] = cells[bank][static_cast<size_t>((isOwn ? plan_->rank : step.peer).value)];
+    if (isOwn && std::exchange(isDone, true)) step.kind = BriefKind::Left;
+  }
+  for (size_t bank = 0; bank < 2; ++bank) cellsOf_[bank] = std::move(cells[bank]);
 }
 
 /// A value that is copied into a cell as it is.
@@ -137,7 +181,8 @@ inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
   switch (step.kind) {
     case BriefKind::Move: return move(step);
     case BriefKind::Put: put(step); return true;
-    case BriefKind::Own: return true;
+    case BriefKind::Own:
+    case BriefKind::Left: return true;
     case BriefKind::Arrive: arrive(*step.cells[epoch % 2].head, epoch); return true;
     case BriefKind::Await: {
       const CellHead& head = *step.cells[epoch % 2].head;
@@ -215,13 +260,18 @@ inline bool Operation::load(const Lane& lane, const BriefStep& step) {
 inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
   const transport::local::WindowView& window = *step.step->window;
   const uint64_t epoch = windowEpoch_ + step.round;
+  const BriefStep::Cell* const published = cellsOf_[0].empty() ? nullptr : cellsOf_[epoch % 2].data();
   for (int32_t r = 0; r < plan_->ranks; ++r) {
     if (Rank(r) == plan_->rank) {
       cells_[static_cast<size_t>(r)] = in_ + briefOwn_;
       continue;
     }
-    const CellHead& head = window.head(epoch, Rank(r));
+    const CellHead& head = published != nullptr ? *published[r].head : window.head(epoch, Rank(r));
     if (!acceptSize(head.bytes, Rank(r), step.bytes)) return false;
+    if (published != nullptr) {
+      cells_[static_cast<size_t>(r)] = published[r].payload;
+      continue;
+    }
     if (head.lent != 0) [[unlikely]] {
       for (const BriefStep& own : brief_)
         if (own.kind == BriefKind::Own) (void)runStore(lane, *own.step);

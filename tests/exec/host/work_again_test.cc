@@ -154,10 +154,9 @@ TEST(WorkAgain, WhoHasTurnedToSomethingElseHasGivenAllSlotsBack) {
       calls.work(1).giveBack();
     }
     // What the root sends now lies in the pipe until somebody reads it.
-    for (int32_t i = 0; i < 4; ++i) EXPECT_EQ(calls.work(0).runAgain(&i, &i, 5 + static_cast<uint64_t>(i), 0), Poll::Ready) << i;
-    const int32_t more = 0;
-    int32_t out = 0;
-    EXPECT_EQ(calls.work(0).runAgain(&more, &out, 9, 0), Poll::Pending);
+    int32_t data[2] = {1, 2};
+    for (uint64_t i = 5; i < 9; ++i) EXPECT_EQ(calls.work(0).runAgain(data, data, i, 0), Poll::Ready) << i;
+    EXPECT_EQ(calls.work(0).runAgain(data, data, 9, 0), Poll::Pending);
     calls.hub().failAll(Status(Code::RemoteError, "the test ends"));
     EXPECT_EQ(calls.work(0).advance(), Poll::Failed);
   }
