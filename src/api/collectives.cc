@@ -49,13 +49,13 @@ ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t st
         const Poll poll = visit->runAgain(request);
         if (poll == Poll::Ready) [[likely]]
           return ncclSuccess;
-        if (poll == Poll::Pending) return finishAgain(request, *visit);
+        if (poll == Poll::Pending) return finishAgain(CallRequest(request), *visit);
       } catch (const std::bad_alloc&) {
         return report(request.function, Status(Code::SystemError, "out of memory"));
       }
     }
   }
-  return runAny(request, comm, stream);
+  return runAny(CallRequest(request), comm, stream);  // copies: nobody else sees the original, which so need not lie in memory before
 }
 
 }  // namespace

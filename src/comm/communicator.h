@@ -56,8 +56,9 @@ struct CallRequest {
 
   /// Whether it differs from another one in its buffers at most.
   bool isLike(const CallRequest& other) const {
-    return collective == other.collective && count == other.count && type == other.type && op == other.op && root == other.root &&
-           receives == other.receives;
+    // Not one after the other: compilers would bring them into one word, through memory.
+    const int32_t differs = (type ^ other.type) | (op ^ other.op) | (root ^ other.root);
+    return collective == other.collective && receives == other.receives && count == other.count && differs == 0;
   }
 };
 

@@ -1,5 +1,5 @@
-// Calls like the one before, which go straight to their steps: every change of shape, and everything that may end a communicator in between,
-// finds them as it finds all calls.
+// Calls like the one before, which go straight to their steps: every change of shape, and everything that may end a communicator in
+// between, finds them as it finds all calls.
 #include <sys/wait.h>
 #include <unistd.h>
 

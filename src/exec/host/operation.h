@@ -202,6 +202,7 @@ class Operation {
   std::vector<Lane> lanes_;
   std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
   uint32_t briefDone_ = 0;        // steps of the latest runAgain()
+  bool isBriefLent_ = false;      // a message of it may be lent
   uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
   std::vector<BriefStep::Cell> cellsOf_[2];  // by bank and rank: where that one publishes; empty: nobody does
   std::vector<const void*> cells_;  // LoadReduce: one source a rank

@@ -1,5 +1,5 @@
-// The calls of a brief plan: one lane, one slice and nothing lent. What each step needs is kept from call to call, and small values are moved
-// without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state.
+// The calls of a brief plan: one lane, one slice and nothing lent in windows. What each step needs is kept from call to call, and small
+// values are moved without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state.
 #include <algorithm>
 #include <utility>
 
@@ -46,6 +46,9 @@ void Operation::layOutBriefly() {
       if (folds(step) || step.kind == BriefKind::Own) step.kind = BriefKind::General;
   }
   publish(brief);
+  isBriefLent_ = std::any_of(brief.begin(), brief.end(), [](const BriefStep& step) {
+    return step.kind == BriefKind::General && step.step->kind == Kind::Pipe && step.step->numTo > 0;
+  });
   brief_ = std::move(brief);  // only now: rangeOf() looks at it
 }
 
@@ -136,87 +139,8 @@ Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
   return b;
 }
 
-bool Operation::runAgain(const void* in, void* out, uint64_t signature, uint64_t windowEpoch, int32_t looks) {
-  in_ = static_cast<const std::byte*>(in);
-  out_ = static_cast<std::byte*>(out);
-  signature_ = signature;
-  windowEpoch_ = windowEpoch;
-  looks_ = looks;
-  Lane& lane = lanes_.front();
-  lane.slice = 0;
-  briefDone_ = runSteps(lane, 0);
-  // What was lent in a message advance() waits for.
-  if (briefDone_ < brief_.size() || !isDrained(*lane.steps)) [[unlikely]]
-    return false;
-  if (plan_->usesWindow) prepareCellsBriefly();
-  return true;
-}
-
-/// From step `first` on, as far as it goes: how many are done.
-inline uint32_t Operation::runSteps(const Lane& lane, uint32_t first) {
-  const BriefStep* const steps = brief_.data();
-  const auto end = static_cast<uint32_t>(brief_.size());
-  for (uint32_t next = first; next < end; ++next)
-    if (!runBriefly(lane, steps[next])) [[unlikely]]
-      return next;
-  return end;
-}
-
-/// advanceLane() of a brief plan.
-bool Operation::advanceBriefly(Lane& lane) {
-  if (lane.slice == 0) {
-    const uint32_t done = runSteps(lane, lane.next);
-    moved_ = moved_ || done > lane.next;
-    lane.next = done;
-    giveBack();
-    if (done < brief_.size()) return false;
-    lane.next = 0;
-    lane.slice = 1;
-  }
-  return isDrained(*lane.steps) && isReturned();
-}
-
-inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
-  const uint64_t epoch = windowEpoch_ + step.round;
-  switch (step.kind) {
-    case BriefKind::Move: return move(step);
-    case BriefKind::Put: put(step); return true;
-    case BriefKind::Own:
-    case BriefKind::Left: return true;
-    case BriefKind::Arrive: arrive(*step.cells[epoch % 2].head, epoch); return true;
-    case BriefKind::Await: {
-      const CellHead& head = *step.cells[epoch % 2].head;
-      // acquire: pairs with the release of Arrive
-      if (!soon(looks_, [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
-      return acceptCall(head.signature, step.peer);
-    }
-    case BriefKind::Load: return load(lane, step);
-    case BriefKind::Fold: return fold(lane, step);
-    case BriefKind::General: break;
-  }
-  return run(lane, *step.step);
-}
-
-void Operation::goOn() {
-  Lane& lane = lanes_.front();
-  const bool isThrough = briefDone_ == brief_.size();
-  lane.next = isThrough ? 0 : briefDone_;
-  lane.slice = isThrough ? 1 : 0;
-  lane.given = 0;
-  lane.finished = false;
-  unfinished_ = 1;
-  moved_ = briefDone_ > 0;
-  isExported_ = false;
-  giveBack();
-}
-
-void Operation::giveBack() {
-  for (const BriefStep& step : brief_)
-    if (step.source != nullptr) step.source->giveBack();
-}
-
 /// runPipe() for a value that comes from one place and travels in heads, or that only changes its place here.
-inline bool Operation::move(const BriefStep& step) {
+[[gnu::always_inline]] inline bool Operation::move(const BriefStep& step) {
   RecvEnd* const from = step.source;
   if (from != nullptr && !soon(looks_, [from] { return from->ready(); })) return false;
   for (int i = 0; i < step.numTo; ++i)
@@ -281,6 +205,89 @@ inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
   }
   if (step.range.elems > 0) plan_->reduceFn(out_ + step.to, cells_.data(), plan_->ranks, step.range.elems, reduction_, 0, true);
   return true;
+}
+
+[[gnu::always_inline]] inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
+  const uint64_t epoch = windowEpoch_ + step.round;
+  switch (step.kind) {
+    case BriefKind::Move: return move(step);
+    case BriefKind::Put: put(step); return true;
+    case BriefKind::Own:
+    case BriefKind::Left: return true;
+    case BriefKind::Arrive: arrive(*step.cells[epoch % 2].head, epoch); return true;
+    case BriefKind::Await: {
+      const CellHead& head = *step.cells[epoch % 2].head;
+      // acquire: pairs with the release of Arrive
+      if (!soon(looks_, [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
+      return acceptCall(head.signature, step.peer);
+    }
+    case BriefKind::Load: return load(lane, step);
+    case BriefKind::Fold: return fold(lane, step);
+    case BriefKind::General: break;
+  }
+  return run(lane, *step.step);
+}
+
+/// From step `first` on, as far as it goes: how many are done.
+[[gnu::noinline]] uint32_t Operation::runSteps(const Lane& lane, uint32_t first) {
+  const BriefStep* const steps = brief_.data();
+  const auto end = static_cast<uint32_t>(brief_.size());
+  for (uint32_t next = first; next < end; ++next)
+    if (!runBriefly(lane, steps[next])) [[unlikely]]
+      return next;
+  return end;
+}
+
+bool Operation::runAgain(const void* in, void* out, uint64_t signature, uint64_t windowEpoch, int32_t looks) {
+  in_ = static_cast<const std::byte*>(in);
+  out_ = static_cast<std::byte*>(out);
+  signature_ = signature;
+  windowEpoch_ = windowEpoch;
+  looks_ = looks;
+  Lane& lane = lanes_.front();
+  lane.slice = 0;
+  const auto end = static_cast<uint32_t>(brief_.size());
+  uint32_t done = 0;
+  while (done < end && brief_[done].kind == BriefKind::Move && move(brief_[done])) ++done;
+  if (done < end && brief_[done].kind != BriefKind::Move) done = runSteps(lane, done);
+  briefDone_ = done;
+  if (done < end) [[unlikely]]
+    return false;
+  if (isBriefLent_ && !isDrained(*lane.steps)) return false;  // advance() waits until it has been read
+  if (plan_->usesWindow) prepareCellsBriefly();
+  return true;
+}
+
+/// advanceLane() of a brief plan.
+bool Operation::advanceBriefly(Lane& lane) {
+  if (lane.slice == 0) {
+    const uint32_t done = runSteps(lane, lane.next);
+    moved_ = moved_ || done > lane.next;
+    lane.next = done;
+    giveBack();
+    if (done < brief_.size()) return false;
+    lane.next = 0;
+    lane.slice = 1;
+  }
+  return isDrained(*lane.steps) && isReturned();
+}
+
+void Operation::goOn() {
+  Lane& lane = lanes_.front();
+  const bool isThrough = briefDone_ == brief_.size();
+  lane.next = isThrough ? 0 : briefDone_;
+  lane.slice = isThrough ? 1 : 0;
+  lane.given = 0;
+  lane.finished = false;
+  unfinished_ = 1;
+  moved_ = briefDone_ > 0;
+  isExported_ = false;
+  giveBack();
+}
+
+void Operation::giveBack() {
+  for (const BriefStep& step : brief_)
+    if (step.source != nullptr) step.source->giveBack();
 }
 
 /// prepareCells(), with what is known of the steps.
