@@ -15,46 +15,49 @@ bool Work::canRunAgain() {
   PlannedCall& call = chains_.front().calls.front();
   isOneWay_ = hasRoot(call.call.collective);
   const bool agreesLater = isOneWay_ ? turn_->comparesLate : turn_->owed == 0;
-  if (!turn_->checks || !agreesLater || call.call.isMessage() || call.factorSource != nullptr || remote() != nullptr) return false;
+  if (!agreesLater || call.call.isMessage() || call.factorSource != nullptr || remote() != nullptr) return false;
   endOfRun_ = member_->board.endOfLatest();
   call.event.kind = observe::FlightKind::Finished;
-  return endOfRun_ != nullptr;
+  return !turn_->checks || endOfRun_ != nullptr;
 }
 
 Poll Work::runAgain(const void* in, void* out, uint64_t sequence, uint64_t windowEpoch) {
-  // Another post, of the making of a child, has ended the run.
-  if (endOfRun_->load(std::memory_order_relaxed) != sequence || !member_->enter()) return Poll::Failed;
   Turn& turn = *turn_;
+  const bool checks = turn.checks;
+  // Another post, of the making of a child, has ended the run.
+  if (checks && (endOfRun_->load(std::memory_order_relaxed) != sequence || !member_->enter())) return Poll::Failed;
   Chain& chain = chains_.front();
   PlannedCall& call = chain.calls.front();
-  endOfRun_->store(sequence + 1, std::memory_order_release);  // pairs with the acquires of readers: the call is posted
-  turn.begunCollectives = sequence + 1;
+  if (checks) {
+    endOfRun_->store(sequence + 1, std::memory_order_release);  // pairs with the acquires of readers: the call is posted
+    turn.begunCollectives = sequence + 1;
+  }
   call.event.sequence = sequence;
   call.signature = withSequence(call.signature, sequence);
   bool isThrough = false;
   try {
     const int32_t looks = turn.isCrowded ? 1 : Operation::kLooks;
     isThrough = chain.operation.runAgain(in, out, call.signature, windowEpoch, looks);
-    if (isThrough && isOneWay_) {
+    if (isThrough && isOneWay_ && checks) {
       turn.oneWay.sequence = sequence;
       isThrough = ++turn.owed < kMostOwed || compareOwed();
     }
   } catch (const std::bad_alloc&) {
     goOn(in, out, sequence, windowEpoch);
-    member_->leave();
+    if (checks) member_->leave();
     abandon();
     throw;
   }
   if (isThrough) [[likely]] {
     turn.recorder.record(call.event);
-    member_->leave();
+    if (checks) member_->leave();
     return Poll::Ready;
   }
   goOn(in, out, sequence, windowEpoch);
   if (!chain.operation.status().ok()) explainFailure(chain);
   const bool hasFailed = !outcome_.cause.ok();
   if (!hasFailed) noteStart(chain);
-  member_->leave();
+  if (checks) member_->leave();
   if (hasFailed) (void)fail(std::move(outcome_));
   return Poll::Pending;
 }

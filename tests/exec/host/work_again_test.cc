@@ -214,14 +214,23 @@ TEST(WorkAgain, OnlyWhatIsBriefAndComparedCanRunAgain) {
   Repeats twoLanes(1, shapeOf(Collective::AllReduce, DataType::I32, 2), false, "tree");
   (void)twoLanes.begin(0);
   EXPECT_FALSE(twoLanes.work(0).canRunAgain());
-  Repeats unchecked(2, shapeOf(Collective::Broadcast, DataType::I32, 2), false);
-  unchecked.turn(0).checks = false;
-  EXPECT_EQ(unchecked.begin(0), Poll::Ready);
-  EXPECT_FALSE(unchecked.work(0).canRunAgain());
   Repeats far(2, shapeOf(Collective::Broadcast, DataType::I32, 2), false);
   far.turn(0).comparesLate = false;
   EXPECT_EQ(far.begin(0), Poll::Ready);
   EXPECT_FALSE(far.work(0).canRunAgain());
+}
+
+TEST(WorkAgain, WithoutChecksNothingIsPosted) {
+  Repeats calls(2, shapeOf(Collective::Broadcast, DataType::I32, 2), false);
+  for (const int32_t rank : {0, 1}) calls.turn(rank).checks = false;
+  for (const int32_t rank : {0, 1}) ASSERT_EQ(calls.begin(rank), Poll::Ready);
+  for (const int32_t rank : {0, 1}) ASSERT_TRUE(calls.work(rank).canRunAgain());
+  int32_t data[2] = {4, 5};
+  int32_t out[2] = {0, 0};
+  ASSERT_EQ(calls.work(0).runAgain(data, data, 1, 0), Poll::Ready);
+  ASSERT_EQ(calls.work(1).runAgain(out, out, 1, 0), Poll::Ready);
+  EXPECT_EQ(out[1], 5);
+  EXPECT_EQ(calls.hub().board(Rank(0)).begun(), 0U);
 }
 
 TEST(WorkAgain, LeavesOneEventACall) {
