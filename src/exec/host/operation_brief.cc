@@ -17,7 +17,6 @@ using transport::local::kCacheLine;
 using transport::local::kCellInlineBytes;
 using transport::local::kInlineBytes;
 using transport::local::RecvEnd;
-using transport::local::SendEnd;
 using transport::local::SlotHead;
 
 void Operation::layOutBriefly() {
