@@ -52,12 +52,13 @@ void Operation::layOutBriefly() {
 }
 
 /// Where every peer gets the same, all of them can read it in one place: the own cell of the own window (window.h, 4). A line is written
-/// instead of one for each peer, and readers that share a core, or its caches, fetch it once. All ranks come to the same answer, as it
-/// depends on the plan's steps and sizes alone.
+/// instead of one for each peer, and readers that share a core, or its caches, fetch it once. Only where every rank gives something to all,
+/// so that all come to the same answer, from their steps and sizes alone: in a broadcast, the root has other steps than the rest.
 void Operation::publish(std::vector<BriefStep>& brief) {
   constexpr int32_t kFewest = 3;
   const auto ranks = static_cast<size_t>(plan_->ranks);
-  if (plan_->ranks < kFewest || plan_->rounds != 1) return;
+  const bool isEverybodys = plan_->collective == Collective::AllReduce || plan_->collective == Collective::AllGather;
+  if (plan_->ranks < kFewest || plan_->rounds != 1 || !isEverybodys) return;
   const BriefStep* first = nullptr;
   size_t puts = 0;
   std::vector<BriefStep::Cell> cells[2] = {std::vector<BriefStep::Cell>(ranks), std::vector<BriefStep::Cell>(ranks)};

@@ -123,7 +123,7 @@ struct Case {
 TEST(WorkAgain, GivesWhatAnOrdinaryCallGives) {
   constexpr Case kCases[] = {{Collective::Broadcast, ""},       {Collective::Broadcast, "chain"}, {Collective::Broadcast, "ring"},
                              {Collective::AllReduce, "oneshot"}, {Collective::AllReduce, "twoshot"}, {Collective::AllReduce, "ring"},
-                             {Collective::Reduce, "direct"}};
+                             {Collective::Reduce, "direct"},     {Collective::Broadcast, "direct"}};
   for (const Case& c : kCases) {
     for (const int32_t ranks : {2, 3, 5}) {
       for (const uint64_t count : {1, 3, 23, 24, 25, 300}) {  // 24 are as many bytes as a head holds
