@@ -13,14 +13,13 @@ static_assert(static_cast<int>(DataType::F8E5M2) == ncclFloat8e5m2 && static_cas
 static_assert(static_cast<int>(ReduceOp::Sum) == ncclSum && static_cast<int>(ReduceOp::Prod) == ncclProd &&
               static_cast<int>(ReduceOp::Max) == ncclMax && static_cast<int>(ReduceOp::Min) == ncclMin);
 
-ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
   return useComm(request.function, comm, [&](Communicator& c) -> Status {
     if (c.isOnGpu()) {
       auto call = c.prepareOnGpu(request, stream);
       if (!call) return std::move(call).error();
       return comm::thisThread().group.add(comm, std::move(*call));
     }
-    if (stream == nullptr && c.ranAlone(request) && !comm::thisThread().group.isOpen()) return c.runAgain(request);
     auto pending = c.prepare(request);
     if (!pending) return std::move(pending).error();
     if (stream != nullptr) {
@@ -31,6 +30,32 @@ ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t strea
     }
     return comm::thisThread().group.add(comm, std::move(*pending));
   });
+}
+
+[[gnu::cold]] ncclResult_t finishAgain(const CallRequest& request, Communicator& comm) {
+  return guard(request.function, [&] {
+    observe::setCurrentDevice(comm.device());
+    return comm.finishAgain();
+  });
+}
+
+/// A lone call like the one before goes straight to its communicator; all others, and what is wrong with any, go the long way.
+[[gnu::always_inline]] inline ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
+  comm::Visitor* const visitor = stream == nullptr ? comm::loneVisitor : nullptr;
+  if (visitor != nullptr) [[likely]] {
+    const comm::HandleTable::Visit visit(*visitor, comm);
+    if (visit) [[likely]] {
+      try {
+        const Poll poll = visit->runAgain(request);
+        if (poll == Poll::Ready) [[likely]]
+          return ncclSuccess;
+        if (poll == Poll::Pending) return finishAgain(CallRequest(request), *visit);
+      } catch (const std::bad_alloc&) {
+        return report(request.function, Status(Code::SystemError, "out of memory"));
+      }
+    }
+  }
+  return runAny(CallRequest(request), comm, stream);  // copies: nobody else sees the original, which so need not lie in memory before
 }
 
 }  // namespace

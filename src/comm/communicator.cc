@@ -167,12 +167,12 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   event.peer = hasRootOrPeer(request.collective) ? request.root : -1;
   // An operator of the user's own may be another one the next time.
   if (hasPlan && !isMessage && (!reduces(request.collective) || RedOps::isBuiltIn(request.op))) {
+    const BufferBytes bytes = bufferBytes(request, ranks());
+    stopAgain();
     latest_ = request;
     pending.isLatest = true;
+    pending.isEager = std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes;
     latestCall_ = pending;
-    isAloneLatest_ = false;
-    const BufferBytes bytes = bufferBytes(request, ranks());
-    isLatestLarge_ = std::max(bytes.in, bytes.out) > exec::host::kEagerBytes;
   }
   return pending;
 }
@@ -227,12 +227,18 @@ void Communicator::number(exec::host::PlannedCall& planned) {
   takeEpochs(planned);
 }
 
+namespace {
+
+uint64_t epochsOf(const exec::host::HostPlan& plan) {
+  return plan.usesWindow ? static_cast<uint64_t>(plan.geometry.slices) * static_cast<uint64_t>(plan.rounds) : 0;
+}
+
+}  // namespace
+
 void Communicator::takeEpochs(exec::host::PlannedCall& planned) {
-  if (planned.plan != nullptr && planned.plan->usesWindow) {
-    planned.windowEpoch = nextEpoch_;
-    const exec::host::HostPlan& plan = *planned.plan;
-    nextEpoch_ += static_cast<uint64_t>(plan.geometry.slices) * static_cast<uint64_t>(plan.rounds);
-  }
+  if (planned.plan == nullptr || !planned.plan->usesWindow) return;
+  planned.windowEpoch = nextEpoch_;
+  nextEpoch_ += epochsOf(*planned.plan);
 }
 
 namespace {
@@ -260,6 +266,7 @@ Status Communicator::pairSelfMessages(std::vector<PendingCall>& calls) {
 }
 
 std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
+  stopAgain();
   auto work = std::make_unique<Work>(turn_);
   turn_->isShared.store(true, std::memory_order_relaxed);  // before the work is queued, which orders it for the stream's thread
   work->reset(takeTicket());
@@ -286,30 +293,24 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
 /// Numbers are taken once nothing can fail for want of memory: works wait for those before them.
 Status Communicator::runAlone(PendingCall& call) {
   Work& work = *alone_;
-  isAloneLatest_ = false;
+  stopAgain();
   work.clear();
   work.beginChain();
   call.planned.call = call.call;
+  const uint64_t epochs = epochsOf(*call.planned.plan);
+  const bool isEager = call.isEager;
   number(work.add(std::move(call.planned)));
   work.start(takeTicket());
-  isAloneLatest_ = call.isLatest;
-  return exec::host::drive(std::span(&alone_, 1), spins_);
+  TUTTI_TRY(exec::host::drive(std::span(&alone_, 1), spins_));
+  // What may be lent has to be looked at each time.
+  runsAgain_ = call.isLatest && isEager && isBlocking() && work.canRunAgain();
+  latestEpochs_ = epochs;
+  return {};
 }
 
-Status Communicator::runAgain(const CallRequest& request) {
-  // What is nearly always so is asked for here; the rest has the words.
-  if (!isBlocking() || revoked_ || finalized_ || hub().latch(rank_).tripped()) [[unlikely]]
-    TUTTI_TRY(usable());
-  if (request.in == nullptr || request.out == nullptr) TUTTI_TRY(checkBuffers(request, rank()));
-  exec::host::PlannedCall& call = alone_->repeat(takeTicket());
-  call.in = request.in;
-  call.out = request.out;
-  call.isExported = isLatestLarge_ && isExported(request);
-  // As number() has it for a collective, but only its number is new.
-  call.event.sequence = call.call.sequence = issuedCollectives_++;
-  call.signature = exec::host::withSequence(call.signature, call.call.sequence);
-  takeEpochs(call);
-  return exec::host::driveAgain(alone_, spins_);
+Status Communicator::finishAgain() {
+  (void)takeTicket();
+  return exec::host::drive(std::span(&alone_, 1), spins_, !alone_->isFinished());
 }
 
 std::span<const std::byte> Communicator::flightBytes() const {

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/config.h"
@@ -55,8 +56,9 @@ struct CallRequest {
 
   /// Whether it differs from another one in its buffers at most.
   bool isLike(const CallRequest& other) const {
-    return collective == other.collective && count == other.count && type == other.type && op == other.op && root == other.root &&
-           receives == other.receives;
+    // Not one after the other: compilers would bring them into one word, through memory.
+    const int32_t differs = (type ^ other.type) | (op ^ other.op) | (root ^ other.root);
+    return collective == other.collective && receives == other.receives && count == other.count && differs == 0;
   }
 };
 
@@ -69,6 +71,7 @@ struct PendingCall {
   Rank peer;
   bool receives = false;
   bool isLatest = false;  ///< the communicator remembers it for the next call like it
+  bool isEager = false;   ///< of a latest one: no larger than what is always copied
 };
 
 class Communicator {
@@ -172,9 +175,20 @@ class Communicator {
   std::unique_ptr<exec::host::Work> issue(std::span<PendingCall> calls);
   /// Runs one call on this thread to its end, without allocating.
   Status runAlone(PendingCall& call);
-  /// Whether runAgain() is all that it takes: the latest call that ran alone was like this one.
-  bool ranAlone(const CallRequest& request) const { return isAloneLatest_ && latest_.isLike(request); }
-  Status runAgain(const CallRequest& request);
+  /// Makes a call like the latest one that ran alone, with what was found out then. Failed: it is none, or something is out of the
+  /// ordinary; nothing has been done. Pending: finishAgain() makes the rest of the call, and says how it ended.
+  Poll runAgain(const CallRequest& request) {
+    if (!runsAgain_ || !latest_.isLike(request) || request.in == nullptr || request.out == nullptr) return Poll::Failed;
+    if (finalized_.load(std::memory_order_relaxed) || revoked_.load(std::memory_order_relaxed)) [[unlikely]]
+      return Poll::Failed;
+    const Poll poll = alone_->runAgain(request.in, request.out, issuedCollectives_, nextEpoch_);
+    if (poll == Poll::Failed) [[unlikely]]
+      return poll;
+    ++issuedCollectives_;
+    nextEpoch_ += latestEpochs_;
+    return poll;
+  }
+  Status finishAgain();
 
   // ---- the same on a GPU (communicator_gpu.cc)
 
@@ -245,6 +259,10 @@ class Communicator {
   void assign(PendingCall& call);
   void number(exec::host::PlannedCall& call);
   void takeEpochs(exec::host::PlannedCall& call);
+  /// Before any other call than runAgain().
+  void stopAgain() {
+    if (std::exchange(runsAgain_, false)) alone_->giveBack();
+  }
   uint64_t takeTicket() {
     const uint64_t ticket = issuedWorks_.load(std::memory_order_relaxed);
     issuedWorks_.store(ticket + 1, std::memory_order_relaxed);
@@ -272,8 +290,8 @@ class Communicator {
   plan::Cache plans_{256};
   CallRequest latest_;          // what latestCall_ was made of
   PendingCall latestCall_;      // without a communicator while there is none
-  bool isAloneLatest_ = false;  // alone_ holds that call
-  bool isLatestLarge_ = false;  // too large to be always copied: what can be lent has to be looked at
+  bool runsAgain_ = false;      // alone_ holds that call, and can make it again
+  uint64_t latestEpochs_ = 0;   // of the window, that it takes
   int32_t spins_ = 0;
 
   std::atomic<uint64_t> issuedWorks_ = 0;  // by the thread that issues them

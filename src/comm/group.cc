@@ -83,9 +83,19 @@ void Group::fail(const Status& status) {
   if (isOpen() && content_.error.ok()) content_.error = status;
 }
 
+void Group::start() {
+  ++depth_;
+  loneVisitor = nullptr;  // the calls that follow are to be collected
+}
+
+void Group::leave() {
+  if (--depth_ == 0) loneVisitor = thisThread().visitor;
+}
+
 Status Group::end() {
   if (depth_ == 0) return error(Code::InvalidUsage, "ncclGroupEnd without ncclGroupStart");
-  if (--depth_ > 0) return {};
+  leave();
+  if (depth_ > 0) return {};
   // Taken out first: whatever happens below, the next group starts empty.
   return run(std::exchange(content_, {}));
 }
@@ -114,7 +124,7 @@ Status Group::run(Content content) {
 
 Status Group::simulate(std::optional<float>& estimatedUs) {
   if (depth_ == 1 && content_.error.ok() && content_.blocking.value_or(true)) {
-    --depth_;
+    leave();
     Content content = std::exchange(content_, {});
     if (!content.creations.empty()) (void)undo(content.creations, error(Code::InvalidUsage, "the group was not launched"));
     std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
@@ -153,7 +163,10 @@ Status Group::admit(bool blocking) {
 
 Status Group::add(ncclComm* handle, PendingCall call) {
   const bool blocking = call.comm->isBlocking();
-  if (!isOpen() && blocking && call.stream == nullptr && call.planned.plan != nullptr) return call.comm->runAlone(call);
+  if (!isOpen() && blocking && call.stream == nullptr && call.planned.plan != nullptr) {
+    noteLoneCall();
+    return call.comm->runAlone(call);
+  }
   TUTTI_TRY(admit(blocking));
   if (isOpen()) {
     content_.calls.push_back({handle, std::move(call)});

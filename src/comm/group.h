@@ -36,7 +36,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  void start() { ++depth_; }
+  void start();
   /// InvalidUsage without start(). The outermost end() launches and returns the first error of the group.
   Status end();
   /// Ends the group without launching it, and estimates how long its calls would take, in microseconds: -1 without a collective or
@@ -57,6 +57,7 @@ class Group {
   Status addEnding(std::function<Status()> ending);
 
  private:
+  void leave();
   struct Entry {
     ncclComm* handle;
     PendingCall call;

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "core/process_barrier.h"
+
 namespace tutti::comm {
 
 Result<ncclComm*> HandleTable::make(Communicator* comm) {
@@ -53,16 +55,43 @@ Communicator* HandleTable::retire(Use& use) { return use.handle_->comm.exchange(
 
 void HandleTable::waitUnused(Use& use) {
   while (use.handle_->users.load() > 1) sched_yield();  // pairs with ~Use
+  // After this barrier a visiting thread has either seen that the handle is retired, or its mark is visible here.
+  processBarrier();
+  for (const Visitor* v = visitors_.load(std::memory_order_acquire); v != nullptr; v = v->next)  // pairs with admit()
+    while (v->at.load(std::memory_order_acquire) == use.handle_) sched_yield();                  // pairs with ~Visit
   const std::lock_guard lock(mutex_);
   freed_.push_back(use.handle_);
   live_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool HandleTable::owns(const ncclComm* handle) const {
-  const ncclComm* first = first_.load(std::memory_order_acquire);
-  if (first == nullptr || handle < first) return false;
-  const auto offset = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(first);
-  return offset % sizeof(ncclComm) == 0 && offset / sizeof(ncclComm) < used_.load(std::memory_order_acquire);
+Visitor* HandleTable::admit() {
+  if (!takesProcessBarriers()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  Visitor* const first = visitors_.load(std::memory_order_relaxed);
+  Visitor* visitor = first;
+  while (visitor != nullptr && visitor->isTaken) visitor = visitor->next;
+  if (visitor == nullptr) {
+    visitor = new (std::nothrow) Visitor;
+    if (visitor == nullptr) return nullptr;
+    visitor->table = this;
+    visitor->next = first;
+    visitors_.store(visitor, std::memory_order_release);  // pairs with waitUnused()
+  }
+  visitor->isTaken = true;
+  return visitor;
+}
+
+void HandleTable::dismiss(Visitor* visitor) {
+  const std::lock_guard lock(mutex_);
+  visitor->isTaken = false;
+}
+
+void HandleTable::forgetVisits() {
+  for (Visitor* v = visitors_.load(std::memory_order_relaxed); v != nullptr; v = v->next) v->at.store(nullptr, std::memory_order_relaxed);
+}
+
+HandleTable::~HandleTable() {
+  for (Visitor* v = visitors_.load(std::memory_order_relaxed); v != nullptr;) delete std::exchange(v, v->next);
 }
 
 }  // namespace tutti::comm

@@ -3,10 +3,13 @@
 //
 // Owner: the process; blocks are never given back to the system and are used again, oldest first. Any thread may call.
 // 1. A handle is live from make() to retire(); use() of any other value, whatever it is, fails and touches nothing.
-// 2. A communicator stays alive while a Use of it exists; waitUnused() returns when the caller's own Use is the only one.
+// 2. A communicator stays alive while a Use or a Visit of it exists; waitUnused() returns when the caller's own Use is the only one.
+// 3. A Use is counted at its handle, with locked instructions. A Visit is a mark of its thread's own, plain stores, for the calls that are
+//    made most: who retires a handle has all threads run a barrier, then looks at the marks (docs/decisions/0005).
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -15,9 +18,22 @@
 #include "core/status.h"
 #include "memory/mapping.h"
 
+struct ncclComm;
+
 namespace tutti::comm {
+
 class Communicator;
-}
+class HandleTable;
+
+/// Where a thread says which handle it visits. Owner: the table, for ever; one thread at a time has it.
+struct alignas(64) Visitor {
+  std::atomic<ncclComm*> at{nullptr};  ///< by its thread; pairs with waitUnused()
+  HandleTable* table = nullptr;        ///< set once
+  Visitor* next = nullptr;             ///< of all that were ever made; set once
+  bool isTaken = false;                ///< under the table's lock
+};
+
+}  // namespace tutti::comm
 
 /// The opaque type of nccl.h.
 struct ncclComm {
@@ -29,6 +45,11 @@ namespace tutti::comm {
 
 class HandleTable {
  public:
+  HandleTable() = default;
+  ~HandleTable();
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
+
   /// Keeps a communicator alive while a call uses it.
   class Use {
    public:
@@ -47,6 +68,34 @@ class HandleTable {
     ncclComm* handle_ = nullptr;
     Communicator* comm_ = nullptr;
   };
+
+  /// The same for the length of a call that keeps no other Visit; empty as well where a Use is to say why.
+  class Visit {
+   public:
+    /// `visitor`: the thread's own.
+    Visit(Visitor& visitor, ncclComm* handle) : visitor_(visitor) {
+      if (!visitor.table->owns(handle)) return;
+      visitor.at.store(handle, std::memory_order_relaxed);  // ordered before the load of `comm` by the barrier of waitUnused()
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      comm_ = handle->comm.load(std::memory_order_acquire);
+    }
+    ~Visit() { visitor_.at.store(nullptr, std::memory_order_release); }  // pairs with waitUnused()
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    explicit operator bool() const { return comm_ != nullptr; }
+    Communicator* operator->() const { return comm_; }
+    Communicator& operator*() const { return *comm_; }
+
+   private:
+    Visitor& visitor_;
+    Communicator* comm_ = nullptr;
+  };
+
+  /// For a thread, until it gives it back; null where the kernel offers no barriers, or there is no memory.
+  Visitor* admit();
+  void dismiss(Visitor* visitor);
+  /// In a process that has just been forked: threads that are not in it visit nothing.
+  void forgetVisits();
 
   /// A new live handle. SystemError when kCapacity communicators live at once.
   Result<ncclComm*> make(Communicator* comm);
@@ -67,7 +116,14 @@ class HandleTable {
   /// A freed handle rests until this many others have been freed, so that a stale copy keeps failing for a long while.
   static constexpr size_t kQuarantine = 4096;
 
-  bool owns(const ncclComm* handle) const;
+  bool owns(const ncclComm* handle) const {
+    static_assert(std::has_single_bit(sizeof(ncclComm)));
+    const ncclComm* first = first_.load(std::memory_order_acquire);  // pairs with make(), as below
+    if (first == nullptr) return false;
+    // What is below the first or between two has one of the highest bits set.
+    const uint64_t offset = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(first);
+    return std::rotr(offset, std::countr_zero(sizeof(ncclComm))) < used_.load(std::memory_order_acquire);
+  }
 
   mutable std::mutex mutex_;
   memory::Mapping blocks_;           // kCapacity blocks, backed as they are used; set once
@@ -75,6 +131,7 @@ class HandleTable {
   std::atomic<size_t> used_{0};      // blocks handed out at least once
   std::deque<ncclComm*> freed_;      // oldest first
   std::atomic<size_t> live_{0};
+  std::atomic<Visitor*> visitors_{nullptr};  // all that were ever made
 };
 
 }  // namespace tutti::comm

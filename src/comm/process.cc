@@ -52,9 +52,12 @@ Process* known = nullptr;  // for the handler: it runs in the only thread of a p
 Fork origin;
 
 void noteFork() {
-  if (known == nullptr || known->handles.live() == 0) return;
+  if (known == nullptr) return;
+  known->handles.forgetVisits();
+  if (known->handles.live() == 0) return;
   origin.communicators = known->handles.live();
   origin.parent = static_cast<int32_t>(getppid());
+  loneVisitor = nullptr;
 }
 
 Process* makeProcess() {
@@ -77,6 +80,20 @@ Status refuseForked() {
                "this process was forked from process {} while that had {} communicators: threads, connections and CUDA do not survive a "
                "fork. Fork before communicators are made, or start processes anew (multiprocessing: 'spawn' or 'forkserver')",
                origin.parent, origin.communicators);
+}
+
+constinit thread_local Visitor* loneVisitor = nullptr;
+
+ThreadState::~ThreadState() {
+  loneVisitor = nullptr;
+  if (visitor != nullptr) process().handles.dismiss(visitor);
+}
+
+void noteLoneCall() {
+  if (loneVisitor != nullptr) return;
+  ThreadState& thread = thisThread();
+  if (thread.visitor == nullptr) thread.visitor = process().handles.admit();
+  loneVisitor = thread.visitor;
 }
 
 ThreadState& thisThread() {

@@ -73,10 +73,22 @@ Status refuseForked();
 
 /// What belongs to one calling thread.
 struct ThreadState {
+  ThreadState() = default;
+  ~ThreadState();
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
+
   Group group;
   int hostDevice = -1;  ///< -1: never chosen
+  Visitor* visitor = nullptr;  ///< from its first lone call on
 };
 
 ThreadState& thisThread();
+
+/// The calling thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a
+/// group, and in a process that was forked.
+extern constinit thread_local Visitor* loneVisitor;
+/// Of a thread that makes a lone call: from now on it has one.
+void noteLoneCall();
 
 }  // namespace tutti::comm

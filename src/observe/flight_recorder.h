@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -102,7 +103,9 @@ class FlightRecorder {
     using Word = std::atomic_ref<uint64_t>;
     Word(slot.version).store(2 * number + 1, std::memory_order_relaxed);
     // release: a reader that sees one of these words (acquire) also sees the odd version, and drops what it read.
-    for (size_t i = 0; i < std::size(words); ++i) Word(slot.words[i]).store(words[i], std::memory_order_release);
+    [&]<size_t... i>(std::index_sequence<i...>) {  // not a loop: compilers leave it one
+      (Word(slot.words[i]).store(words[i], std::memory_order_release), ...);
+    }(std::make_index_sequence<std::size(FlightSlot{}.words)>());
     Word(slot.version).store(2 * number + 2, std::memory_order_release);  // pairs with the first acquire in FlightLog::read()
     Word(header_->next).store(number + 1, std::memory_order_release);     // pairs with the acquire of `next` there
   }

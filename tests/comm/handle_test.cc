@@ -68,8 +68,11 @@ TEST(HandleTable, ValuesBesideAHandleAreRefused) {
   HandleTable table;
   Object a;
   auto* const bytes = reinterpret_cast<std::byte*>(make(table, a));
+  Visitor* const visitor = table.admit();
+  ASSERT_NE(visitor, nullptr) << "does this kernel have membarrier?";
   for (const std::ptrdiff_t offset : {-64, -16, -1, 1, 8, 15, 16, 64, 1 << 20, 1 << 30}) {
     EXPECT_FALSE(table.use(reinterpret_cast<ncclComm*>(bytes + offset))) << offset;
+    EXPECT_FALSE(HandleTable::Visit(*visitor, reinterpret_cast<ncclComm*>(bytes + offset))) << offset;
     EXPECT_FALSE(table.isRetired(reinterpret_cast<ncclComm*>(bytes + offset))) << offset;
   }
   EXPECT_TRUE(table.use(reinterpret_cast<ncclComm*>(bytes)));
@@ -150,7 +153,9 @@ TEST(HandleTable, AMovedUseIsReleasedOnce) {
 }
 
 /// Threads use handles that others destroy and make again at the same time: nobody ever holds a dead one.
-TEST(HandleTable, UseAndRetireAtTheSameTime) {
+/// `makeUser(table)`: what a thread uses handles with.
+template <class Make>
+void useAndRetire(Make&& makeUser) {
   HandleTable table;
   constexpr size_t kObjects = 4;
   std::array<std::atomic<ncclComm*>, kObjects> handles{};
@@ -172,8 +177,9 @@ TEST(HandleTable, UseAndRetireAtTheSameTime) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
+      const auto user = makeUser(table);
       for (size_t i = 0; !stop.load(std::memory_order_relaxed); i = (i + 1) % kObjects) {
-        const HandleTable::Use use = table.use(handles[i].load());
+        const auto use = user(handles[i].load());
         if (!use) continue;
         ASSERT_TRUE(reinterpret_cast<Object*>(&*use)->alive.load(std::memory_order_relaxed));
         uses.fetch_add(1, std::memory_order_relaxed);
@@ -197,6 +203,55 @@ TEST(HandleTable, UseAndRetireAtTheSameTime) {
   stop.store(true);
   for (size_t t = 0; t < 3; ++t) threads[t].join();
   EXPECT_EQ(table.live(), kObjects);
+}
+
+TEST(HandleTable, UseAndRetireAtTheSameTime) {
+  useAndRetire([](HandleTable& table) { return [&table](ncclComm* handle) { return table.use(handle); }; });
+}
+
+TEST(HandleTable, VisitAndRetireAtTheSameTime) {
+  useAndRetire([](HandleTable& table) {
+    return [visitor = table.admit()](ncclComm* handle) { return HandleTable::Visit(*visitor, handle); };
+  });
+}
+
+TEST(HandleTable, AVisitKeepsTheCommunicatorAlive) {
+  HandleTable table;
+  Object a;
+  Object b;
+  ncclComm* const handle = make(table, a);
+  ncclComm* const other = make(table, b);
+  Visitor* const visitor = table.admit();
+  ASSERT_NE(visitor, nullptr);
+  std::atomic<bool> released{false};
+  auto held = std::make_unique<HandleTable::Visit>(*visitor, handle);
+  ASSERT_TRUE(*held);
+  EXPECT_EQ(&**held, a.pointer());
+  EXPECT_EQ(destroy(table, other), b.pointer()) << "nobody visits this one";
+  std::thread destroyer([&] {
+    EXPECT_EQ(destroy(table, handle), a.pointer());
+    EXPECT_TRUE(released.load());
+  });
+  while (!table.isRetired(handle)) std::this_thread::yield();
+  Visitor* const another = table.admit();
+  ASSERT_NE(another, visitor);
+  EXPECT_FALSE(HandleTable::Visit(*another, handle)) << "no new visit once it is retired";
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  released.store(true);
+  held.reset();
+  destroyer.join();
+  table.dismiss(visitor);
+  EXPECT_EQ(table.admit(), visitor) << "what a thread has given back is used again";
+}
+
+TEST(HandleTable, WhoIsForkedVisitsNothing) {
+  HandleTable table;
+  Object a;
+  ncclComm* const handle = make(table, a);
+  Visitor* const visitor = table.admit();
+  const HandleTable::Visit visit(*visitor, handle);
+  table.forgetVisits();
+  EXPECT_EQ(destroy(table, handle), a.pointer()) << "returns";
 }
 
 }  // namespace

@@ -72,16 +72,21 @@ class Remotes {
   bool any_ = false;
 };
 
-void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
+/// `isTried`: all have been advanced as far as they go just now, and none is through.
+void runAll(std::span<const std::unique_ptr<Work>> works, int32_t spins, bool isTried) {
   // What needs nobody, or finds all that it needs, is through before a wait has to be thought of.
-  if (works.size() == 1 && works.front()->remote() == nullptr && works.front()->advance() != Poll::Pending) return;
+  if (!isTried && works.size() == 1 && works.front()->remote() == nullptr) {
+    if (works.front()->advance() != Poll::Pending) return;
+    isTried = true;
+  }
   Waiter waiter(spins);
   const Remotes remotes(works);
   Watch watch(works);
-  for (;;) {
-    bool pending = false;
+  for (;; isTried = false) {
+    bool pending = isTried;
     bool moved = false;
-    for (const auto& work : works) {
+    for (size_t i = 0; !isTried && i < works.size(); ++i) {
+      const auto& work = works[i];
       if (work->advance() == Poll::Pending) pending = true;
       moved = moved || work->moved();
     }
@@ -108,19 +113,9 @@ Status abandonAll(std::span<const std::unique_ptr<Work>> works) {
 
 }  // namespace
 
-Status driveAgain(const std::unique_ptr<Work>& work, int32_t spins) {
+Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins, bool isTried) {
   try {
-    if (work->remote() == nullptr && work->advanceAgain() == Poll::Ready) [[likely]]
-      return {};
-  } catch (const std::bad_alloc&) {
-    return abandonAll(std::span(&work, 1));
-  }
-  return drive(std::span(&work, 1), spins);
-}
-
-Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
-  try {
-    runAll(works, spins);
+    runAll(works, spins, isTried);
   } catch (const std::bad_alloc&) {
     return abandonAll(works);
   }

@@ -9,9 +9,8 @@
 
 namespace tutti::exec::host {
 
-/// Returns when every work has finished or failed; the first error, in the order given. `spins` as for Waiter.
-Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins);
-/// The same for a work that repeat() has made ready.
-Status driveAgain(const std::unique_ptr<Work>& work, int32_t spins);
+/// Returns when every work has finished or failed; the first error, in the order given. `spins` as for Waiter. `isTried`: all of them have
+/// been advanced as far as they go just now, and none has finished.
+Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins, bool isTried = false);
 
 }  // namespace tutti::exec::host

@@ -85,7 +85,7 @@ Poll Operation::advance() {
       return Poll::Failed;
   }
   if (unfinished_ > 0) return Poll::Pending;
-  if (plan_->usesWindow && plan_->geometry.slices == 1) prepareCells();
+  if (plan_->usesWindow && plan_->geometry.slices == 1) brief_.empty() ? prepareCells() : prepareCellsBriefly();
   return Poll::Ready;
 }
 
@@ -115,6 +115,7 @@ void Operation::prepareCells() const {
 
 /// True when the lane has run its whole program and nobody reads its input by reference any more.
 bool Operation::advanceLane(Lane& lane) {
+  if (isBrief()) return advanceBriefly(lane);
   const BoundLane& bound = *lane.steps;
   for (int32_t budget = kSlicesAtOnce; lane.slice < plan_->geometry.slices; --budget) {
     if (budget == 0) return false;
@@ -126,7 +127,12 @@ bool Operation::advanceLane(Lane& lane) {
     lane.next = 0;
     ++lane.slice;
   }
-  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); }) && isReturned();
+  return isDrained(bound) && isReturned();
+}
+
+/// Whether every message that the lane has lent has been read.
+bool Operation::isDrained(const BoundLane& bound) {
+  return std::all_of(bound.sendEnds.begin(), bound.sendEnds.end(), [](SendEnd* end) { return end->drained(); });
 }
 
 /// Whether every peer has read what it was lent.
@@ -332,18 +338,13 @@ bool Operation::handOver(const Lane& lane, const BoundStep& step) {
   return true;
 }
 
-/// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
-bool Operation::acceptCall(uint64_t signature, Rank peer) {
-  if (signature == signature_) [[likely]]
-    return true;
+bool Operation::refuseCall(uint64_t signature, Rank peer) {
   foreign_ = signature;
   status_ = mismatch(plan_->rank, signature_, peer, signature);
   return false;
 }
 
-bool Operation::acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
-  if (bytes == expectedBytes) [[likely]]
-    return true;
+bool Operation::refuseSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
   status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",
                   peer.value, bytes, plan_->rank.value, expectedBytes, describeSignature(signature_));
   return false;

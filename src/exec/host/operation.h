@@ -49,8 +49,14 @@ class Operation {
   /// The call must outlive the operation.
   void start(const PlannedCall& call);
 
-  /// start() and the first advance(), in fewer instructions where the plan is brief.
-  Poll startAndAdvance(const PlannedCall& call);
+  /// Whether a call like the latest one can be made by runAgain(): one lane, one slice and nothing lent.
+  bool isBrief() const { return !brief_.empty(); }
+  /// Instead of start() and the first advance(), for a call that differs from the latest one in what is given here. Returns whether it is
+  /// complete, its input and output as after Ready. If not, goOn() makes it one that advance() goes on with, or that has failed: status().
+  bool runAgain(const void* in, void* out, uint64_t signature, uint64_t windowEpoch, int32_t looks);
+  void goOn();
+  /// Tells the senders of all that runAgain() has received.
+  void giveBack();
   /// Moves every lane on as far as it goes. After Failed, status() says why; the operation must not be advanced again.
   Poll advance();
   /// Whether the last advance() did anything at all.
@@ -80,13 +86,38 @@ class Operation {
     bool finished = false;
   };
 
-  /// What of a step is the same in every call of a brief plan: one lane, one slice, nothing lent.
+  /// How a step of a brief plan is carried out: by run(), or in fewer instructions.
+  enum class BriefKind : uint8_t {
+    General,
+    Move,    ///< passes one value on that fits into the heads of messages, or copies it, without computing
+    Put,     ///< into a peer's cell
+    Own,     ///< into the own cell, where only the own Fold would look: it is left out, and Fold takes the input
+    Left,    ///< what publishing makes superfluous
+    Arrive,
+    Await,
+    Load,
+    Fold,
+  };
+  /// What of a step is the same in every call of a brief plan.
   struct BriefStep {
-    algo::Range range;     // rangeOf()
-    uint64_t bytes = 0;    // of the range
-    uint64_t from = 0;     // in bytes: where the own value lies in its buffer
-    uint64_t to = 0;       // where the step writes in the output
-    bool isMove = false;   // passes one value on that fits into the heads of messages, without computing
+    BriefKind kind = BriefKind::General;
+    bool isFromIn = false;  // its own value is input
+    bool writes = false;    // the output
+    int8_t numTo = 0;
+    uint8_t round = 0;
+    Rank peer;              // whom its value comes from
+    algo::Range range;      // rangeOf()
+    uint64_t bytes = 0;     // of the range
+    uint64_t from = 0;      // in bytes: where the own value lies in its buffer
+    uint64_t to = 0;        // where the step writes in the output
+    transport::local::RecvEnd* source = nullptr;  // Move; null: its own value
+    transport::local::SendEnd* const* targets = nullptr;
+    struct Cell {
+      transport::local::CellHead* head = nullptr;
+      std::byte* payload = nullptr;
+    };
+    Cell cells[2];  // by bank: the one that it is about
+    const BoundStep* step = nullptr;
   };
 
   template <class Note>
@@ -94,7 +125,21 @@ class Operation {
   transport::local::LaneWait waitOf(const Lane& lane) const;
   void layOutLanes();
   void layOutBriefly();
-  bool move(const BoundLane& bound, const BoundStep& step, const BriefStep& brief);
+  BriefStep briefOf(const BoundStep& step) const;
+  bool isBriefStore(const BoundStep& step) const;
+  bool runBriefly(const Lane& lane, const BriefStep& step);
+  uint32_t runSteps(const Lane& lane, uint32_t first);
+  bool move(const BriefStep& step);
+  void put(const BriefStep& step) const;
+  bool load(const Lane& lane, const BriefStep& step);
+  bool fold(const Lane& lane, const BriefStep& step);
+  void prepareCellsBriefly() const;
+  void publish(std::vector<BriefStep>& brief);
+  /// Where rank `peer` arrives for this one.
+  const transport::local::CellHead& arrivalOf(const BoundStep& step, uint64_t epoch, Rank peer) const {
+    return cellsOf_[0].empty() ? step.window->head(epoch, peer) : *cellsOf_[epoch % 2][static_cast<size_t>(peer.value)].head;
+  }
+  bool advanceBriefly(Lane& lane);
   bool advanceLane(Lane& lane);
   void prepareCells() const;
   bool run(const Lane& lane, const BoundStep& step);
@@ -105,6 +150,7 @@ class Operation {
   bool runLoadReduce(const Lane& lane, const BoundStep& step);
   bool runLoad(const Lane& lane, const BoundStep& step);
   bool isReturned() const;
+  static bool isDrained(const BoundLane& bound);
   /// Calls `note(peer)` for every peer that has not read yet what it was lent.
   template <class Note>
   void forEachBorrower(Note&& note) const {
@@ -118,8 +164,19 @@ class Operation {
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
   const std::byte* lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand);
   bool mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const;
-  bool acceptCall(uint64_t signature, Rank peer);
-  bool acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes);
+  /// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
+  bool acceptCall(uint64_t signature, Rank peer) {
+    if (signature == signature_) [[likely]]
+      return true;
+    return refuseCall(signature, peer);
+  }
+  bool acceptSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
+    if (bytes == expectedBytes) [[likely]]
+      return true;
+    return refuseSize(bytes, peer, expectedBytes);
+  }
+  bool refuseCall(uint64_t signature, Rank peer);
+  bool refuseSize(uint64_t bytes, Rank peer, uint64_t expectedBytes);
   void combine(std::byte* dst, const void* const* sources, int numSources, uint64_t elems, bool ownFirst, bool last) const;
   algo::Range rangeOf(const Lane& lane, const BoundStep& step) const;
   const std::byte* source(algo::ChunkRef ref, const algo::Range& range) const;
@@ -144,6 +201,10 @@ class Operation {
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;
   std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
+  uint32_t briefDone_ = 0;        // steps of the latest runAgain()
+  bool isBriefLent_ = false;      // a message of it may be lent
+  uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
+  std::vector<BriefStep::Cell> cellsOf_[2];  // by bank and rank: where that one publishes; empty: nobody does
   std::vector<const void*> cells_;  // LoadReduce: one source a rank
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
   bool isExported_ = false;         // both buffers lie in memory that neighbours can map

@@ -1,7 +1,10 @@
-// The calls of a brief plan: one lane, one slice and nothing lent. What each step needs is kept from call to call, and values that travel
-// in the heads of messages are moved without the general step. The state it leaves is advance()'s own, which goes on wherever this stops.
-#include <cstring>
+// The calls of a brief plan: one lane, one slice and nothing lent in windows. What each step needs is kept from call to call, and small
+// values are moved without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state.
+#include <algorithm>
+#include <utility>
 
+#include "core/prefetch.h"
+#include "core/short_copy.h"
 #include "exec/host/operation.h"
 #include "exec/host/wait.h"
 
@@ -9,89 +12,299 @@ namespace tutti::exec::host {
 
 using algo::Buffer;
 using algo::Kind;
+using transport::local::CellHead;
+using transport::local::kCacheLine;
+using transport::local::kCellInlineBytes;
 using transport::local::kInlineBytes;
-using transport::local::SendEnd;
+using transport::local::RecvEnd;
 using transport::local::SlotHead;
 
 void Operation::layOutBriefly() {
   brief_.clear();
-  if (lanes_.size() != 1 || plan_->geometry.slices != 1 || plan_->lends || lanes_[0].steps->steps.empty()) return;
+  cellsOf_[0].clear();
+  cellsOf_[1].clear();
+  if (lanes_.size() != 1 || plan_->geometry.slices != 1 || lanes_[0].steps->steps.empty()) return;
   std::vector<BriefStep> brief;
   for (const BoundStep& step : lanes_[0].steps->steps) {
-    BriefStep& b = brief.emplace_back();
-    b.range = rangeOf(lanes_[0], step);
-    b.bytes = b.range.elems * plan_->elementBytes;
-    b.from = b.range.begin * plan_->elementBytes;
-    b.to = step.dst.buffer == Buffer::None ? 0 : placeBytes(step, lanes_[0], b.range);
-    const int numSources = step.numFrom + (step.src.buffer != Buffer::None ? 1 : 0);
-    b.isMove = step.kind == Kind::Pipe && !step.reduce && numSources == 1 && b.bytes <= kInlineBytes;
+    brief.push_back(briefOf(step));
+    const bool mayLend = plan_->lends && step.kind == Kind::Store && brief.back().bytes > std::min(kEagerBytes, step.window->cellBytes);
+    if (mayLend) return;
   }
+  const auto folds = [](const BriefStep& step) { return step.kind == BriefKind::Fold; };
+  const auto fold = std::find_if(brief.begin(), brief.end(), folds);
+  for (BriefStep& step : brief) {
+    if (step.kind != BriefKind::Own) continue;
+    // Left out only where a Fold of the same round stands for whoever looks at the own cell.
+    const bool isFolded = fold != brief.end() && fold->bytes == step.bytes && fold->round == step.round && step.isFromIn;
+    if (isFolded) briefOwn_ = step.from;
+    if (!isFolded) step.kind = BriefKind::General;
+  }
+  const bool hasOwn = std::any_of(brief.begin(), brief.end(), [](const BriefStep& step) { return step.kind == BriefKind::Own; });
+  if (fold != brief.end() && (!hasOwn || std::count_if(brief.begin(), brief.end(), folds) != 1)) {
+    for (BriefStep& step : brief)
+      if (folds(step) || step.kind == BriefKind::Own) step.kind = BriefKind::General;
+  }
+  publish(brief);
+  isBriefLent_ = std::any_of(brief.begin(), brief.end(), [](const BriefStep& step) {
+    return step.kind == BriefKind::General && step.step->kind == Kind::Pipe && step.step->numTo > 0;
+  });
   brief_ = std::move(brief);  // only now: rangeOf() looks at it
 }
 
-Poll Operation::startAndAdvance(const PlannedCall& call) {
-  if (brief_.empty() || plan_ != call.plan || call.factorSource != nullptr || !status_.ok()) {
-    start(call);
-    return advance();
+/// Where every peer gets the same, all of them can read it in one place: the own cell of the own window (window.h, 4). A line is written
+/// instead of one for each peer, and readers that share a core, or its caches, fetch it once. Only where every rank gives something to all,
+/// so that all come to the same answer, from their steps and sizes alone: in a broadcast, the root has other steps than the rest.
+void Operation::publish(std::vector<BriefStep>& brief) {
+  constexpr int32_t kFewest = 3;
+  const auto ranks = static_cast<size_t>(plan_->ranks);
+  const bool isEverybodys = plan_->collective == Collective::AllReduce || plan_->collective == Collective::AllGather;
+  if (plan_->ranks < kFewest || plan_->rounds != 1 || !isEverybodys) return;
+  const BriefStep* first = nullptr;
+  size_t puts = 0;
+  std::vector<BriefStep::Cell> cells[2] = {std::vector<BriefStep::Cell>(ranks), std::vector<BriefStep::Cell>(ranks)};
+  const transport::local::WindowView* own = nullptr;
+  for (const BriefStep& step : brief) {
+    if (step.kind == BriefKind::General) return;
+    if (step.kind == BriefKind::Put) {
+      if (first == nullptr) first = &step;
+      if (step.from != first->from || step.bytes != first->bytes || step.isFromIn != first->isFromIn) return;
+      ++puts;
+    }
+    if (step.kind == BriefKind::Await) own = step.step->window;
   }
-  in_ = static_cast<const std::byte*>(call.in);
-  out_ = static_cast<std::byte*>(call.out);
-  signature_ = call.signature;
-  windowEpoch_ = call.windowEpoch;
-  reduction_.scaling.factor = call.factor;
-  isExported_ = call.isExported;
-  foreign_.reset();
-  moved_ = false;
-  unfinished_ = 1;
-  Lane& lane = lanes_.front();
-  lane.slice = lane.given = 0;
-  lane.finished = false;
-  const BoundLane& bound = *lane.steps;
-  for (lane.next = 0; lane.next < brief_.size(); ++lane.next) {
-    const BoundStep& step = bound.steps[lane.next];
-    const BriefStep& brief = brief_[lane.next];
-    if (!(brief.isMove ? move(bound, step, brief) : run(lane, step))) return status_.ok() ? Poll::Pending : Poll::Failed;
-    moved_ = true;
+  if (own == nullptr || puts + 1 != ranks) return;
+  const auto place = [&](const transport::local::WindowView& window, Rank rank) {
+    for (uint64_t bank = 0; bank < 2; ++bank)
+      cells[bank][static_cast<size_t>(rank.value)] = {&window.head(bank, rank), window.payload(bank, rank, first->bytes)};
+  };
+  place(*own, plan_->rank);
+  for (const BriefStep& step : brief)
+    if (step.kind == BriefKind::Put) place(*step.step->window, step.peer);
+  bool isPut = false;
+  bool hasArrived = false;
+  for (BriefStep& step : brief) {
+    const bool isOwn = step.kind == BriefKind::Put || step.kind == BriefKind::Arrive;
+    if (!isOwn && step.kind != BriefKind::Await && step.kind != BriefKind::Load) continue;
+    bool& isDone = step.kind == BriefKind::Put ? isPut : hasArrived;
+    for (size_t bank = 0; bank < 2; ++bank) step.cells[bank] = cells[bank][static_cast<size_t>((isOwn ? plan_->rank : step.peer).value)];
+    if (isOwn && std::exchange(isDone, true)) step.kind = BriefKind::Left;
   }
-  lane.next = 0;
-  lane.slice = 1;
-  for (SendEnd* end : bound.sendEnds)
-    if (!end->drained()) return Poll::Pending;  // an earlier call lent something: advance() waits for it
-  lane.finished = true;
-  unfinished_ = 0;
-  if (plan_->usesWindow) prepareCells();
-  return Poll::Ready;
+  for (size_t bank = 0; bank < 2; ++bank) cellsOf_[bank] = std::move(cells[bank]);
 }
 
-/// runPipe() for a value that comes from one place and travels in heads.
-bool Operation::move(const BoundLane& bound, const BoundStep& step, const BriefStep& brief) {
-  const Source* const from = step.numFrom != 0 ? &bound.sources[step.firstFrom] : nullptr;
-  SendEnd* const* const to = bound.targets.data() + step.firstTo;
-  if (from != nullptr && !soon(looks_, [end = from->end] { return end->ready(); })) return false;
-  for (int i = 0; i < step.numTo; ++i)
-    if (!to[i]->ready()) return false;
+/// A value that is copied into a cell as it is.
+bool Operation::isBriefStore(const BoundStep& step) const { return !step.reduce || !plan_->reduction.scaling.hasFactor; }
 
-  const std::byte* value = (step.src.buffer == Buffer::In ? in_ : out_) + brief.from;
+Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
+  const Lane& lane = lanes_.front();
+  BriefStep b;
+  b.step = &step;
+  b.round = step.round;
+  b.peer = step.peer;
+  b.range = rangeOf(lane, step);
+  b.bytes = b.range.elems * plan_->elementBytes;
+  b.from = b.range.begin * plan_->elementBytes;
+  b.to = step.kind == Kind::Pipe && step.dst.buffer != Buffer::None ? placeBytes(step, lane, b.range) : b.from;
+  b.isFromIn = step.src.buffer == Buffer::In;
+  b.writes = step.dst.buffer != Buffer::None;
+  // Of windows: the cell that it writes, or that it reads.
+  const bool isOnWindow = step.window != nullptr && step.kind != Kind::LoadReduce;
+  for (uint64_t bank = 0; isOnWindow && bank < 2; ++bank) {
+    const Rank writer = step.kind == Kind::Store || step.kind == Kind::Arrive ? plan_->rank : step.peer;
+    b.cells[bank] = {&step.window->head(bank, writer), step.window->payload(bank, writer, b.bytes)};
+  }
+  switch (step.kind) {
+    case Kind::Pipe: {
+      const int numSources = step.numFrom + (step.src.buffer != Buffer::None ? 1 : 0);
+      const bool isLocal = step.numFrom == 0 && step.numTo == 0;
+      if (step.reduce || numSources != 1 || (!isLocal && b.bytes > kInlineBytes)) break;
+      b.kind = BriefKind::Move;
+      b.numTo = step.numTo;
+      b.targets = lane.steps->targets.data() + step.firstTo;
+      if (step.numFrom == 0) break;
+      b.source = lane.steps->sources[step.firstFrom].end;
+      b.peer = lane.steps->sources[step.firstFrom].rank;
+      break;
+    }
+    case Kind::Store:
+      if (isBriefStore(step)) b.kind = step.peer == plan_->rank ? BriefKind::Own : BriefKind::Put;
+      break;
+    case Kind::Arrive: b.kind = BriefKind::Arrive; break;
+    case Kind::Await: b.kind = BriefKind::Await; break;
+    case Kind::Load: b.kind = BriefKind::Load; break;
+    case Kind::LoadReduce: b.kind = plan_->ranks > 1 ? BriefKind::Fold : BriefKind::General; break;
+    case Kind::Give:
+    case Kind::Take: break;
+  }
+  return b;
+}
+
+/// runPipe() for a value that comes from one place and travels in heads, or that only changes its place here.
+[[gnu::always_inline]] inline bool Operation::move(const BriefStep& step) {
+  RecvEnd* const from = step.source;
+  if (from != nullptr && !soon(looks_, [from] { return from->ready(); })) return false;
+  for (int i = 0; i < step.numTo; ++i)
+    if (!step.targets[i]->ready()) return false;
+
+  const std::byte* value = (step.isFromIn ? in_ : out_) + step.from;
   if (from != nullptr) {
-    const SlotHead& head = from->end->head();
-    if (!acceptCall(head.signature, from->rank) || !acceptSize(head.bytes, from->rank, brief.bytes)) return false;
+    const SlotHead& head = from->head();
+    if (!acceptCall(head.signature, step.peer) || !acceptSize(head.bytes, step.peer, step.bytes)) return false;
     value = head.inlineData;
   }
-  if (step.dst.buffer != Buffer::None) {
-    std::byte* const dst = out_ + brief.to;
-    if (brief.bytes > 0 && dst != value) std::memmove(dst, value, brief.bytes);
-    value = dst;
+  if (step.writes) {
+    std::byte* const to = out_ + step.to;
+    if (to != value) copyShort(to, value, step.bytes);
+    value = to;
   }
-  for (int i = 0; i < step.numTo; ++i) {
-    SlotHead& head = to[i]->head();
-    head.signature = signature_;
-    head.bytes = brief.bytes;
-    head.lent = 0;
-    if (brief.bytes > 0) std::memcpy(head.inlineData, value, brief.bytes);
-    to[i]->push(false);
-  }
-  if (from != nullptr) from->end->release();
+  for (int i = 0; i < step.numTo; ++i) step.targets[i]->pushInline(signature_, value, step.bytes);
+  if (from != nullptr) from->releaseLater();
   return true;
+}
+
+/// runStore() of a value that is not lent.
+inline void Operation::put(const BriefStep& step) const {
+  const BriefStep::Cell& cell = step.cells[(windowEpoch_ + step.round) % 2];
+  cell.head->bytes = step.bytes;
+  cell.head->lent = 0;
+  copyShort(cell.payload, (step.isFromIn ? in_ : out_) + step.from, step.bytes);
+}
+
+/// runLoad(), as long as the value is not lent.
+inline bool Operation::load(const Lane& lane, const BriefStep& step) {
+  const BriefStep::Cell& cell = step.cells[(windowEpoch_ + step.round) % 2];
+  if (cell.head->lent != 0) [[unlikely]]
+    return run(lane, *step.step);
+  if (!acceptSize(cell.head->bytes, step.peer, step.bytes)) return false;
+  copyShort(out_ + step.to, cell.payload, step.bytes);
+  return true;
+}
+
+/// runLoadReduce() of all ranks' values, none of which is lent: the own one lies in the input.
+inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
+  const transport::local::WindowView& window = *step.step->window;
+  const uint64_t epoch = windowEpoch_ + step.round;
+  const BriefStep::Cell* const published = cellsOf_[0].empty() ? nullptr : cellsOf_[epoch % 2].data();
+  for (int32_t r = 0; r < plan_->ranks; ++r) {
+    if (Rank(r) == plan_->rank) {
+      cells_[static_cast<size_t>(r)] = in_ + briefOwn_;
+      continue;
+    }
+    const CellHead& head = published != nullptr ? *published[r].head : window.head(epoch, Rank(r));
+    if (!acceptSize(head.bytes, Rank(r), step.bytes)) return false;
+    if (published != nullptr) {
+      cells_[static_cast<size_t>(r)] = published[r].payload;
+      continue;
+    }
+    if (head.lent != 0) [[unlikely]] {
+      for (const BriefStep& own : brief_)
+        if (own.kind == BriefKind::Own) (void)runStore(lane, *own.step);
+      return run(lane, *step.step);
+    }
+    cells_[static_cast<size_t>(r)] = window.payload(epoch, Rank(r), step.bytes);
+  }
+  if (step.range.elems > 0) plan_->reduceFn(out_ + step.to, cells_.data(), plan_->ranks, step.range.elems, reduction_, 0, true);
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Operation::runBriefly(const Lane& lane, const BriefStep& step) {
+  const uint64_t epoch = windowEpoch_ + step.round;
+  switch (step.kind) {
+    case BriefKind::Move: return move(step);
+    case BriefKind::Put: put(step); return true;
+    case BriefKind::Own:
+    case BriefKind::Left: return true;
+    case BriefKind::Arrive: arrive(*step.cells[epoch % 2].head, epoch); return true;
+    case BriefKind::Await: {
+      const CellHead& head = *step.cells[epoch % 2].head;
+      // acquire: pairs with the release of Arrive
+      if (!soon(looks_, [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
+      return acceptCall(head.signature, step.peer);
+    }
+    case BriefKind::Load: return load(lane, step);
+    case BriefKind::Fold: return fold(lane, step);
+    case BriefKind::General: break;
+  }
+  return run(lane, *step.step);
+}
+
+/// From step `first` on, as far as it goes: how many are done.
+[[gnu::noinline]] uint32_t Operation::runSteps(const Lane& lane, uint32_t first) {
+  const BriefStep* const steps = brief_.data();
+  const auto end = static_cast<uint32_t>(brief_.size());
+  for (uint32_t next = first; next < end; ++next)
+    if (!runBriefly(lane, steps[next])) [[unlikely]]
+      return next;
+  return end;
+}
+
+bool Operation::runAgain(const void* in, void* out, uint64_t signature, uint64_t windowEpoch, int32_t looks) {
+  in_ = static_cast<const std::byte*>(in);
+  out_ = static_cast<std::byte*>(out);
+  signature_ = signature;
+  windowEpoch_ = windowEpoch;
+  looks_ = looks;
+  Lane& lane = lanes_.front();
+  lane.slice = 0;
+  const auto end = static_cast<uint32_t>(brief_.size());
+  uint32_t done = 0;
+  while (done < end && brief_[done].kind == BriefKind::Move && move(brief_[done])) ++done;
+  if (done < end && brief_[done].kind != BriefKind::Move) done = runSteps(lane, done);
+  briefDone_ = done;
+  if (done < end) [[unlikely]]
+    return false;
+  if (isBriefLent_ && !isDrained(*lane.steps)) return false;  // advance() waits until it has been read
+  if (plan_->usesWindow) prepareCellsBriefly();
+  return true;
+}
+
+/// advanceLane() of a brief plan.
+bool Operation::advanceBriefly(Lane& lane) {
+  if (lane.slice == 0) {
+    const uint32_t done = runSteps(lane, lane.next);
+    moved_ = moved_ || done > lane.next;
+    lane.next = done;
+    giveBack();
+    if (done < brief_.size()) return false;
+    lane.next = 0;
+    lane.slice = 1;
+  }
+  return isDrained(*lane.steps) && isReturned();
+}
+
+void Operation::goOn() {
+  Lane& lane = lanes_.front();
+  const bool isThrough = briefDone_ == brief_.size();
+  lane.next = isThrough ? 0 : briefDone_;
+  lane.slice = isThrough ? 1 : 0;
+  lane.given = 0;
+  lane.finished = false;
+  unfinished_ = 1;
+  moved_ = briefDone_ > 0;
+  isExported_ = false;
+  giveBack();
+}
+
+void Operation::giveBack() {
+  for (const BriefStep& step : brief_)
+    if (step.source != nullptr) step.source->giveBack();
+}
+
+/// prepareCells(), with what is known of the steps.
+void Operation::prepareCellsBriefly() const {
+  constexpr uint64_t kMostBytes = 1024;
+  const uint64_t bank = (windowEpoch_ + static_cast<uint64_t>(plan_->rounds)) % 2;
+  for (const BriefStep& step : brief_) {
+    if (step.kind != BriefKind::Put || step.round != 0) continue;
+    const BriefStep::Cell& cell = step.cells[bank];
+    prefetchForWrite(cell.head);
+    if (step.bytes <= kCacheLine - offsetof(CellHead, inlineData)) continue;
+    if (step.bytes <= kCellInlineBytes) {
+      prefetchForWrite(reinterpret_cast<const std::byte*>(cell.head) + kCacheLine);
+      continue;
+    }
+    for (uint64_t at = 0; at < std::min(step.bytes, kMostBytes); at += kCacheLine) prefetchForWrite(cell.payload + at);
+  }
 }
 
 }  // namespace tutti::exec::host

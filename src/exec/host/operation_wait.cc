@@ -60,7 +60,7 @@ void Operation::forEachUnmet(const Lane& lane, Note&& note) const {
   const BoundStep& step = lane.steps->steps[lane.next];
   if (step.kind == Kind::Await) {
     const uint64_t epoch = epochOf(lane, step);
-    if (step.window->head(epoch, step.peer).epoch.load(std::memory_order_acquire) != epoch) note(step.peer);  // pairs with Arrive's release
+    if (arrivalOf(step, epoch, step.peer).epoch.load(std::memory_order_acquire) != epoch) note(step.peer);  // pairs with Arrive's release
   } else if (step.kind == Kind::Pipe) {
     for (uint32_t i = step.firstFrom; i < step.firstFrom + static_cast<uint32_t>(step.numFrom); ++i)
       if (const Source& source = lane.steps->sources[i]; !source.end->ready()) note(source.rank);
@@ -78,7 +78,7 @@ bool Operation::needsNoneOf(const std::function<bool(Rank)>& isThere) const {
     const uint64_t epoch = epochOf(lane, step);
     for (int32_t r = 0; r < plan_->ranks; ++r) {
       if (Rank(r) == plan_->rank || !isThere(Rank(r))) continue;
-      if (step.window->head(epoch, Rank(r)).epoch.load(std::memory_order_acquire) != epoch) return false;  // pairs with Arrive's release
+      if (arrivalOf(step, epoch, Rank(r)).epoch.load(std::memory_order_acquire) != epoch) return false;  // pairs with Arrive's release
     }
   }
   return true;

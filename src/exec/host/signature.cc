@@ -8,8 +8,7 @@
 namespace tutti::exec::host {
 namespace {
 
-constexpr uint64_t kCountBits = 24;
-constexpr uint64_t kSequenceBits = 16;
+constexpr uint64_t kCountBits = kSequenceShift;
 constexpr uint64_t kRootBits = 12;
 constexpr uint64_t kMessageBits = 60;
 constexpr uint64_t mask(uint64_t bits) { return (uint64_t{1} << bits) - 1; }
@@ -37,10 +36,6 @@ uint64_t packSignature(const Call& call) {
   bits = bits << kRootBits | (hasRoot(call.collective) ? static_cast<uint64_t>(call.root) & mask(kRootBits) : 0);
   bits = bits << kSequenceBits | (call.sequence & mask(kSequenceBits));
   return bits << kCountBits | foldCount(call.count);
-}
-
-uint64_t withSequence(uint64_t signature, uint64_t sequence) {
-  return (signature & ~(mask(kSequenceBits) << kCountBits)) | (sequence & mask(kSequenceBits)) << kCountBits;
 }
 
 Call unpackSignature(uint64_t signature) {

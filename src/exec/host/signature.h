@@ -20,11 +20,18 @@ inline constexpr auto kShrinkCall = static_cast<Collective>(kNumCollectives + 1)
 /// promise that all ranks have to keep.
 inline constexpr uint8_t kOnWindows = 6;
 
+/// Where the sequence number lies in a signature of a collective.
+inline constexpr uint64_t kSequenceBits = 16;
+inline constexpr uint64_t kSequenceShift = 24;
+
 /// Keeps the collective, type, operation, the low 12 bits of the root, 16 of the sequence number and the count folded to 24: below 2^24 it
 /// is the count. A message of a pair keeps the collective and the low 60 bits of its size in bytes, whatever its type.
 uint64_t packSignature(const Call& call);
 /// The signature of a collective like the one that `signature` names, with another sequence number.
-uint64_t withSequence(uint64_t signature, uint64_t sequence);
+inline uint64_t withSequence(uint64_t signature, uint64_t sequence) {
+  constexpr uint64_t kMask = (uint64_t{1} << kSequenceBits) - 1;
+  return (signature & ~(kMask << kSequenceShift)) | (sequence & kMask) << kSequenceShift;
+}
 /// What a signature still tells. A message comes out as one of bytes, without peer and number.
 Call unpackSignature(uint64_t signature);
 

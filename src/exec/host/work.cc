@@ -51,14 +51,6 @@ void Work::start(uint64_t ticket) {
   status_ = Status();
 }
 
-PlannedCall& Work::repeat(uint64_t ticket) {
-  Chain& chain = chains_.front();
-  chain.next = 0;
-  chain.running = false;
-  start(ticket);
-  return chain.calls.front();
-}
-
 bool Work::needsThisCore() {
   if (!turn_->isCrowded || finished_) return false;
   // Not its turn: it waits for another thread of its own rank.
@@ -103,43 +95,6 @@ Poll Work::advance() {
   finished_ = true;
   markFinished();
   return Poll::Ready;
-}
-
-/// advance() of a work whose only call has been made ready by repeat(). Where anything is out of the ordinary, advance() itself.
-Poll Work::advanceAgain() {
-  // Pairs with markFinished() of the work before this one.
-  if (!turn_->checks || turn_->finished.load(std::memory_order_acquire) != ticket_) return advance();
-  Chain& chain = chains_.front();
-  const PlannedCall& call = chain.current();
-  Poll poll = Poll::Failed;
-  {
-    const Inside inside(member_);
-    if (!inside) return giveUp();
-    const bool isOneWay = hasRoot(call.plan->collective);
-    chain.repeats = (isOneWay || turn_->owed > 0) && isRepeated(call.call);
-    if (turn_->owed == 0 || chain.repeats || compareOwed()) {
-      announce(chain.current());
-      chain.running = true;
-      chain.isNoted = chain.peerGone = false;
-      chain.operation.setLooks(turn_->isCrowded ? 1 : Operation::kLooks);
-      poll = chain.operation.startAndAdvance(call);
-      moved_ = chain.operation.moved();
-      if (poll == Poll::Failed) explainFailure(chain);
-      if (poll == Poll::Pending) noteStart(chain);
-      if (poll == Poll::Ready && isOneWay && !compareOneWay(call, chain.repeats)) poll = Poll::Failed;
-      if (poll == Poll::Ready) {
-        chain.running = false;
-        ++chain.next;
-        moved_ = true;
-        turn_->record(call.event, observe::FlightKind::Finished);
-      }
-    }
-  }
-  if (poll == Poll::Failed) return fail(std::move(outcome_));
-  if (poll == Poll::Pending) return poll;
-  finished_ = true;
-  markFinished();
-  return poll;
 }
 
 Poll Work::advanceAll() {

@@ -78,16 +78,20 @@ class Work {
     clear();
     start(ticket);
   }
-  /// Instead of clear() and start(): made ready to run its only call once more, which is returned to be brought up to date.
-  PlannedCall& repeat(uint64_t ticket);
+  /// Once its only call has run to its end: whether runAgain() can make calls like it, as long as the rank has no other call.
+  bool canRunAgain();
+  /// Makes that call once more: another number, other buffers, another epoch of the window. A work for a call that nobody else sees: it
+  /// takes no ticket, and all works before it must be finished. Failed: nothing has been done, the call is to be made in the ordinary way.
+  /// Pending: the work is now one with the ticket after all others, to be driven to its end. std::bad_alloc: it has been abandoned.
+  Poll runAgain(const void* in, void* out, uint64_t sequence, uint64_t windowEpoch);
+  /// To be called before another work of the rank starts.
+  void giveBack();
 
   /// Opens a new chain; calls added next belong to it.
   void beginChain();
   PlannedCall& add(PlannedCall call) { return chains_[used_ - 1].calls.emplace_back(std::move(call)); }
 
   Poll advance();
-  /// The first advance() after repeat(), in fewer instructions.
-  Poll advanceAgain();
   /// For waits that last, after a try that moved nothing: compares the call that is under way with what the peers have come to, and
   /// fails the work when its wait cannot end or has taken longer than the deadline.
   void inspect(Nanoseconds now);
@@ -101,6 +105,8 @@ class Work {
   /// Fails the work, if it is not finished, where there is no memory to say why.
   void abandon() noexcept;
   bool moved() const { return moved_; }
+  /// Also when it has failed.
+  bool isFinished() const { return finished_; }
   /// What carries its pipes to other hosts; null where there is none.
   transport::local::Remote* remote() const { return turn_->hub->remote(); }
   const Status& status() const { return status_; }
@@ -139,12 +145,13 @@ class Work {
   void begin(Chain& chain);
   void announce(PlannedCall& call);
   void noteStart(Chain& chain);
+  void goOn(const void* in, void* out, uint64_t sequence, uint64_t windowEpoch);
   Poll fail(Outcome outcome);
   Poll giveUp();
   void markFinished() noexcept;
 
   // work_wait.cc
-  bool compareWithPeers(const Call& call);
+  bool compareWithPeers(const Call& call, uint64_t before = 0);
   bool compareOneWay(const PlannedCall& planned, bool repeats);
   bool compareOwed();
   /// Whether `call` follows the latest one-way call and is like it.
@@ -161,6 +168,10 @@ class Work {
   int64_t waitedMs() const;
   void stopWatching();
 
+  /// One-way calls like the one before that may be compared later: as many as fit between two looks at the lines that peers write in every
+  /// call, which have to come over each time.
+  static constexpr uint64_t kMostOwed = 32;
+
   std::shared_ptr<Turn> turn_;
   transport::local::Member* member_;  // the rank's place at the turn's hub
   uint64_t ticket_ = 0;
@@ -168,6 +179,8 @@ class Work {
   bool finished_ = true;       // nothing to run yet
   std::vector<Chain> chains_;  // kept from use to use, so that a repeated call allocates nothing
   size_t used_ = 0;
+  std::atomic<uint64_t>* endOfRun_ = nullptr;  // on the own board, of the call of runAgain()
+  bool isOneWay_ = false;                      // that call
   Episode episode_;
   uint64_t waitsTold_ = 0;  // to other hosts
   Outcome outcome_;  // why the work is about to fail

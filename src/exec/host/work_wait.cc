@@ -1,5 +1,6 @@
 // The slow path of a work: what it does while it waits, to end waits that cannot end by themselves.
 #include <algorithm>
+#include <utility>
 
 #include "core/format.h"
 #include "exec/host/deadlock.h"
@@ -24,11 +25,6 @@ constexpr Nanoseconds kBeforeTelling = std::chrono::milliseconds(20);
 constexpr Nanoseconds kBetweenTelling = std::chrono::milliseconds(100);
 /// Asking what is on its way takes system calls.
 constexpr Nanoseconds kBetweenLooks = std::chrono::milliseconds(10);
-
-/// More than a pipe has slots, so that most peers are past them; far fewer than a board keeps.
-constexpr uint64_t kMostOwed = 10;
-/// As they lie side by side.
-constexpr uint64_t kTogether = 8;
 
 int64_t millisecondsOf(Nanoseconds time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
 
@@ -60,43 +56,40 @@ bool Work::findFault(Nanoseconds now) {
   return lookAtDeadline(now);
 }
 
-/// Compares a call with those of the peers that have come as far. False when one made another call: outcome_ says so.
-bool Work::compareWithPeers(const Call& call) {
+/// Compares a call with those of the peers that have come as far, and as many like it before it. False when one made another call:
+/// outcome_ says so.
+bool Work::compareWithPeers(const Call& call, uint64_t before) {
   if (call.isMessage()) return true;
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
-    if (r == turn_->rank.value || turn_->hub->board(Rank(r)).hasNothingBut(call)) continue;
-    const auto theirs = turn_->hub->board(Rank(r)).find(call.sequence);
-    if (!theirs || agree(*theirs, call)) continue;
-    outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call, Rank(r), *theirs), {{turn_->rank, call}, {Rank(r), *theirs}}};
-    return false;
+    const transport::local::Board& board = turn_->hub->board(Rank(r));
+    if (r == turn_->rank.value || board.hasNothingBut(call, call.sequence - before)) continue;
+    Call own = call;
+    for (own.sequence -= before; own.sequence <= call.sequence; ++own.sequence) {
+      const auto theirs = board.find(own.sequence);
+      if (!theirs || agree(*theirs, own)) continue;
+      outcome_ = {Ending::Mismatch, mismatch(turn_->rank, own, Rank(r), *theirs), {{turn_->rank, own}, {Rank(r), *theirs}}};
+      return false;
+    }
   }
   return true;
 }
 
-/// Of two that disagree in a call whose data flows one way, the later one notices. But the latest lines of a peer's board are those that
-/// it writes, so a call like the one before stays owed for a few more: whoever has gone over to another call looks at once, and so does
-/// who waits, and who ends or divides the communicator.
+/// Of two that disagree in a call whose data flows one way, the later one notices. But the line of a peer's board that has its latest calls
+/// is one that it writes, so a call like the one before stays owed until there are some: whoever has gone over to another call looks at
+/// once, and so does who waits, and who ends or divides the communicator.
 /// `repeats`: isRepeated(), as it was when the call began.
 bool Work::compareOneWay(const PlannedCall& planned, bool repeats) {
-  const Call& call = planned.call;
-  turn_->oneWay = call;
+  turn_->oneWay = planned.call;
   ++turn_->owed;
   // Nothing holds ranks together that send each other nothing: their boards may soon be too far apart.
-  if (!repeats || planned.plan == nullptr || !turn_->comparesLate) return compareOwed();
-  if (turn_->owed < kMostOwed + kTogether) return true;
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // as below
-  Call late = call;
-  for (late.sequence -= turn_->owed - 1; turn_->owed > kMostOwed; --turn_->owed, ++late.sequence)
-    if (!compareWithPeers(late)) return false;
-  return true;
+  const bool mayWait = repeats && planned.plan != nullptr && turn_->comparesLate;
+  return (mayWait && turn_->owed < kMostOwed) || compareOwed();
 }
 
 bool Work::compareOwed() {
   if (turn_->owed == 0) return true;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // between the own posts and the look at the others'
-  for (Call call = turn_->oneWay; turn_->owed > 0; --turn_->owed, --call.sequence)
-    if (!compareWithPeers(call)) return false;
-  return true;
+  return compareWithPeers(turn_->oneWay, std::exchange(turn_->owed, 0) - 1);
 }
 
 Status Work::settleOwed() {

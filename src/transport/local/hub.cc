@@ -9,6 +9,8 @@
 #include <chrono>
 #include <utility>
 
+#include "core/process_barrier.h"
+
 namespace tutti::transport::local {
 namespace {
 
@@ -17,7 +19,7 @@ bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 /// Whether others can make every running thread of this process execute a full barrier, so that enter() can do without one: those of
 /// this process, or those of other processes, too.
 bool takesBarriers(bool fromOthers) {
-  static const bool own = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  const bool own = takesProcessBarriers();
   if (!fromOthers) return own;
   static const bool all = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
   return own && all;
@@ -185,8 +187,7 @@ void Hub::stopDevices() noexcept {
 
 void Hub::waitQuiet() {
   // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (takesBarriers(false)) (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);  // cannot fail once registered
+  processBarrier();
   if (arena_->isShared()) (void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   constexpr std::chrono::milliseconds kPatience(500);
   const auto since = std::chrono::steady_clock::now();

@@ -17,6 +17,7 @@
 
 #include "core/ids.h"
 #include "core/prefetch.h"
+#include "core/short_copy.h"
 #include "memory/mapping.h"
 
 namespace tutti::transport::local {
@@ -86,7 +87,17 @@ class SendEnd {
     slot.filled.store(sent_, std::memory_order_release);  // pairs with RecvEnd::ready
     // Both lines are in the receiver's cache: what the next message needs of them comes while nobody waits for it.
     fetchNext(slot.bytes);
-    if (sent_ - seenFreed_ >= pipe_.slots / 2) prefetch(pipe_.freed);
+    // Once, and late, so that what the receiver has given back since then comes in one go.
+    if (sent_ - seenFreed_ + 1 == pipe_.slots) prefetch(pipe_.freed);
+  }
+  /// A message that travels in its head, from values that end where they lie: all that there is to a small one.
+  void pushInline(uint64_t signature, const void* value, uint64_t bytes) {
+    SlotHead& slot = head();
+    slot.signature = signature;
+    slot.lent = 0;
+    slot.bytes = bytes;
+    copyShort(slot.inlineData, value, bytes);
+    push(false);
   }
   /// Whether every message sent by reference has been read.
   bool drained() { return seenFreed_ >= lastByReference_ || refresh() >= lastByReference_; }
@@ -124,15 +135,32 @@ class RecvEnd {
   const std::byte* payload() const { return pipe_.payload(received_); }
   /// Gives the slot, and memory passed by reference, back to the sender.
   void release() {
-    pipe_.freed->value.store(++received_, std::memory_order_release);  // pairs with SendEnd::refresh
-    at_ = at_ + 1 == pipe_.slots ? 0 : at_ + 1;
-    prefetch(&head());  // the next message may have come already
+    take();
+    giveBack();
+  }
+  /// The same for a message that was not lent: the sender hears of half of the slots at a time, which is one line that goes to and fro
+  /// instead of many. Whoever turns to something else than the next message calls giveBack(), or the sender may wait for slots in vain.
+  void releaseLater() {
+    take();
+    if (2 * (received_ - given_) >= pipe_.slots) giveBack();
+  }
+  void giveBack() {
+    if (given_ == received_) return;
+    given_ = received_;
+    pipe_.freed->value.store(given_, std::memory_order_release);  // pairs with SendEnd::refresh
   }
   uint64_t received() const { return received_; }
 
  private:
+  void take() {
+    ++received_;
+    at_ = at_ + 1 == pipe_.slots ? 0 : at_ + 1;
+    prefetch(&head());  // the next message may have come already
+  }
+
   PipeView pipe_;
   uint64_t received_ = 0;
+  uint64_t given_ = 0;  // of those, how many the sender knows to be free
   uint64_t at_ = 0;  // received_ % slots
 };
 

@@ -1,11 +1,13 @@
 // A rank's window for the other ranks that see the same memory: one cell for every rank, in two banks that take turns.
 //
 // Owner: the Hub, or who makes a Window. Zeroed memory is a fresh window.
-// Cell [bank][r] of a window is written by rank r only and read by the window's rank only.
+// Cell [bank][r] of a window is written by rank r only and read by the window's rank only; its own one by all (4).
 // 1. A cell's payload is complete when its epoch word equals the epoch that the reader expects (release / acquire).
 // 2. Bank = epoch % 2. A rank writes epoch e+2 only after it has seen every peer's e+1, which a peer writes after it has
 //    finished reading e: no other barrier is needed.
 // 3. A payload may be lent: it then lies in the writer's own buffer, which the writer leaves alone until `returned` says that it was read.
+// 4. Where a rank has the same for all others, they may read it in its own cell of its own window instead, of the same bank: by rule 2 they
+//    have done so before it is written again. All ranks do so in a round, or none.
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -49,6 +50,52 @@ TEST(Pipe, HoldsAsManyMessagesAsItHasSlots) {
     EXPECT_TRUE(ends.send.ready());
     pushInline(ends.send, slots);
     EXPECT_FALSE(ends.send.ready());
+  }
+}
+
+/// How many messages the sender may send now; they are sent.
+uint32_t fill(SendEnd& end) {
+  uint32_t sent = 0;
+  for (; end.ready(); ++sent) pushInline(end, sent);
+  return sent;
+}
+
+TEST(Pipe, SlotsThatAreReleasedLaterComeBackByHalves) {
+  for (const uint32_t slots : {1U, 2U, 3U, 4U, 5U, 8U}) {
+    Ends ends = Ends::make(slots, 64);
+    const uint32_t half = (slots + 1) / 2;
+    EXPECT_EQ(fill(ends.send), slots);
+    for (uint32_t i = 1; i < half; ++i) ends.recv.releaseLater();
+    EXPECT_FALSE(ends.send.ready()) << slots;
+    ends.recv.releaseLater();
+    EXPECT_EQ(fill(ends.send), half) << slots;
+    // What was kept back comes with the first release of the ordinary kind, or when it is asked for.
+    if (half < 2) continue;
+    ends.recv.releaseLater();
+    EXPECT_FALSE(ends.send.ready());
+    ends.recv.giveBack();
+    EXPECT_EQ(fill(ends.send), 1U);
+    if (half < 3) continue;
+    ends.recv.releaseLater();
+    ends.recv.release();
+    EXPECT_EQ(fill(ends.send), 2U);
+  }
+}
+
+TEST(Pipe, ShortMessagesArriveWhole) {
+  Ends ends = Ends::make(2, 64);
+  for (uint64_t bytes = 0; bytes <= kInlineBytes; ++bytes) {
+    std::vector<unsigned char> value(bytes);
+    for (uint64_t i = 0; i < bytes; ++i) value[i] = static_cast<unsigned char>(bytes + i);
+    ASSERT_TRUE(ends.send.ready());
+    ends.send.pushInline(bytes + 7, value.data(), bytes);
+    ASSERT_TRUE(ends.recv.ready());
+    const SlotHead& head = ends.recv.head();
+    EXPECT_EQ(head.signature, bytes + 7);
+    EXPECT_EQ(head.bytes, bytes);
+    EXPECT_EQ(head.lent, 0U);
+    EXPECT_TRUE(std::equal(value.begin(), value.end(), reinterpret_cast<const unsigned char*>(ends.recv.payload())));
+    ends.recv.release();
   }
 }
 

@@ -31,12 +31,16 @@ struct FoldKernels {
   FoldFn any;
 };
 
+inline constexpr size_t kFewElems = 8;
+
 /// One table of all types and operations a level, indexed by the values of DataType and ReduceOp.
 struct FoldTable {
   FoldKernels at[kNumDataTypes][kNumReduceOps];
 };
 
 const FoldTable& portableFolds();
+/// For calls of at most kFewElems elements, whatever the processor.
+const FoldTable& fewFolds();
 const FoldTable& sse4Folds();
 const FoldTable& avx2Folds();
 const FoldTable& avx512Folds();

@@ -86,7 +86,7 @@ void reduceWith(void* dst, const void* const* sources, int numSources, size_t el
                 uint32_t scaledSources, bool finish) {
   const FoldArgs args{.dst = dst, .sources = sources, .numSources = numSources, .first = 0, .elems = elems,
                       .factor = reduction.scaling.factor, .scaledSources = scaledSources};
-  const FoldKernels& kernels = tableOf(level).at[static_cast<int>(type)][static_cast<int>(op)];
+  const FoldKernels& kernels = (elems <= kFewElems ? fewFolds() : tableOf(level)).at[static_cast<int>(type)][static_cast<int>(op)];
   runReduction(kernels, type, nonTemporal, args, reduction.scaling, finish);
 }
 

@@ -1,0 +1,323 @@
+// Calls like the one before, which go straight to their steps: every change of shape, and everything that may end a communicator in
+// between, finds them as it finds all calls.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "api/api_fixture.h"
+#include "core/types.h"
+#include "tutti.h"
+
+namespace tutti::api_test {
+namespace {
+
+using conformance::RankThreads;
+using conformance::runWithin;
+
+constexpr int kRepeats = 40;  // more than one-way calls wait to be compared
+
+/// One call of a rank, with the input that makes its result known.
+struct Kind {
+  Collective collective;
+  size_t count;
+  int root;
+  bool inPlace;
+};
+
+int inputOf(int rank, uint64_t call, size_t at) { return rank * 1009 + static_cast<int>(call % 7919) * 31 + static_cast<int>(at); }
+
+class Caller {
+ public:
+  Caller(int rank, int ranks, ncclComm_t comm) : rank_(rank), ranks_(ranks), comm_(comm), in_(8192), out_(8192) {}
+
+  void make(const Kind& kind, uint64_t call) {
+    const size_t n = kind.count;
+    const size_t all = n * static_cast<size_t>(ranks_);
+    const bool scatters = kind.collective == Collective::ReduceScatter;
+    const bool gathers = kind.collective == Collective::AllGather;
+    const size_t inSize = scatters ? all : n;
+    const size_t outSize = gathers ? all : n;
+    int* const out = out_.data();
+    std::fill(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(std::max(inSize, outSize) + 8), -5);
+    int* in = in_.data();
+    if (kind.inPlace) in = gathers ? out + static_cast<size_t>(rank_) * n : out;
+    int* const to = kind.inPlace && scatters ? out + static_cast<size_t>(rank_) * n : out;
+    for (size_t i = 0; i < inSize; ++i) in[i] = inputOf(rank_, call, i);
+    ASSERT_EQ(run(kind, in, to), ok) << "call " << call << ": " << ncclGetLastError(comm_);
+    for (size_t i = 0; i < outSize; ++i) ASSERT_EQ(to[i], expected(kind, call, i)) << at(kind, call) << ", at " << i;
+    if (!kind.inPlace) {
+      ASSERT_EQ(out[outSize], -5) << at(kind, call) << ": wrote beyond its end";
+    }
+  }
+
+ private:
+  ncclResult_t run(const Kind& kind, const int* in, int* out) {
+    switch (kind.collective) {
+      case Collective::AllReduce: return ncclAllReduce(in, out, kind.count, ncclInt, ncclSum, comm_, nullptr);
+      case Collective::AllGather: return ncclAllGather(in, out, kind.count, ncclInt, comm_, nullptr);
+      case Collective::ReduceScatter: return ncclReduceScatter(in, out, kind.count, ncclInt, ncclSum, comm_, nullptr);
+      case Collective::Reduce: return ncclReduce(in, out, kind.count, ncclInt, ncclSum, kind.root, comm_, nullptr);
+      default: return ncclBroadcast(in, out, kind.count, ncclInt, kind.root, comm_, nullptr);
+    }
+  }
+  int expected(const Kind& kind, uint64_t call, size_t at) const {
+    const size_t n = kind.count;
+    int sum = 0;
+    switch (kind.collective) {
+      case Collective::AllReduce:
+        for (int r = 0; r < ranks_; ++r) sum += inputOf(r, call, at);
+        return sum;
+      case Collective::AllGather: return inputOf(static_cast<int>(at / n), call, at % n);
+      case Collective::ReduceScatter:
+        for (int r = 0; r < ranks_; ++r) sum += inputOf(r, call, static_cast<size_t>(rank_) * n + at);
+        return sum;
+      case Collective::Reduce:
+        if (rank_ != kind.root) return kind.inPlace ? inputOf(rank_, call, at) : -5;
+        for (int r = 0; r < ranks_; ++r) sum += inputOf(r, call, at);
+        return sum;
+      default: return inputOf(kind.root, call, at);
+    }
+  }
+
+  std::string at(const Kind& kind, uint64_t call) const {
+    return std::string(name(kind.collective)) + " of " + std::to_string(kind.count) + (kind.inPlace ? " in place" : "") + ", rank " +
+           std::to_string(rank_) + " of " + std::to_string(ranks_) + ", call " + std::to_string(call);
+  }
+
+  int rank_;
+  int ranks_;
+  ncclComm_t comm_;
+  std::vector<int> in_;
+  std::vector<int> out_;
+};
+
+constexpr Collective kCollectives[] = {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Reduce,
+                                       Collective::Broadcast};
+
+TEST(Again, EveryShapeAgainAndAgainAndAnyOtherInBetween) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    RankThreads threads(ranks);
+    threads.run([&](int rank, ncclComm_t comm) {
+      Caller caller(rank, ranks, comm);
+      std::mt19937 random(static_cast<unsigned>(ranks));  // the same on all ranks
+      uint64_t call = 0;
+      for (int round = 0; round < 300 && !testing::Test::HasFailure(); ++round) {
+        constexpr size_t kCounts[] = {1, 2, 3, 5, 7, 23, 24, 25, 33, 120, 1000, 1100};
+        Kind kind{kCollectives[random() % std::size(kCollectives)], kCounts[random() % std::size(kCounts)],
+                  static_cast<int>(random() % static_cast<unsigned>(ranks)), random() % 2 == 0};
+        const int times = static_cast<int>(random() % 6);
+        for (int i = 0; i <= times; ++i) caller.make(kind, call++);
+        kind.inPlace = !kind.inPlace;  // the shape stays
+        caller.make(kind, call++);
+      }
+    });
+  }
+}
+
+TEST(Again, AGroupCollectsTheCallThatWasMadeBefore) {
+  RankThreads threads(2);
+  threads.run([&](int rank, ncclComm_t comm) {
+    for (int round = 0; round < 3; ++round) {
+      int out = 0;
+      for (int i = 0; i < 5; ++i) {
+        ASSERT_EQ(ncclAllReduce(&rank, &out, 1, ncclInt, ncclSum, comm, nullptr), ok);
+        ASSERT_EQ(out, 1);
+      }
+      out = -1;
+      int root = rank == 0 ? 7 : 0;
+      ASSERT_EQ(ncclGroupStart(), ok);
+      ASSERT_EQ(ncclGroupStart(), ok);
+      ASSERT_EQ(ncclAllReduce(&rank, &out, 1, ncclInt, ncclSum, comm, nullptr), ok);
+      ASSERT_EQ(ncclGroupEnd(), ok);
+      ASSERT_EQ(ncclAllReduce(&rank, &out, 1, ncclInt, ncclSum, comm, nullptr), ok);
+      ASSERT_EQ(ncclBroadcast(&root, &root, 1, ncclInt, 0, comm, nullptr), ok);
+      EXPECT_EQ(out, -1) << "nothing runs before the group ends";
+      ASSERT_EQ(ncclGroupEnd(), ok);
+      EXPECT_EQ(out, 1);
+      EXPECT_EQ(root, 7);
+      // The group's last call was another one than the latest that ran alone.
+      int alone = rank == 0 ? 9 : 0;
+      ASSERT_EQ(ncclBroadcast(&alone, &alone, 1, ncclInt, 0, comm, nullptr), ok);
+      EXPECT_EQ(alone, 9);
+    }
+  });
+}
+
+TEST(Again, StreamsAndLoneCallsStayInOrder) {
+  RankThreads threads(2);
+  threads.run([&](int rank, ncclComm_t comm) {
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(tuttiStreamCreate(&stream), ok);
+    int value = rank;
+    for (int round = 0; round < 50; ++round) {
+      // Each call takes what the one before has made: 2^n times the first sum.
+      value = rank;
+      for (int i = 0; i < 3; ++i) ASSERT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr), ok);
+      ASSERT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, stream), ok);
+      ASSERT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr), ok) << "after the stream's";
+      ASSERT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr), ok);
+      EXPECT_EQ(value, 32);
+    }
+    ASSERT_EQ(tuttiStreamDestroy(stream), ok);
+  });
+}
+
+TEST(Again, ASplitInBetweenTakesItsNumber) {
+  RankThreads threads(2);
+  threads.run([&](int rank, ncclComm_t comm) {
+    for (int round = 0; round < 5; ++round) {
+      int value = 0;
+      for (int i = 0; i < 4; ++i) ASSERT_EQ(ncclAllReduce(&rank, &value, 1, ncclInt, ncclSum, comm, nullptr), ok);
+      ncclComm_t child = nullptr;
+      ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ok) << ncclGetLastError(comm);
+      for (int i = 0; i < 4; ++i) {
+        ASSERT_EQ(ncclAllReduce(&rank, &value, 1, ncclInt, ncclSum, comm, nullptr), ok) << ncclGetLastError(comm);
+        EXPECT_EQ(value, 1);
+        ASSERT_EQ(ncclAllReduce(&rank, &value, 1, ncclInt, ncclMax, child, nullptr), ok) << ncclGetLastError(comm);
+      }
+      ASSERT_EQ(ncclCommDestroy(child), ok);
+    }
+  });
+}
+
+TEST(Again, AnotherCallThanThePeersIsTold) {
+  const auto call = [](Collective collective, size_t count, int root, ncclComm_t comm) {
+    int in[4] = {1, 2, 3, 4};
+    int out[8] = {};
+    if (collective == Collective::Broadcast) return ncclBroadcast(in, out, count, ncclInt, root, comm, nullptr);
+    if (collective == Collective::AllReduce) return ncclAllReduce(in, out, count, ncclInt, ncclSum, comm, nullptr);
+    return ncclReduce(in, out, count, ncclInt, ncclSum, root, comm, nullptr);
+  };
+  for (const Collective collective : {Collective::Broadcast, Collective::AllReduce, Collective::Reduce}) {
+    for (const int odd : {0, 1}) {  // who makes the other call
+      RankThreads threads(2);
+      threads.run([&](int rank, ncclComm_t comm) {
+        for (int i = 0; i < kRepeats; ++i) ASSERT_EQ(call(collective, 2, 0, comm), ok) << ncclGetLastError(comm);
+        ncclResult_t result = call(collective, rank == odd ? 3 : 2, 0, comm);
+        // Who only sends may hear of it later, but not later than slots and owed comparisons last.
+        for (int i = 0; i < kRepeats && result == ok; ++i) result = call(collective, 2, 0, comm);
+        EXPECT_EQ(result, ncclInvalidUsage) << "rank " << rank;
+        const std::string text = ncclGetLastError(comm);
+        EXPECT_NE(text.find(name(collective)), std::string::npos) << text;
+        EXPECT_NE(text.find("of 3 int32"), std::string::npos) << text;
+        EXPECT_NE(text.find("of 2 int32"), std::string::npos) << text;
+        EXPECT_NE(call(collective, 2, 0, comm), ok) << "and no call is made any more";
+      });
+    }
+  }
+}
+
+TEST(Again, RootsThatNobodyReadsFromAreToldOfOtherRoots) {
+  RankThreads threads(2);
+  threads.run([&](int rank, ncclComm_t comm) {
+    int value[2] = {rank, rank};
+    for (int i = 0; i < kRepeats; ++i) ASSERT_EQ(ncclBroadcast(value, value, 2, ncclInt, 0, comm, nullptr), ok);
+    ncclResult_t result = ok;
+    for (int i = 0; i < 2 * kRepeats && result == ok; ++i) result = ncclBroadcast(value, value, 2, ncclInt, rank, comm, nullptr);
+    EXPECT_EQ(result, ncclInvalidUsage);
+    const std::string text = ncclGetLastError(comm);
+    EXPECT_NE(text.find("root 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("root 1"), std::string::npos) << text;
+  });
+}
+
+/// One rank alone, whose calls all go their short way.
+class Alone : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(ncclCommInitAll(&comm, 1, nullptr), ok) << ncclGetLastError(nullptr);
+    for (int i = 0; i < kRepeats; ++i) ASSERT_EQ(call(), ok);
+  }
+  ncclResult_t call() { return ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comm, nullptr); }
+  ncclComm_t comm = nullptr;
+  int in = 3;
+  int out = 0;
+};
+
+TEST_F(Alone, ArgumentsAreCheckedInEveryCall) {
+  EXPECT_TRUE(refused(ncclAllReduce(nullptr, &out, 1, ncclInt, ncclSum, comm, nullptr), ncclInvalidArgument, {"sendbuff"}));
+  EXPECT_TRUE(refused(ncclAllReduce(&in, nullptr, 1, ncclInt, ncclSum, comm, nullptr), ncclInvalidArgument, {"recvbuff"}));
+  EXPECT_TRUE(refused(ncclAllReduce(&in, &out, 1, enumOf<ncclDataType_t>(99), ncclSum, comm, nullptr), ncclInvalidArgument, {"99"}));
+  EXPECT_TRUE(refused(ncclAllReduce(&in, &out, 1, ncclInt, enumOf<ncclRedOp_t>(77), comm, nullptr), ncclInvalidArgument, {"77"}));
+  EXPECT_TRUE(refused(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, nullptr, nullptr), ncclInvalidArgument, {"NULL"}));
+  auto* const beside = reinterpret_cast<ncclComm_t>(reinterpret_cast<char*>(comm) + 1);
+  EXPECT_TRUE(refused(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, beside, nullptr), ncclInvalidArgument, {"no communicator"}));
+  out = 0;
+  EXPECT_EQ(call(), ok);
+  EXPECT_EQ(out, 3);
+  EXPECT_EQ(ncclCommDestroy(comm), ok);
+}
+
+TEST_F(Alone, EndedCommunicatorsAreRefused) {
+  EXPECT_EQ(ncclCommFinalize(comm), ok);
+  EXPECT_TRUE(refused(call(), ncclInvalidUsage, {"finalized"}));
+  EXPECT_EQ(ncclCommDestroy(comm), ok);
+  EXPECT_TRUE(refused(call(), ncclInvalidArgument, {"destroyed"}));
+  SetUp();
+  EXPECT_EQ(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT), ok);
+  EXPECT_TRUE(refused(call(), ncclInvalidUsage, {"revoked"}));
+  EXPECT_EQ(ncclCommAbort(comm), ok);
+  EXPECT_TRUE(refused(call(), ncclInvalidArgument, {"aborted"}));
+}
+
+TEST_F(Alone, AForkedProcessIsRefused) {
+  const pid_t child = fork();
+  if (child == 0) _exit(call() == ncclInvalidUsage ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(call(), ok);
+  EXPECT_EQ(ncclCommDestroy(comm), ok);
+}
+
+TEST(Again, AnAbortFromAnotherThreadEndsARowOfCalls) {
+  for (int round = 0; round < 30; ++round) {
+    runWithin(30, "abort of a row of calls", [&] {
+      ncclComm_t comms[2];
+      ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok);
+      std::atomic<int> made{0};
+      std::vector<std::thread> owners;
+      for (ncclComm_t comm : comms) {
+        owners.emplace_back([&made, comm, round] {
+          int value[2] = {1, 2};
+          ncclResult_t result = ok;
+          while (result == ok) {
+            result = round % 2 == 0 ? ncclBroadcast(value, value, 2, ncclInt, 0, comm, nullptr)
+                                    : ncclAllReduce(value, value, 2, ncclInt, ncclMax, comm, nullptr);
+            made.fetch_add(1, std::memory_order_relaxed);
+          }
+          EXPECT_TRUE(result == ncclRemoteError || result == ncclInvalidArgument) << result << ": " << ncclGetLastError(nullptr);
+        });
+      }
+      while (made.load(std::memory_order_relaxed) < 100 * (round % 7)) std::this_thread::yield();
+      EXPECT_EQ(ncclCommAbort(comms[round % 2]), ok);
+      for (std::thread& owner : owners) owner.join();
+      EXPECT_EQ(ncclCommAbort(comms[1 - round % 2]), ok);
+    });
+  }
+}
+
+TEST(Again, AThreadMayTakeACommunicatorOver) {
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitAll(&comm, 1, nullptr), ok);
+  for (int thread = 0; thread < 20; ++thread) {
+    std::thread([&] {
+      int in = thread;
+      int out = -1;
+      for (int i = 0; i < 5; ++i) {
+        ASSERT_EQ(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comm, nullptr), ok);
+        ASSERT_EQ(out, thread);
+      }
+    }).join();
+  }
+  EXPECT_EQ(ncclCommDestroy(comm), ok);
+}
+
+}  // namespace
+}  // namespace tutti::api_test
