@@ -125,7 +125,9 @@ Result<std::string> explainGpus(const ExplainOptions& options) {
   explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
   explanation.ranks = options.gpus;
   explanation.nodes = 1;
-  auto modelled = planModelled(options.gpus, configOfEnvironment(), shapeOf(options, options.gpus), {}, &explanation.rejected);
+  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment());
+  if (!gpus) return tl::unexpected(gpus.error());
+  auto modelled = (*gpus)->plan(shapeOf(options, options.gpus), &explanation.rejected);
   if (!modelled) return tl::unexpected(std::move(modelled).error());
   explanation.constants = modelled->constants;
   explanation.chosen = std::move(modelled->summary);

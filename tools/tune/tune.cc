@@ -124,9 +124,9 @@ Result<double> tuneGpus(const TuneOptions& options, tune::Platform& platform) {
   const double launchUs = inGraphs ? found.machine.launchUs : 0;
   if (options.showsAll) show(*probes, [&](const Probe& probe) { return estimateUs(probe, found.machine) - launchUs; });
   std::printf("%d GPUs, %zu calls measured\n", options.gpus, probes->size());
-  std::printf("%-8s %9s %9s %9s %9s %9s %9s %9s   (us; GB/s)\n", "", "start", "message", "hop", "round", "job", "block", "link");
+  std::printf("%-10s %9s %9s %9s %9s %9s %9s %9s   (us; GB/s)\n", "", "start", "message", "hop", "round", "job", "block", "link");
   const auto row = [](const char* what, const tune::KernelCost& cost) {
-    std::printf("%-8s %9.2f %9.2f %9.2f %9.2f %9.2f %9.1f %9.1f\n", what, cost.startUs, cost.messageUs, cost.hopUs, cost.roundUs,
+    std::printf("%-10s %9.2f %9.2f %9.2f %9.2f %9.2f %9.1f %9.1f\n", what, cost.startUs, cost.messageUs, cost.hopUs, cost.roundUs,
                 cost.jobUs, cost.blockGBs, cost.linkGBs);
   };
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
