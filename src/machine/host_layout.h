@@ -16,12 +16,12 @@
 
 namespace tutti::machine {
 
-/// None where the file's channels are of another number of GPUs than there are ranks, as for a part of a split communicator. Error: a file
-/// that makes no sense, or has no rings. Without trees their place is taken by the rings, cut open.
+/// None where the file's channels are of another number of GPUs than there are ranks, as for a part of a split communicator. Error: a
+/// file that makes no sense, or has no rings. Without trees their place is taken by the rings, cut open.
 Result<std::optional<connect::Layout>> findHostLayout(const topo::Document& graphs, int32_t ranks);
 
-/// The same of one host among several; `ranks` of it are 0 to ranks − 1 in what is found, `nets` the devs of its nets. Error also: a channel
-/// that does not begin and end with one of them.
+/// The same of one host among several; `ranks` of it are 0 to ranks − 1 in what is found, `nets` the devs of its nets. Error also: a
+/// channel that does not begin and end with one of them.
 Result<std::optional<connect::NodeGraphs>> findHostNode(const topo::Document& graphs, int32_t ranks, std::span<const int32_t> nets);
 
 }  // namespace tutti::machine

@@ -69,7 +69,11 @@ void addTopo(CLI::App& app, Action& action) {
   const auto times = std::make_shared<TimesOptions>();
   CLI::App* timed = command->add_subcommand("times", "how long it takes from topology XMLs to channels, in CPU time of one thread");
   timed->add_option("FILE", times->files, "topology XML")->required();
-  timed->add_option("--nodes", times->nodes, "numbers of identical nodes")->capture_default_str()->delimiter(',')->allow_extra_args(false)->check(within(1, kMostNodes));
+  timed->add_option("--nodes", times->nodes, "numbers of identical nodes")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(within(1, kMostNodes));
   timed->add_option("--runs", times->runs, "of each file")->capture_default_str()->check(within(1, 1000));
   timed->add_flag("--mnnvl", times->isClique, "the nodes are one multi-node NVLink clique");
   command->footer(kTopoFooter);
