@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "comm/settings.h"
@@ -58,7 +59,9 @@ plan::Shape shapeOf(const ExplainOptions& options, int ranks) {
 
 Status failed(ncclResult_t result, const char* what) {
   if (result == ncclSuccess) return {};
-  return error(static_cast<Code>(result), "{}: {}", what, ncclGetLastError(nullptr));
+  const std::string_view text = ncclGetLastError(nullptr);
+  const bool isNamed = text.starts_with(format("{}: ", what));
+  return error(static_cast<Code>(result), "{}{}{}", isNamed ? "" : what, isNamed ? "" : ": ", text);
 }
 
 Result<std::string> askLibrary(const ExplainOptions& options, ncclComm_t comm) {

@@ -147,7 +147,8 @@ int calibrate(const TuneOptions& options) {
     return tell(error(Code::InvalidUsage, "TUTTI_CACHE_DIR, XDG_CACHE_HOME and HOME name no folder to keep the constants in"), kExitUsage);
   // Measured with what everybody has, and not with what was measured before.
   const bool isGpu = options.gpus > 0;
-  if ((!isGpu && setenv("TUTTI_DEVICE", "host", 1) != 0) || setenv("TUTTI_CACHE_DIR", "none", 1) != 0)
+  // Without kernels the library would compute on the host with what lies on GPUs: it has to refuse.
+  if (setenv("TUTTI_DEVICE", isGpu ? "cuda" : "host", 1) != 0 || setenv("TUTTI_CACHE_DIR", "none", 1) != 0)
     return tell(error(Code::SystemError, "setenv failed"), kExitError);
   tune::Platform platform;
   platform.key = tune::machineKey();
