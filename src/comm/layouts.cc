@@ -225,7 +225,7 @@ Status Layouts::takeHosts(const Outcome& outcome, bool onGpu, connect::Layout& l
     if (!onGpu && settings->graphs) {
       auto stated = machine::findStatedLayout(hosts, *settings->graphs);
       if (!stated) return Status(stated.error()).at("NCCL_GRAPH_FILE");
-      if (*stated) return take(**std::move(stated)), Status();
+      if (std::optional<machine::HostsLayout>& ofFile = *stated) return take(*std::move(ofFile)), Status();
       if (outcome.place.rank == Rank(0)) observe::info(Subsys::Init | Subsys::Graph, "{}", notOfTheirNumber(outcome.place.ranks));
     }
     auto found = machine::findHostsLayout(hosts, *settings);

@@ -255,9 +255,9 @@ Result<std::optional<HostsLayout>> findStatedLayout(std::span<const HostRanks> h
   for (const HostRanks& host : hosts) {
     std::vector<int32_t> nets;
     addNets(host.machine->root, nets);
-    const auto node = findHostNode(graphs, static_cast<int32_t>(host.ranks.size()), nets);
+    auto node = findHostNode(graphs, static_cast<int32_t>(host.ranks.size()), nets);
     if (!node) return tl::unexpected(Status(node.error()).at(format("the host of rank {}", host.ranks.front().rank)));
-    const std::optional<NodeGraphs>& stated = *node;
+    const std::optional<NodeGraphs> stated = *std::move(node);
     if (!stated) return std::optional<HostsLayout>();
     std::vector<int32_t> ranks;
     for (const RankOnHost& rank : host.ranks) ranks.push_back(rank.rank);

@@ -12,6 +12,14 @@ namespace {
 /// Fewer channels are preferred to what is faster by less than this.
 constexpr double kWorthwhile = 1.01;
 
+/// With every reason once: what the user forbids is among them.
+Status nothingLeft(Collective collective, const std::vector<Rejected>& rejected) {
+  std::string causes;
+  for (const Rejected& one : rejected)
+    if (causes.find(one.reason) == std::string::npos) causes += format("{}{}", causes.empty() ? ": " : "; ", one.reason);
+  return error(Code::InvalidUsage, "nothing carries out {} with these settings{}", name(collective), causes);
+}
+
 }  // namespace
 
 struct LinkPlanner::Option {
@@ -46,14 +54,6 @@ std::optional<LinkPlanner::Option> LinkPlanner::best(const Algorithm& algorithm,
     if (channels == most) break;
   }
   return *std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.cost.sum() <= leastUs * kWorthwhile; });
-}
-
-/// With every reason once: what the user forbids is among them.
-static Status nothingLeft(Collective collective, const std::vector<Rejected>& rejected) {
-  std::string causes;
-  for (const Rejected& one : rejected)
-    if (causes.find(one.reason) == std::string::npos) causes += format("{}{}", causes.empty() ? ": " : "; ", one.reason);
-  return error(Code::InvalidUsage, "nothing carries out {} with these settings{}", name(collective), causes);
 }
 
 Result<Explanation> LinkPlanner::explain(const Shape& shape) {

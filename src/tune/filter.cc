@@ -55,7 +55,8 @@ Result<Filter> Filter::parse(std::string_view variable, std::string_view text, c
     if (forOne) {
       only = findCollective(clause.substr(0, colon));
       if (only == kNumCollectives)
-        return fail(Code::InvalidUsage, "{}: '{}' is no collective; known are {}", filter.source_, clause.substr(0, colon), collectiveNames());
+        return fail(Code::InvalidUsage, "{}: '{}' is no collective; known are {}", filter.source_, clause.substr(0, colon),
+                    collectiveNames());
     }
     std::string_view list = forOne ? clause.substr(colon + 1) : clause;
     Rule rule;

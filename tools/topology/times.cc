@@ -1,9 +1,8 @@
 #include "topology/times.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 #include "topology/graph_facts.h"
 
