@@ -49,8 +49,13 @@ bool isOf(const topo::Document& graphs, int32_t ranks) {
 
 Result<std::optional<connect::Layout>> findHostLayout(const topo::Document& graphs, int32_t ranks) {
   if (!isOf(graphs, ranks)) return std::optional<connect::Layout>();
+  // Where a communicator over hosts is split into those of a host, the nets of its file are of no use.
+  topo::Document inside = graphs;
+  for (topo::Element& graph : inside.root.children)
+    for (topo::Element& channel : graph.children)
+      std::erase_if(channel.children, [](const topo::Element& stop) { return stop.name == "net"; });
   topo::Graphs found;
-  const auto node = readRings(graphs, ranksAsGpus(ranks, {}), found);
+  const auto node = readRings(inside, ranksAsGpus(ranks, {}), found);
   if (!node) return tl::unexpected(node.error());
   const auto channels = connect::connectNodes({&*node, 1}, {});
   if (!channels) return tl::unexpected(channels.error());
@@ -67,7 +72,7 @@ Result<std::optional<connect::NodeGraphs>> findHostNode(const topo::Document& gr
   for (const topo::Channel& ring : found[topo::GraphKind::Ring].channels) {
     const int32_t in = system.at(ring.netIn).net.dev;
     const int32_t out = system.at(ring.netOut).net.dev;
-    // What crosses hosts beside the ring does so by the net that the ring leaves by.
+    // Edges of the ring cross by these; what is no edge of it crosses by device 0, as everywhere (connect/layout.h).
     std::vector<connect::NetUse>& uses = node->nets.emplace_back(static_cast<size_t>(ranks), connect::NetUse{out, out});
     uses[static_cast<size_t>(system.at(ring.gpus.front()).gpu.rank)].in = in;
   }

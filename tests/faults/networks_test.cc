@@ -168,6 +168,10 @@ TEST(Networks, AGraphFileStatesTheRingsOfHosts) {
     ncclComm_t comm = nullptr;
     ASSERT_EQ(join(self, nullptr, &comm), ok) << ncclGetLastError(nullptr);
     EXPECT_EQ(sumOnce(comm, 4, kLongCount), ok) << ncclGetLastError(comm);
+    ncclComm_t ofHost = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, self.index() / 2, self.index(), &ofHost, nullptr), ok) << ncclGetLastError(comm);
+    EXPECT_EQ(sumOnce(ofHost, 2, 1001), ok) << ncclGetLastError(ofHost);
+    EXPECT_EQ(ncclCommDestroy(ofHost), ok);
     EXPECT_EQ(ncclCommDestroy(comm), ok);
   });
   children.expectAllWell();
