@@ -9,6 +9,7 @@
 #include "api/guard.h"
 #include "comm/process.h"
 #include "config/params.h"
+#include "observe/log.h"
 
 namespace tutti::api {
 namespace {
@@ -103,6 +104,9 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   own.splitShare = override(config::get<Param::CommSplitShareResources>(), 0, 1, own.splitShare);
   own.shrinkShare = override(config::get<Param::CommShrinkShareResources>(), 0, 1, own.shrinkShare);
 
+  if (own.minCTAs != kUndef && own.maxCTAs != kUndef && own.minCTAs > own.maxCTAs)
+    observe::info(observe::Subsys::Init | observe::Subsys::Env,
+                  "NCCL_MIN_CTAS or minCTAs is {}, more than NCCL_MAX_CTAS or maxCTAs: {} holds", own.minCTAs, own.maxCTAs);
   comm::Config result;
   if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);
   if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, result.maxCtas);

@@ -132,4 +132,11 @@ Result<Choice> chooseInterfaces(const std::vector<Interface>& all, std::string_v
   return choice;
 }
 
+std::vector<Interface> forData(const Choice& choice, std::string_view names) {
+  std::vector<Interface> left = choice.chosen;
+  const auto isOrdinary = [](const Interface& interface) { return classOf(interface) != InfiniBand; };
+  if (names.empty() && !std::all_of(left.begin(), left.end(), isOrdinary)) std::erase_if(left, isOrdinary);
+  return left;
+}
+
 }  // namespace tutti::bootstrap

@@ -37,6 +37,10 @@ Result<std::vector<Interface>> listInterfaces();
 /// `AF_INET`, `AF_INET6`; anything else is Any.
 Family parseFamily(std::string_view text);
 
+/// Of what was chosen, the interfaces that data goes over: with InfiniBand among them, and without a list of names, these alone, because a
+/// slow one beside them would hold them up.
+std::vector<Interface> forData(const Choice& choice, std::string_view names);
+
 /// InvalidUsage when nothing is left, with the reason of each.
 Result<Choice> chooseInterfaces(const std::vector<Interface>& all, std::string_view names, Family family);
 

@@ -91,6 +91,12 @@ CpuSet allowedOf(const CpuSet& near) {
   return allowed ? near & *allowed : CpuSet();
 }
 
+/// NCCL_GRAPH_FILE for ranks on host devices; of parts that are split off: no reason to warn.
+std::string notOfTheirNumber(int32_t ranks) {
+  return format("NCCL_GRAPH_FILE={} does not hold for {} ranks: its channels are not of as many GPUs as every host has ranks",
+                config::get<Param::GraphFile>(), ranks);
+}
+
 void tellLayout(const connect::Layout& layout, Rank rank, const machine::GpuLayout* found) {
   constexpr Subsys kParts = Subsys::Init | Subsys::Graph;
   if (!observe::enabled(observe::Level::Info, kParts)) return;
@@ -154,7 +160,7 @@ Status Layouts::describe(int32_t gpu, Arrival& arrival) {
   if (!onGpu && config::get<Param::GraphFile>().empty()) return {};
   const auto settings = machine::readSettings();
   if (!settings) return settings.error();
-  arrival.machine = std::max<uint64_t>(mix((*machine)->hash, settings->hash), 1);
+  arrival.machine = std::max<uint64_t>(mix((*machine)->hash, onGpu ? settings->hash : settings->hostHash), 1);
   if (!onGpu) return {};
   const Device* const device = devices_.find(gpu);
   arrival.gpu = device == nullptr ? -1 : machine::devOf(**machine, device->gpu->info().pciBusId).value_or(-1);
@@ -172,7 +178,7 @@ Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nod
   if (!onGpu && outcome.place.rank == Rank(0)) observe::info(Subsys::Init | Subsys::Graph, "{}", machine::describePlaces(places));
   if (nodeRanks == 0 && outcome.hub->spansHosts())
     if (Status status = takeHosts(outcome, onGpu, made.layout); !status.ok()) return tl::unexpected(std::move(status));
-  if (!onGpu && nodeRanks == 0)
+  if (!onGpu && nodeRanks == 0 && !outcome.hub->spansHosts())
     if (Status status = takeStated(outcome, made.layout); !status.ok()) return tl::unexpected(std::move(status));
   tellLayout(made.layout, outcome.place.rank, nullptr);
   if (!onGpu) dump(outcome, false, nullptr);
@@ -182,13 +188,14 @@ Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nod
 Result<Site> Layouts::siteOf(const transport::net::Network& network, bool onGpu) {
   const auto settings = machine::readSettings();
   if (!settings) return tl::unexpected(settings.error());
+  const uint64_t settingsHash = onGpu ? settings->hash : settings->hostHash;
   const auto machine = machineOf(onGpu);
-  if (!*machine) return comm::siteOf({}, settings->hash);  // of which machineOf() has warned
+  if (!*machine) return comm::siteOf({}, settingsHash);  // of which machineOf() has warned
   const auto whole = withNetsOf(**machine, network);
-  if (whole) return comm::siteOf(topo::writeXml(whole->root), settings->hash);
+  if (whole) return comm::siteOf(topo::writeXml(whole->root), settingsHash);
   if (!config::get<Param::TopoFile>().empty()) return tl::unexpected(Status(whole.error()).at("NCCL_TOPO_FILE"));
   observe::warn("the nets of this machine cannot be placed in its topology: {}", whole.error().text());
-  return comm::siteOf({}, settings->hash);
+  return comm::siteOf({}, settingsHash);
 }
 
 /// The layout of ranks on several hosts, as their topologies have it.
@@ -210,13 +217,19 @@ Status Layouts::takeHosts(const Outcome& outcome, bool onGpu, connect::Layout& l
   if (cause.empty()) {
     const auto settings = machine::readSettings();
     if (!settings) return settings.error();
-    auto found = machine::findHostsLayout(hosts, *settings);
-    if (found) {
-      layout = std::move(found->layout);
-      if (outcome.place.rank == Rank(0))
-        for (const std::string& line : machine::describeNets(layout, hostOf)) observe::info(Subsys::Init | Subsys::Graph, "{}", line);
-      return {};
+    const auto take = [&](machine::HostsLayout found) {
+      layout = std::move(found.layout);
+      if (outcome.place.rank != Rank(0)) return;
+      for (const std::string& line : machine::describeNets(layout, hostOf)) observe::info(Subsys::Init | Subsys::Graph, "{}", line);
+    };
+    if (!onGpu && settings->graphs) {
+      auto stated = machine::findStatedLayout(hosts, *settings->graphs);
+      if (!stated) return Status(stated.error()).at("NCCL_GRAPH_FILE");
+      if (std::optional<machine::HostsLayout>& ofFile = *stated) return take(*std::move(ofFile)), Status();
+      if (outcome.place.rank == Rank(0)) observe::info(Subsys::Init | Subsys::Graph, "{}", notOfTheirNumber(outcome.place.ranks));
     }
+    auto found = machine::findHostsLayout(hosts, *settings);
+    if (found) return take(*std::move(found)), Status();
     cause = found.error().text();
   }
   if (outcome.place.rank == Rank(0))
@@ -225,7 +238,7 @@ Status Layouts::takeHosts(const Outcome& outcome, bool onGpu, connect::Layout& l
   return {};
 }
 
-/// What NCCL_GRAPH_FILE says of ranks on host devices.
+/// What NCCL_GRAPH_FILE says of ranks on host devices of one host.
 Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
   if (config::get<Param::GraphFile>().empty()) return {};
   const auto settings = machine::readSettings();
@@ -236,18 +249,14 @@ Status Layouts::takeStated(const Outcome& outcome, connect::Layout& layout) {
   const auto isOther = [&](const Arrival& member) { return member.machine == 0 || member.machine != members.front().machine; };
   std::string cause;
   std::optional<connect::Layout> stated;
-  if (outcome.hub->spansHosts()) {
-    cause = "they are on several hosts";
-  } else if (std::any_of(members.begin(), members.end(), isOther)) {
+  if (std::any_of(members.begin(), members.end(), isOther)) {
     cause = "they have different files, or see different machines";
   } else {
     auto found = machine::findHostLayout(*graphs, outcome.place.ranks);
     if (!found) return Status(found.error()).at("NCCL_GRAPH_FILE");
     stated = std::move(*found);
     if (!stated && outcome.place.rank == Rank(0) && outcome.place.ranks > 1)  // as of a part that was split off: no reason to warn
-      observe::info(Subsys::Init | Subsys::Graph,
-                    "NCCL_GRAPH_FILE={} does not hold for {} ranks: its channels are of another number of GPUs",
-                    config::get<Param::GraphFile>(), outcome.place.ranks);
+      observe::info(Subsys::Init | Subsys::Graph, "{}", notOfTheirNumber(outcome.place.ranks));
   }
   if (stated) layout = std::move(*stated);
   if (!cause.empty() && outcome.place.rank == Rank(0) && outcome.place.ranks > 1)

@@ -30,11 +30,11 @@ Result<std::shared_ptr<Network>> openSockets() {
   namespace socket = transport::socket;
   const auto all = bootstrap::listInterfaces();
   if (!all) return tl::unexpected(all.error());
-  const auto choice = bootstrap::chooseInterfaces(*all, config::get<Param::SocketIfname>(),
-                                                  bootstrap::parseFamily(config::get<Param::SocketFamily>()));
+  const std::string names = config::get<Param::SocketIfname>();
+  const auto choice = bootstrap::chooseInterfaces(*all, names, bootstrap::parseFamily(config::get<Param::SocketFamily>()));
   if (!choice) return tl::unexpected(choice.error());
   std::vector<socket::LocalAddress> addresses;
-  for (const bootstrap::Interface& interface : choice->chosen) {
+  for (const bootstrap::Interface& interface : bootstrap::forData(*choice, names)) {
     const bootstrap::SocketAddress raw = bootstrap::toSocketAddress(interface.address);
     auto address = socket::Address::of(reinterpret_cast<const sockaddr*>(&raw.storage), raw.size);
     if (address) addresses.push_back({interface.name, *address, 0});

@@ -19,7 +19,7 @@ using Words = std::array<uint64_t, 3>;  // hash, settings, bytes of the XML
 
 Site siteOf(std::string xml, uint64_t settings) {
   if (xml.empty() || xml.size() > kMostSiteBytes) return {{}, 0, settings};
-  const uint64_t hash = std::max<uint64_t>(hashText(xml), 1);
+  const uint64_t hash = hashOfKnown(xml);
   return {std::move(xml), hash, settings};
 }
 
@@ -104,7 +104,7 @@ Result<std::shared_ptr<const Sites>> SitesExchange::finish(std::span<const std::
     auto parsed = topo::parseXml(format("the topology of {}", giver), text);
     if (!parsed) {
       sites->whyNot = format("{} sent a topology that makes no sense: {}", giver, parsed.error().text());
-    } else if (std::max<uint64_t>(hashText(text), 1) != hashOf_[p]) {
+    } else if (hashOfKnown(text) != hashOf_[p]) {
       sites->whyNot = format("{} sent another topology than the one it had announced", giver);
     } else {
       sites->machines.emplace(hashOf_[p], *std::move(parsed));

@@ -14,4 +14,10 @@ constexpr uint64_t hashText(std::string_view text, uint64_t hash = 0xcbf29ce4842
   return hash;
 }
 
+/// The same where 0 means that nothing is known.
+constexpr uint64_t hashOfKnown(std::string_view text) {
+  const uint64_t hash = hashText(text);
+  return hash == 0 ? 1 : hash;
+}
+
 }  // namespace tutti

@@ -1,11 +1,13 @@
 #include "machine/hosts_layout.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
 #include "connect/nodes.h"
 #include "core/format.h"
+#include "machine/host_layout.h"
 #include "topo/graph_xml.h"
 #include "topo/reach.h"
 
@@ -204,6 +206,12 @@ Result<std::vector<NodeGraphs>> findHostNodes(const HostRanks& host, bool onGpu,
   return std::vector<NodeGraphs>{withMembers(found->nodes.front(), found->nets.front(), stops, host.ranks.size())};
 }
 
+void addNets(const topo::Element& element, std::vector<int32_t>& devs) {
+  const std::string* const dev = element.name == "net" ? element.find("dev") : nullptr;
+  if (dev != nullptr) devs.push_back(static_cast<int32_t>(std::strtol(dev->c_str(), nullptr, 0)));
+  for (const topo::Element& child : element.children) addNets(child, devs);
+}
+
 /// Everything that makes two hosts alike.
 std::vector<uint64_t> likenessOf(const HostRanks& host) {
   std::vector<uint64_t> key = {host.hash};
@@ -240,6 +248,27 @@ Result<HostsLayout> findHostsLayout(std::span<const HostRanks> hosts, const Sett
   found.channels = *std::move(channels);
   found.layout = onGpu ? connect::Layout::ofChannels(found.channels, nodes) : connect::Layout::ofNets(found.channels, nodes);
   return found;
+}
+
+Result<std::optional<HostsLayout>> findStatedLayout(std::span<const HostRanks> hosts, const topo::Document& graphs) {
+  std::vector<NodeGraphs> nodes;
+  for (const HostRanks& host : hosts) {
+    std::vector<int32_t> nets;
+    addNets(host.machine->root, nets);
+    auto node = findHostNode(graphs, static_cast<int32_t>(host.ranks.size()), nets);
+    if (!node) return tl::unexpected(Status(node.error()).at(format("the host of rank {}", host.ranks.front().rank)));
+    const std::optional<NodeGraphs> stated = *std::move(node);
+    if (!stated) return std::optional<HostsLayout>();
+    std::vector<int32_t> ranks;
+    for (const RankOnHost& rank : host.ranks) ranks.push_back(rank.rank);
+    nodes.push_back(connect::renumbered(*stated, std::move(ranks)));
+  }
+  auto channels = connect::connectNodes(nodes, {});
+  if (!channels) return tl::unexpected(std::move(channels).error());
+  HostsLayout found;
+  found.channels = *std::move(channels);
+  found.layout = connect::Layout::ofChannels(found.channels, nodes);
+  return std::optional(std::move(found));
 }
 
 }  // namespace tutti::machine

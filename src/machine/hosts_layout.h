@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,5 +46,9 @@ struct HostsLayout {
 /// `hosts`: in the order of their first ranks, together all ranks once. Error: a host without nets, or without the NUMA nodes or GPUs that
 /// its ranks name; ranks with and without GPUs; a graph file that does not fit.
 Result<HostsLayout> findHostsLayout(std::span<const HostRanks> hosts, const Settings& settings);
+
+/// Of ranks on host devices, where NCCL_GRAPH_FILE states channels of as many GPUs as every host has ranks; none where it does not. What a
+/// host is like beside its nets does not matter then. Error: a file that makes no sense, or names nets that a host has not.
+Result<std::optional<HostsLayout>> findStatedLayout(std::span<const HostRanks> hosts, const topo::Document& graphs);
 
 }  // namespace tutti::machine

@@ -26,10 +26,13 @@ Result<Settings> readSettings() {
   if (crossNic < 0 || crossNic > 2) return fail(Code::InvalidUsage, "NCCL_CROSS_NIC={}; expected 0, 1 or 2", crossNic);
   settings.search.crossNic = static_cast<int>(crossNic);
   settings.hash = hashText(format("{}", crossNic), settings.hash);
+  settings.hostHash = hashText(format("{} {}", crossNic, settings.paths.netsPerGpu));
   if (const std::string path = config::get<Param::GraphFile>(); !path.empty()) {
     auto file = topo::readXml(path);
     if (!file) return tl::unexpected(std::move(file).error());
-    settings.hash = hashText(topo::writeXml(file->root), settings.hash);
+    const std::string text = topo::writeXml(file->root);
+    settings.hash = hashText(text, settings.hash);
+    settings.hostHash = hashText(text, settings.hostHash);
     settings.graphs = *std::move(file);
   }
   return settings;

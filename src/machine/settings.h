@@ -17,7 +17,8 @@ struct Settings {
   topo::PathSettings paths;
   topo::SearchSettings search;
   std::optional<topo::Document> graphs;  ///< NCCL_GRAPH_FILE.
-  uint64_t hash = 0;                     ///< Of everything above: ranks that have the same mean the same.
+  uint64_t hash = 0;      ///< Of everything above: ranks on GPUs that have the same mean the same.
+  uint64_t hostHash = 0;  ///< Of what host devices obey: nets for each of them, rails, channels of a file.
 };
 
 /// As they are now. Error: a value that its variable does not take, a graph file that cannot be read.

@@ -1,6 +1,5 @@
 #include "machine/survey.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/format.h"
@@ -59,7 +58,7 @@ Result<Machine> survey(const Sources& sources) {
   const topo::detect::MachineFacts facts{.gpus = machine.gpus, .nets = {}, .allowed = {}};
   if (Status status = complete(machine.document, topo::detect::Sysfs(sources.files), facts); !status.ok())
     return tl::unexpected(std::move(status));
-  machine.hash = std::max<uint64_t>(hashText(topo::writeXml(machine.document.root)), 1);
+  machine.hash = hashOfKnown(topo::writeXml(machine.document.root));
   return machine;
 }
 

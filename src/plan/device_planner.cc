@@ -304,6 +304,12 @@ Result<std::shared_ptr<DevicePlan>> DevicePlanner::makePlan(const Shape& shape) 
   return plan;
 }
 
+Result<double> DevicePlanner::estimateUs(const Shape& shape) {
+  const auto drafted = draft(shape, nullptr);
+  if (!drafted) return tl::unexpected(drafted.error());
+  return drafted->estimatedUs;
+}
+
 Result<Summary> DevicePlanner::summarize(const Shape& shape, std::vector<Rejected>* rejected) {
   const auto drafted = draft(shape, rejected);
   if (!drafted) return tl::unexpected(drafted.error());

@@ -28,9 +28,16 @@ class DevicePlanner {
   Result<std::shared_ptr<DevicePlan>> makePlan(const Shape& shape);
   /// What makePlan() would choose. `rejected`, unless null, gets all else, and why.
   Result<Summary> summarize(const Shape& shape, std::vector<Rejected>* rejected = nullptr);
+  /// How long that would take, without the rest.
+  Result<double> estimateUs(const Shape& shape);
   /// Lines of 128 bytes do not arrive in order between all ranks after all; before the first plan, on all ranks.
   void avoidLines() { settings_.hasLines = false; }
   const DeviceSettings& settings() const { return settings_; }
+  /// Other constants for what is planned from now on, for who fits them; what algorithms need is not looked up again.
+  void use(const tune::DeviceMachine& machine) {
+    settings_.machine = machine;
+    model_.use(machine);
+  }
 
  private:
   struct Option;

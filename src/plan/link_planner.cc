@@ -12,6 +12,14 @@ namespace {
 /// Fewer channels are preferred to what is faster by less than this.
 constexpr double kWorthwhile = 1.01;
 
+/// With every reason once: what the user forbids is among them.
+Status nothingLeft(Collective collective, const std::vector<Rejected>& rejected) {
+  std::string causes;
+  for (const Rejected& one : rejected)
+    if (causes.find(one.reason) == std::string::npos) causes += format("{}{}", causes.empty() ? ": " : "; ", one.reason);
+  return error(Code::InvalidUsage, "nothing carries out {} with these settings{}", name(collective), causes);
+}
+
 }  // namespace
 
 struct LinkPlanner::Option {
@@ -86,9 +94,7 @@ Result<Explanation> LinkPlanner::explain(const Shape& shape) {
       }
     }
   }
-  if (options.empty())
-    return fail(Code::InvalidUsage, "nothing carries out {} with these settings{}{}", name(shape.collective),
-                result.rejected.empty() ? "" : ": ", result.rejected.empty() ? "" : result.rejected.back().reason);
+  if (options.empty()) return tl::unexpected(nothingLeft(shape.collective, result.rejected));
   const auto chosen = std::min_element(options.begin(), options.end(),
                                        [](const Option& a, const Option& b) { return a.cost.sum() < b.cost.sum(); });
   result.chosen.algorithm = chosen->algorithm->traits.name;

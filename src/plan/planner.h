@@ -95,6 +95,11 @@ class Planner {
   Result<std::shared_ptr<const exec::host::HostPlan>> makePlan(const Shape& shape);
   /// What makePlan() would choose, without opening anything. `rejected`, unless null, gets all else, and why.
   Result<Summary> summarize(const Shape& shape, std::vector<Rejected>* rejected = nullptr);
+  /// Other constants for what is planned from now on, for who fits them.
+  void use(const tune::Machine& machine) {
+    settings_.machine = machine;
+    model_.use(machine);
+  }
 
  private:
   struct Draft;

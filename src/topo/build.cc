@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "topo/affinity.h"
 #include "topo/bandwidth.h"
 #include "topo/build_parts.h"
 #include "topo/host_devices.h"
@@ -159,6 +160,8 @@ Status Builder::addCpu(const Element& cpu) {
 
 Status Builder::fillCpu(const Element& cpu, CpuInfo& info) {
   info.affinity = textOf(cpu, "affinity");
+  if (!info.affinity.empty() && !CpuSet::fromMask(info.affinity))
+    return badAttribute(xml_, cpu, "affinity", cpu.find("affinity"), "a mask of CPUs in hexadecimal, such as \"ffffffff,0000ffff\"");
   const auto memory = findInteger(xml_, cpu, "memory", 0, int64_t{1} << 40);
   if (!memory) return memory.error();
   info.memoryMiB = memory->value_or(0);

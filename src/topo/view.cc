@@ -79,7 +79,7 @@ Result<View> makeView(const Document& machine, const ViewRequest& request) {
   }
 
   auto first = computePaths(view.system, request.settings);
-  if (!first) return tl::unexpected(std::move(first).error());
+  if (!first) return tl::unexpected(std::move(first).error().at(format("topology {}", machine.file)));
   auto paths = trim(view.system, *first, request.rank, request.settings);
   if (!paths) return tl::unexpected(std::move(paths).error());
   view.paths = *std::move(paths);

@@ -43,6 +43,8 @@ class DeviceModel {
   }
 
   const DeviceMachine& machine() const { return machine_; }
+  /// From now on; what has been recorded of algorithms stays.
+  void use(const DeviceMachine& machine) { machine_ = machine; }
 
  private:
   const exec::record::Profile& profile(const exec::record::Algorithm& algorithm);

@@ -29,6 +29,12 @@ int findCollective(std::string_view text) {
   return kNumCollectives;
 }
 
+std::string collectiveNames() {
+  std::string text;
+  for (int i = 0; i < kNumCollectives; ++i) text += format("{}{}", i == 0 ? "" : ", ", name(static_cast<Collective>(i)));
+  return text;
+}
+
 std::string join(const std::vector<std::string_view>& names) {
   std::string text;
   for (const auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
@@ -49,7 +55,8 @@ Result<Filter> Filter::parse(std::string_view variable, std::string_view text, c
     if (forOne) {
       only = findCollective(clause.substr(0, colon));
       if (only == kNumCollectives)
-        return fail(Code::InvalidUsage, "{}: '{}' is no collective", filter.source_, clause.substr(0, colon));
+        return fail(Code::InvalidUsage, "{}: '{}' is no collective; known are {}", filter.source_, clause.substr(0, colon),
+                    collectiveNames());
     }
     std::string_view list = forOne ? clause.substr(colon + 1) : clause;
     Rule rule;

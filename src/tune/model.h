@@ -26,6 +26,8 @@ class Model {
   double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends) {
     return estimate(algorithm, geometry, bytes, lends).sum();
   }
+  /// From now on; what has been recorded of algorithms stays.
+  void use(const Machine& machine) { machine_ = machine; }
 
  private:
   const connect::Layout& layout_;

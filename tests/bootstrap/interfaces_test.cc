@@ -34,6 +34,18 @@ TEST(Interfaces, WithoutAListInfiniBandFirstAndSparesNever) {
   EXPECT_EQ(choose("", Family::V4), "ib0/10.0.0.2 eth0/192.0.2.2 eth1/192.0.3.2 eth10/192.0.4.2");
 }
 
+TEST(Interfaces, DataGoesOverInfiniBandAloneUnlessAListSaysOtherwise) {
+  const auto forDataOf = [](std::string_view names, Family family = Family::Any) {
+    std::string text;
+    for (const Interface& one : forData(*chooseInterfaces(kMachine, names, family), names)) text += (text.empty() ? "" : " ") + one.name;
+    return text;
+  };
+  EXPECT_EQ(forDataOf(""), "ib0");
+  EXPECT_EQ(forDataOf("", Family::V6), "eth0") << "there is no InfiniBand then";
+  EXPECT_EQ(forDataOf("ib,eth1"), "ib0 eth1 eth10");
+  EXPECT_EQ(forDataOf("^eth0"), "ib0 eth1 eth10");
+}
+
 TEST(Interfaces, SparesWhereThereIsNothingElse) {
   const std::vector<Interface> few = {interface("lo", "127.0.0.1"), interface("docker0", "172.17.0.1"), interface("eth0", "fe80::1")};
   EXPECT_EQ(choose("", Family::Any, few), "docker0/172.17.0.1");

@@ -155,6 +155,49 @@ TEST(Networks, ATopologyFileSaysWhereTheDevicesAre) {
   unlink(path.c_str());
 }
 
+/// Two hosts of two ranks: dev n of the file is the n-th rank of its host, and the ring crosses by device 1 alone.
+TEST(Networks, AGraphFileStatesTheRingsOfHosts) {
+  const std::string path = testing::TempDir() + "tutti_networks_" + std::to_string(getpid()) + "_graphs.xml";
+  std::ofstream(path) << R"(<graphs version="1"><graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="1" speedinter="1"
+  typeintra="SYS" typeinter="PIX" samechannels="0">
+  <channel><net dev="1"/><gpu dev="1"/><gpu dev="0"/><net dev="1"/></channel></graph></graphs>)";
+  ProcessRanks children(4, [&](Self& self) {
+    liveWithDevices(self.index() / 2, 2);
+    setenv("NCCL_GRAPH_FILE", path.c_str(), 1);
+    setenv("NCCL_ALGO", "ring", 1);
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(join(self, nullptr, &comm), ok) << ncclGetLastError(nullptr);
+    EXPECT_EQ(sumOnce(comm, 4, kLongCount), ok) << ncclGetLastError(comm);
+    ncclComm_t ofHost = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, self.index() / 2, self.index(), &ofHost, nullptr), ok) << ncclGetLastError(comm);
+    EXPECT_EQ(sumOnce(ofHost, 2, 1001), ok) << ncclGetLastError(ofHost);
+    EXPECT_EQ(ncclCommDestroy(ofHost), ok);
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell();
+  const std::string text = children.end(0).text + children.end(1).text;
+  EXPECT_NE(text.find("crosses hosts at 0[1]>3[1] 2[1]>1[1]"), std::string::npos) << text;
+  EXPECT_GT(countUses(text, "sends by", 1), 0) << text;
+  EXPECT_EQ(countUses(text, "sends by", 0), 0) << text;
+  unlink(path.c_str());
+}
+
+/// What GPUs would do with it is no reason to leave nets idle.
+TEST(Networks, SettingsOfGpusDoNotMatterToHostDevices) {
+  ProcessRanks children(2, [&](Self& self) {
+    liveWithDevices(self.index(), 2);
+    if (self.index() == 1) setenv("NCCL_P2P_LEVEL", "PIX", 1);
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(join(self, nullptr, &comm), ok) << ncclGetLastError(nullptr);
+    EXPECT_EQ(sumOnce(comm, 2, kLongCount), ok) << ncclGetLastError(comm);
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell();
+  const std::string& text = children.end(0).text;
+  EXPECT_EQ(text.find("have other settings"), std::string::npos) << text;
+  EXPECT_GT(countUses(text, "sends by", 1), 0) << text;
+}
+
 /// Rings of ranks with other wishes could differ: all follow the order of ranks, and one says why.
 TEST(Networks, RanksWithOtherSettingsKeepTheirOrder) {
   ProcessRanks children(2, [&](Self& self) {

@@ -32,6 +32,17 @@ TEST(HostLayout, RanksStandForTheGpusOfTheFile) {
   EXPECT_EQ(layout->view(Rank(1), Rank(0), ChannelId(1)).tree[0].parent, Rank(2)) << "the rings, cut open";
 }
 
+// As of a communicator over hosts that was split into those of a host.
+TEST(HostLayout, NetsAreOfNoUseInsideAHost) {
+  std::string channel = channelOf({0, 2, 1});
+  channel.insert(channel.find("<gpu"), "<net dev=\"1\"/>");
+  channel.insert(channel.find("</channel>"), "<net dev=\"0\"/>");
+  const auto found = findHostLayout(documentOf("nchannels=\"1\">" + channel), 3);
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_TRUE(found->has_value());
+  EXPECT_EQ((*found)->rings(), (std::vector<std::vector<int32_t>>{{0, 2, 1}}));
+}
+
 TEST(HostLayout, OtherNumbersOfRanksAreNotItsBusiness) {
   const topo::Document file = documentOf("nchannels=\"1\">" + channelOf({0, 2, 1, 3}));
   for (const int32_t ranks : {1, 3, 5}) {

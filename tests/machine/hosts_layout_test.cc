@@ -224,6 +224,55 @@ TEST(HostsLayout, GpusCrossByTheNetsThatTheSearchFound) {
   EXPECT_GT(found->layout.ringGBps(found->layout.tracks()), 0);
 }
 
+topo::Document statedRings(const std::string& channels, int count) {
+  auto file = topo::parseXml("rings.xml", format("<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"{}\" "
+                                                 "speedintra=\"1\" speedinter=\"1\" typeintra=\"SYS\" typeinter=\"PIX\" "
+                                                 "samechannels=\"0\">{}</graph></graphs>",
+                                                 count, channels));
+  EXPECT_TRUE(file) << file.error().text();
+  return *std::move(file);
+}
+
+// Dev n of the file is the n-th rank of each host; rings enter and leave by the nets that they begin and end with.
+TEST(HostsLayout, AFileStatesTheRingsOfEveryHost) {
+  const topo::Document machine = hostWith({2, 1});
+  const std::vector<HostRanks> hosts = hostsOf({&machine, &machine}, {2, 1});
+  const topo::Document file = statedRings(
+      R"(<channel><net dev="2"/><gpu dev="0"/><gpu dev="2"/><gpu dev="1"/><net dev="2"/></channel>)"
+      R"(<channel><net dev="0"/><gpu dev="1"/><gpu dev="0"/><gpu dev="2"/><net dev="1"/></channel>)",
+      2);
+  const auto found = findStatedLayout(hosts, file);
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_TRUE(found->has_value());
+  EXPECT_EQ((*found)->layout.rings(), (std::vector<std::vector<int32_t>>{{0, 2, 1, 3, 5, 4}, {1, 0, 2, 4, 3, 5}}));
+  const auto doors = doorsOf(**found, hosts);
+  EXPECT_EQ(doors, (std::vector<std::vector<std::pair<int, int>>>{{{2, 2}, {2, 2}}, {{0, 1}, {0, 1}}}));
+}
+
+TEST(HostsLayout, AFileForOtherNumbersOfRanksStatesNothing) {
+  const topo::Document machine = hostWith({1});
+  const topo::Document file = statedRings(R"(<channel><net dev="0"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>)", 1);
+  for (const int ranks : {1, 3}) {
+    const auto found = findStatedLayout(hostsOf({&machine, &machine}, {ranks}), file);
+    ASSERT_TRUE(found) << found.error().text();
+    EXPECT_FALSE(found->has_value());
+  }
+}
+
+TEST(HostsLayout, AFileThatDoesNotCrossHostsIsRefused) {
+  const topo::Document machine = hostWith({1});
+  const std::vector<HostRanks> hosts = hostsOf({&machine, &machine}, {2});
+  const auto refusal = [&](const std::string& channel) {
+    const auto found = findStatedLayout(hosts, statedRings(channel, 1));
+    return found ? std::string("accepted") : found.error().text();
+  };
+  EXPECT_NE(refusal(R"(<channel><gpu dev="0"/><gpu dev="1"/></channel>)").find("0 <net>; expected 2, as the communicator leaves this host"),
+            std::string::npos);
+  const std::string unknown = refusal(R"(<channel><net dev="7"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>)");
+  EXPECT_NE(unknown.find("the host of rank 0"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("dev=\"7\""), std::string::npos) << unknown;
+}
+
 TEST(HostsLayout, WhatDoesNotFitIsNamed) {
   const auto textOf = [](const topo::Document& machine, const std::vector<int>& ranks, auto&& change) {
     std::vector<HostRanks> hosts = hostsOf({&machine, &machine}, ranks);

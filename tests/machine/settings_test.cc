@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <utility>
 
 namespace tutti::machine {
 namespace {
@@ -25,6 +26,17 @@ TEST(Settings, SayWhatVariablesMean) {
   ASSERT_TRUE(with) << with.error().text();
   EXPECT_EQ(with->paths.p2pLevel, topo::PathType::Pix);
   EXPECT_NE(with->hash, plain->hash);
+}
+
+// Hosts that only mean different things by GPUs have the same nets for ranks without.
+TEST(Settings, HostDevicesCompareWhatTheyObey) {
+  const uint64_t plain = readSettings()->hostHash;
+  for (const auto& [name, value] : {std::pair{"NCCL_P2P_LEVEL", "PIX"}, {"NCCL_NET_GDR_LEVEL", "SYS"}, {"NCCL_PXN_DISABLE", "1"}}) {
+    const Variable ofGpus(name, value);
+    EXPECT_EQ(readSettings()->hostHash, plain) << name;
+  }
+  const Variable ofNets("NCCL_NETDEVS_POLICY", "MAX:3");
+  EXPECT_NE(readSettings()->hostHash, plain);
 }
 
 TEST(Settings, RefuseWhatMakesNoSense) {

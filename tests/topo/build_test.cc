@@ -153,6 +153,7 @@ TEST(Build, RefusesWhatMakesNoSense) {
       {cpu("<pci busid=\"0000:01:00.0\" link_speed=\"fast\"/>"), "link_speed=\"fast\"; expected a speed such as"},
       {cpu("<pci/>"), "the attribute busid is missing; expected a PCI address"},
       {cpu("", "arch=\"arm64\""), "the attribute numaid is missing"},
+      {cpu("", "numaid=\"0\" arch=\"arm64\" affinity=\"xyz\""), "affinity=\"xyz\"; expected a mask of CPUs"},
       {cpu("") + cpu(""), "numaid=\"0\"; expected a number that no other <cpu> of the host has"},
       {cpu(pci("0000:01:00.0", kGpu) + pci("0000:01:00.0", R"(<gpu dev="1" sm="80" rank="1"/>)")), "has the same busid"},
       {cpu(pci("0000:01:00.0", kGpu) + pci("0000:02:00.0", kGpu)), "rank=\"0\"; expected a rank that no other GPU has"},

@@ -107,6 +107,13 @@ INSTANTIATE_TEST_SUITE_P(Filter, WrongNames,
                                          Wrong{":ring", ""}, Wrong{"^^ring", "^ring"}, Wrong{"ring,^tree", "^tree"},
                                          Wrong{"ringg", "ringg"}, Wrong{"rin", "rin"}));
 
+TEST(Filter, AnUnknownCollectiveIsAnsweredWithTheKnownOnes) {
+  const auto filter = Filter::parse("NCCL_ALGO", "alreduce:ring", kKnown);
+  ASSERT_FALSE(filter);
+  EXPECT_NE(filter.error().text().find("'alreduce' is no collective; known are Broadcast, Reduce, "), std::string::npos)
+      << filter.error().text();
+}
+
 TEST(Filter, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   const auto filter = Filter::parse("TUTTI_ALGO", "star", {"ring", "oneshot"});
   ASSERT_FALSE(filter);

@@ -6,6 +6,7 @@
 #include "bench/units.h"
 #include "command/command.h"
 #include "topo/host_devices.h"
+#include "topology/times.h"
 
 namespace tutti::tool {
 namespace {
@@ -25,6 +26,7 @@ Examples:
   tutti topo --file dgxh100.xml
   tutti topo --file dgxh100.xml --nodes 2 --svg dgxh100.svg
   tutti topo --file dgxh100.xml --nodes 2 --set NCCL_P2P_DISABLE=1
+  tutti topo times --nodes 1,2,4 *.xml
   tutti topo facts --file dgxh100.xml --nodes 2 --gpus 0,1,2,3 > facts.json
 
 Exit codes: 0 fine, 2 bad arguments, settings or file content, 3 the file cannot be read.)";
@@ -64,11 +66,25 @@ void addTopo(CLI::App& app, Action& action) {
   addOptions(facts, options, gpus);
   facts->add_option("--dump-graphs", options->dumpGraphs, "also write the channels as graph XML, which NCCL_GRAPH_FILE reads")
       ->type_name("FILE");
+  const auto times = std::make_shared<TimesOptions>();
+  CLI::App* timed = command->add_subcommand("times", "how long it takes from topology XMLs to channels, in CPU time of one thread");
+  timed->add_option("FILE", times->files, "topology XML")->required();
+  timed->add_option("--nodes", times->nodes, "numbers of identical nodes")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(within(1, kMostNodes));
+  timed->add_option("--runs", times->runs, "of each file")->capture_default_str()->check(within(1, 1000));
+  timed->add_flag("--mnnvl", times->isClique, "the nodes are one multi-node NVLink clique");
   command->footer(kTopoFooter);
   const auto finish = [options, gpus] {
     if (!gpus->empty()) options->facts.gpus = require(bench::parseList(*gpus, 0, 1 << 20), "--gpus");
   };
-  command->callback([options, finish, facts, &action] {
+  command->callback([options, finish, facts, timed, times, &action] {
+    if (timed->parsed()) {
+      action = [times] { return runTopoTimes(*times); };
+      return;
+    }
     finish();
     action = facts->parsed() ? Action([options] { return runTopoFacts(*options); }) : Action([options] { return runTopo(*options); });
   });

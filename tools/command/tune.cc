@@ -18,6 +18,7 @@ What is kept changes which algorithm a call gets, and with it the last bits of s
 Examples:
   tutti tune
   tutti tune --gpus 4
+  tutti tune --gpus 2 --probes probes.json   fits what `bench/gpu/choice LIB --probes probes.json` has timed
   tutti tune --dry-run --all
   tutti tune --errors bench/measured/nccl-h200x4.json   how near NCCL's model comes to its own times, fitted to every other row
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "comm/settings.h"
@@ -58,7 +59,9 @@ plan::Shape shapeOf(const ExplainOptions& options, int ranks) {
 
 Status failed(ncclResult_t result, const char* what) {
   if (result == ncclSuccess) return {};
-  return error(static_cast<Code>(result), "{}: {}", what, ncclGetLastError(nullptr));
+  const std::string_view text = ncclGetLastError(nullptr);
+  const bool isNamed = text.starts_with(format("{}: ", what));
+  return error(static_cast<Code>(result), "{}{}{}", isNamed ? "" : what, isNamed ? "" : ": ", text);
 }
 
 Result<std::string> askLibrary(const ExplainOptions& options, ncclComm_t comm) {
@@ -125,7 +128,9 @@ Result<std::string> explainGpus(const ExplainOptions& options) {
   explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
   explanation.ranks = options.gpus;
   explanation.nodes = 1;
-  auto modelled = planModelled(options.gpus, configOfEnvironment(), shapeOf(options, options.gpus), {}, &explanation.rejected);
+  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment());
+  if (!gpus) return tl::unexpected(gpus.error());
+  auto modelled = (*gpus)->plan(shapeOf(options, options.gpus), &explanation.rejected);
   if (!modelled) return tl::unexpected(std::move(modelled).error());
   explanation.constants = modelled->constants;
   explanation.chosen = std::move(modelled->summary);

@@ -11,8 +11,8 @@ constexpr int32_t kMultiprocessors = 132;
 
 }  // namespace
 
-Result<ModelledCall> planModelled(int32_t gpus, const comm::Config& config, const plan::Shape& shape,
-                                  const std::function<void(plan::DeviceSettings&)>& adjust, std::vector<plan::Rejected>* rejected) {
+Result<std::unique_ptr<ModelledGpus>> ModelledGpus::make(int32_t gpus, const comm::Config& config,
+                                                         const std::function<void(plan::DeviceSettings&)>& adjust) {
   const auto host = comm::readSettings(config);
   if (!host) return tl::unexpected(host.error());
   exec::cuda::KernelUses uses;
@@ -25,11 +25,13 @@ Result<ModelledCall> planModelled(int32_t gpus, const comm::Config& config, cons
   auto settings = comm::readDeviceSettings(*host, config, place, uses);
   if (!settings) return tl::unexpected(std::move(settings).error());
   if (adjust) adjust(*settings);
-  const connect::Layout layout = connect::Layout::natural(gpus);
-  plan::DevicePlanner planner(layout, Rank(0), *settings);
-  auto summary = planner.summarize(shape, rejected);
+  return std::unique_ptr<ModelledGpus>(new ModelledGpus(gpus, *settings));
+}
+
+Result<ModelledCall> ModelledGpus::plan(const plan::Shape& shape, std::vector<plan::Rejected>* rejected) {
+  auto summary = planner_.summarize(shape, rejected);
   if (!summary) return tl::unexpected(std::move(summary).error());
-  return ModelledCall{*std::move(summary), settings->constants};
+  return ModelledCall{*std::move(summary), planner_.settings().constants};
 }
 
 }  // namespace tutti::tool

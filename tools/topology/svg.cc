@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -94,6 +95,7 @@ class Drawing {
   }
 
   std::string draw() {
+    for (const Place& at : layout_.places) taken_.push_back({at.x, at.y, Layout::kBoxWidth, Layout::kBoxHeight});
     drawLinks();
     for (size_t node = 0; node < system_.nodes.size(); ++node) drawBox(NodeId{static_cast<int32_t>(node)});
     for (size_t strip = 0; strip < strips_.size(); ++strip) drawStrip(strip);
@@ -165,9 +167,27 @@ class Drawing {
     boxes_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"9\">{}</text>\n", at.x, at.y + 11, second);
   }
 
+  static std::string textOf(const Link& link, bool isForward) {
+    return format("{} {:.4g}{}", linkTypeName(link.type), link.GBps, isForward ? "" : " ›");
+  }
+  static double widthOf(const std::string& text) { return 6.0 * static_cast<double>(text.size()) + 4; }
+
+  /// The first of the places where a label of that size lies on nothing else; the first of all where there is none.
+  Place freeOf(const std::vector<Place>& places, double width, double height) const {
+    for (const Place& at : places) {
+      const bool isFree = std::none_of(taken_.begin(), taken_.end(), [&](const Taken& other) {
+        return std::abs(other.x - at.x) < (other.width + width) / 2 &&
+               std::abs(other.y - (at.y - 10 + height / 2)) < (other.height + height) / 2;
+      });
+      if (isFree) return at;
+    }
+    return places.front();
+  }
+
   void label(double x, double y, const Link& link, bool isForward) {
-    const std::string text = format("{} {:.4g}{}", linkTypeName(link.type), link.GBps, isForward ? "" : " ›");
-    const double width = 6.0 * static_cast<double>(text.size()) + 4;
+    const std::string text = textOf(link, isForward);
+    const double width = widthOf(text);
+    taken_.push_back({x, y - 3.5, width, 13});
     labels_ += format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"white\" fill-opacity=\"0.85\"/>\n",
                       x - width / 2, y - 10, width);
     labels_ += format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"10\" fill=\"{}\">{}</text>\n", x, y,
@@ -195,6 +215,7 @@ class Drawing {
     double labelX = (from.x + to.x) / 2;
     double labelY = (from.y + to.y) / 2 + 4;
     std::string shape;
+    std::function<Place(double)> along;  // from 0 to 1
     if (isSameRow) {
       // Above the CPUs, below the GPUs; the farther, the deeper.
       const double side = link.type == LinkType::Sys ? -1 : 1;
@@ -202,6 +223,7 @@ class Drawing {
       const double y = from.y + half * side;
       shape = format("M{:.1f},{:.1f} Q{:.1f},{:.1f} {:.1f},{:.1f}", from.x, y, labelX, y + 2 * bend, to.x, y);
       labelY = y + bend + 4;
+      along = [&, y, bend](double t) { return Place{from.x + (to.x - from.x) * t, y + 4 * bend * t * (1 - t) + 4}; };
     } else {
       const double side = from.y < to.y ? 1 : -1;
       const bool isFan = system_.at(link.from).kind == NodeKind::NvSwitch || system_.at(link.to).kind == NodeKind::NvSwitch;
@@ -209,6 +231,7 @@ class Drawing {
       const bool isBeside = link.type == LinkType::C2c || (link.type == LinkType::Nvl && !isFan);
       const double near = isBeside ? 20 : 0;
       shape = format("M{:.1f},{:.1f} L{:.1f},{:.1f}", from.x + near, from.y + half * side, to.x + near, to.y - half * side);
+      along = [&, near](double t) { return Place{from.x + near + (to.x - from.x) * t, from.y + (to.y - from.y) * t + 4}; };
       if (isTree || isFan || near > 0) {
         // Where lines part, their labels would lie on one another: they stand at the end that is one's own.
         const bool isAtFrom = system_.at(link.to).kind == NodeKind::NvSwitch || system_.at(link.to).kind == NodeKind::Cpu;
@@ -225,8 +248,13 @@ class Drawing {
         format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.1f}\"{}/>\n", shape, colourOf(link.type),
                1 + std::min(3.0, static_cast<double>(link.GBps) / 100), link.type == LinkType::C2c ? " stroke-dasharray=\"6 3\"" : "");
     const Link* back = link.reverse == topo::kNoLink ? nullptr : &system_.at(link.reverse);
-    label(labelX, labelY, link, back != nullptr && back->GBps == link.GBps);
-    if (back != nullptr && back->GBps != link.GBps) label(labelX, labelY + 13, *back, false);
+    const bool isAlike = back != nullptr && back->GBps == link.GBps;
+    const bool hasTwo = back != nullptr && !isAlike;
+    std::vector<Place> places = {{labelX, labelY}};
+    for (const double t : {0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.2, 0.8}) places.push_back(along(t));
+    const Place at = freeOf(places, widthOf(textOf(link, isAlike)), hasTwo ? 26 : 13);
+    label(at.x, at.y, link, isAlike);
+    if (hasTwo) label(at.x, at.y + 13, *back, false);
   }
 
   /// Which of a node's links to NVSwitches it is.
@@ -288,9 +316,14 @@ class Drawing {
     return text;
   }
 
+  struct Taken {
+    double x, y, width, height;  // its centre
+  };
+
   const topo::View& view_;
   const System& system_;
   const Layout layout_;
+  std::vector<Taken> taken_;  // by boxes and labels
   std::vector<Strip> strips_;
   std::string lines_, boxes_, labels_, channels_;  // from below to above
 };

@@ -1,6 +1,7 @@
 #include "topology/svg_layout.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tutti::tool {
 namespace {
@@ -14,7 +15,8 @@ using topo::System;
 
 class LayoutMaker {
  public:
-  LayoutMaker(const System& system, double top) : system_(system), top_(top), row_(system.nodes.size(), -1) {
+  LayoutMaker(const System& system, double top)
+      : system_(system), top_(top), row_(system.nodes.size(), -1), below_(system.nodes.size(), 0) {
     layout_.places.resize(system.nodes.size());
     layout_.isTreeLink.resize(system.links.size());
   }
@@ -40,6 +42,7 @@ class LayoutMaker {
   void place(NodeId id, int row) {
     row_[index(id)] = row;
     const double first = columns_;
+    placeNets(id, row + 1);
     for (const LinkId linkId : system_.at(id).links) {
       const Link& link = system_.at(linkId);
       const bool isDown = link.type == LinkType::Pci || link.type == LinkType::Net || system_.at(link.to).kind == NodeKind::Host;
@@ -49,6 +52,24 @@ class LayoutMaker {
     }
     if (columns_ == first) columns_ += 1;
     layout_.places[index(id)].x = (first + columns_) / 2 * Layout::kColumn;
+  }
+
+  /// More nets than a row should have, as of a NIC of virtual interfaces: a block of them.
+  void placeNets(NodeId nic, int row) {
+    std::vector<LinkId> nets;
+    for (const LinkId id : system_.at(nic).links)
+      if (system_.at(id).type == LinkType::Net && system_.at(system_.at(id).to).kind == NodeKind::Net && row_[index(system_.at(id).to)] < 0)
+        nets.push_back(id);
+    if (nets.size() <= kMostAside) return;
+    const auto wide = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(nets.size()))));
+    for (size_t i = 0; i < nets.size(); ++i) {
+      const size_t net = index(system_.at(nets[i]).to);
+      layout_.isTreeLink[static_cast<size_t>(nets[i].value)] = true;
+      row_[net] = row;
+      below_[net] = static_cast<int>(i / wide);
+      layout_.places[net].x = (columns_ + static_cast<double>(i % wide) + 0.5) * Layout::kColumn;
+    }
+    columns_ += static_cast<double>(wide);
   }
 
   void alignRows() {
@@ -62,7 +83,7 @@ class LayoutMaker {
     const int belowGpus = hasDirect ? 2 : 1;
     for (const NodeKind kind : {NodeKind::Gpu, NodeKind::Host, NodeKind::Nic, NodeKind::Net}) {
       const int row = leaves + (kind == NodeKind::Net ? belowGpus : 0);
-      for (const NodeId id : system_.all(kind)) row_[index(id)] = row;
+      for (const NodeId id : system_.all(kind)) row_[index(id)] = row + below_[index(id)];
     }
     lastRow_ = std::max(*std::max_element(row_.begin(), row_.end()), leaves + belowGpus - 1);
   }
@@ -79,12 +100,15 @@ class LayoutMaker {
     columns_ = std::max(columns_, static_cast<double>(switches.size()));
   }
 
+  static constexpr size_t kMostAside = 8;
+
   static size_t index(NodeId id) { return static_cast<size_t>(id.value); }
 
   const System& system_;
   const double top_;
   Layout layout_;
-  std::vector<int> row_;  // by node; −1: not placed yet
+  std::vector<int> row_;    // by node; −1: not placed yet
+  std::vector<int> below_;  // by node: rows farther down than its kind
   double columns_ = 0;    // taken so far
   int lastRow_ = 0;
 };

@@ -2,7 +2,8 @@
 //
 // Pure function; any thread. Units are those of SVG.
 // 1. Trees hang below their CPUs, leaves in columns of equal width from left to right; GPUs and NICs share a row, nets stand below it
-//    (one row farther where GPUs are linked directly), NVSwitches below the nets. Every node has a place, and no two have the same.
+//    (one row farther where GPUs are linked directly), NVSwitches below the nets. More than eight nets of one NIC are a block of
+//    several rows. Every node has a place, and no two have the same.
 #pragma once
 
 #include <vector>

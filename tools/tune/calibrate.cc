@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "connect/connections.h"
 #include "plan/planner.h"
@@ -13,12 +16,67 @@ namespace {
 /// How strongly a constant is held to what it was.
 constexpr double kHold = 0.002;
 
-/// How far off the estimates are in the mean.
-double meanFactor(const std::vector<Probe>& probes, const tune::Machine& machine, int32_t cores) {
-  double sum = 0;
-  for (const Probe& probe : probes) sum += std::abs(std::log(estimateUs(probe, machine, cores) / probe.us));
-  return std::exp(sum / static_cast<double>(std::max<size_t>(1, probes.size())));
-}
+/// What the model says of probes, for one set of constants after the other: planners are made once for all calls that are forced alike.
+class Estimator {
+ public:
+  Estimator(const std::vector<Probe>& probes, int32_t cores) : cores_(cores) {
+    std::map<std::pair<int32_t, std::string>, Ranks*> known;
+    for (const Probe& probe : probes) {
+      Ranks*& ranks = known[{probe.ranks, probe.algorithm}];
+      if (ranks == nullptr) ranks = makeRanks(probe);
+      plan::Shape shape;
+      shape.collective = probe.collective;
+      shape.count = countOf(probe);
+      calls_.push_back({ranks, shape});
+    }
+  }
+
+  void use(tune::Machine machine) {
+    machine.cores = cores_;
+    for (const auto& ranks : ranks_) ranks->planner.use(machine);
+  }
+  double us(size_t probe) {
+    const Call& call = calls_[probe];
+    if (call.ranks == nullptr) return NAN;
+    const auto summary = call.ranks->planner.summarize(call.shape);
+    return summary ? summary->estimatedUs : NAN;
+  }
+  std::vector<double> all() {
+    std::vector<double> estimates;
+    for (size_t i = 0; i < calls_.size(); ++i) estimates.push_back(us(i));
+    return estimates;
+  }
+
+ private:
+  struct Ranks {
+    Ranks(std::shared_ptr<transport::local::Hub> made, int32_t ranks, const plan::Settings& settings)
+        : hub(std::move(made)),
+          layout(connect::Layout::natural(ranks)),
+          connections(*hub, Rank(0)),
+          planner(layout, connections, Rank(0), settings) {}
+    std::shared_ptr<transport::local::Hub> hub;
+    connect::Layout layout;
+    connect::Connections connections;
+    plan::Planner planner;
+  };
+  struct Call {
+    Ranks* ranks;  // null: nothing runs it
+    plan::Shape shape;
+  };
+
+  Ranks* makeRanks(const Probe& probe) {
+    auto hub = transport::local::Hub::make(probe.ranks);
+    auto only = tune::Filter::parse("TUTTI_ALGO", probe.algorithm, tune::tuttiAlgorithmNames());
+    if (!hub || !only) return nullptr;
+    plan::Settings settings;
+    settings.restrictions.tutti = std::move(*only);
+    return ranks_.emplace_back(std::make_unique<Ranks>(*std::move(hub), probe.ranks, settings)).get();
+  }
+
+  int32_t cores_;
+  std::vector<std::unique_ptr<Ranks>> ranks_;
+  std::vector<Call> calls_;
+};
 
 }  // namespace
 
@@ -37,37 +95,27 @@ Result<std::vector<Probe>> measureHost(int32_t ranks) {
 }
 
 double estimateUs(const Probe& probe, const tune::Machine& machine, int32_t cores) {
-  const auto hub = transport::local::Hub::make(probe.ranks);
-  if (!hub) return NAN;
-  const connect::Layout layout = connect::Layout::natural(probe.ranks);
-  connect::Connections connections(**hub, Rank(0));
-  plan::Settings settings;
-  settings.machine = machine;
-  settings.machine.cores = cores;
-  auto only = tune::Filter::parse("TUTTI_ALGO", probe.algorithm, tune::tuttiAlgorithmNames());
-  if (!only) return NAN;
-  settings.restrictions.tutti = std::move(*only);
-  plan::Planner planner(layout, connections, Rank(0), settings);
-  plan::Shape shape;
-  shape.collective = probe.collective;
-  shape.count = countOf(probe);
-  const auto summary = planner.summarize(shape);
-  return summary ? summary->estimatedUs : NAN;
+  Estimator estimator({probe}, cores);
+  estimator.use(machine);
+  return estimator.us(0);
 }
 
 Calibration fitHost(const std::vector<Probe>& probes, tune::Machine machine, int32_t cores) {
   Calibration result;
-  result.before = meanFactor(probes, machine, cores);
+  Estimator estimator(probes, cores);
+  estimator.use(machine);
+  result.before = meanFactor(estimator.all(), probes);
   const tune::Machine original = machine;
   double* const values[] = {&machine.hopNs, &machine.switchNs, &machine.messageNs, &machine.pipeNs, &machine.bytesPerNs};
   const double starts[] = {original.hopNs, original.switchNs, original.messageNs, original.pipeNs, original.bytesPerNs};
   (void)fit(values, [&] {
-    double loss = 0;
+    estimator.use(machine);
+    double loss = lossOf(estimator.all(), probes);
     for (size_t i = 0; i < std::size(values); ++i) loss += kHold * squaredLogError(*values[i], starts[i]);
-    for (const Probe& probe : probes) loss += boundedLogError(estimateUs(probe, machine, cores), probe.us);
     return loss;
   });
-  result.after = meanFactor(probes, machine, cores);
+  estimator.use(machine);
+  result.after = meanFactor(estimator.all(), probes);
   result.machine = machine;
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "core/types.h"
+#include "driver/cuda/driver.h"
 #include "tune/platform.h"
 #include "tune/probe.h"
 
@@ -16,8 +17,10 @@ namespace tutti::tool {
 /// Times calls on threads of this process, through the library: `ranks` of them.
 Result<std::vector<Probe>> measureHost(int32_t ranks);
 
-/// The same on the first `gpus` GPUs. Fails without as many, and in a build without kernels.
+/// The same on the first `gpus` GPUs. Fails without as many, and in a build without kernels. `cuda`: the driver that the library uses too,
+/// initialised; without it, the machine's.
 Result<std::vector<Probe>> measureGpus(int32_t gpus);
+Result<std::vector<Probe>> measureGpus(int32_t gpus, driver::cuda::Driver& cuda);
 
 /// What the model says of a probe on `cores` cores.
 double estimateUs(const Probe& probe, const tune::Machine& machine, int32_t cores);

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "driver/cuda/driver.h"
 #include "driver/cuda/real.h"
@@ -25,6 +27,7 @@ struct GpuMemory final : Memory {
     const auto context = driver.retainPrimary(device->device);
     status = context ? driver.pushContext(*context) : context.error();
     if (!status.ok()) return;
+    held = device->device;
     isPushed = true;
     const auto made = driver.createStream();
     const auto first = driver.allocate(Bytes(bytes));
@@ -39,19 +42,74 @@ struct GpuMemory final : Memory {
   ~GpuMemory() override {
     if (in != nullptr) driver.freePlain(reinterpret_cast<driver::cuda::DevicePtr>(in));
     if (out != nullptr) driver.freePlain(reinterpret_cast<driver::cuda::DevicePtr>(out));
-    if (isPushed) driver.popContext();
+    if (stream != nullptr) driver.destroyStream(static_cast<driver::cuda::Stream>(stream));
+    if (!isPushed) return;
+    driver.popContext();
+    driver.releasePrimary(held);
   }
   Status finish() override { return driver.synchronize(static_cast<driver::cuda::Stream>(stream)); }
 
   Driver& driver;
+  driver::cuda::Device held{};
   bool isPushed = false;
 };
 
-double meanFactor(const std::vector<Probe>& probes, const tune::DeviceMachine& machine) {
-  double sum = 0;
-  for (const Probe& probe : probes) sum += std::abs(std::log(estimateUs(probe, machine) / probe.us));
-  return std::exp(sum / static_cast<double>(std::max<size_t>(1, probes.size())));
-}
+/// What the model says of probes, for one set of constants after the other: planners are made once for all calls that are forced alike.
+class Estimator {
+ public:
+  explicit Estimator(const std::vector<Probe>& probes) {
+    std::map<std::tuple<int32_t, std::string, std::string, int32_t>, ModelledGpus*> known;
+    for (const Probe& probe : probes) {
+      ModelledGpus*& gpus = known[{probe.ranks, probe.algorithm, probe.protocol, blocksOf(probe)}];
+      if (gpus == nullptr)
+        if (auto made = gpusOf(probe)) gpus = planners_.emplace_back(std::move(made)).get();
+      plan::Shape shape;
+      shape.collective = probe.collective;
+      shape.count = countOf(probe);
+      if (probe.collective == Collective::SendRecv) shape.root = Rank(1);
+      calls_.push_back({gpus, shape});
+    }
+  }
+
+  void use(const tune::DeviceMachine& machine) {
+    for (const auto& gpus : planners_) gpus->use(machine);
+  }
+  double us(size_t probe) {
+    const Call& call = calls_[probe];
+    return call.gpus == nullptr ? NAN : call.gpus->estimateUs(call.shape).value_or(NAN);
+  }
+  std::vector<double> all() {
+    std::vector<double> estimates;
+    for (size_t i = 0; i < calls_.size(); ++i) estimates.push_back(us(i));
+    return estimates;
+  }
+
+ private:
+  struct Call {
+    ModelledGpus* gpus;  // null: nothing runs it
+    plan::Shape shape;
+  };
+
+  /// A rank that exchanges a message with another has half of its blocks for either side.
+  static int32_t blocksOf(const Probe& probe) {
+    return probe.collective == Collective::SendRecv ? std::max(1, probe.blocks / 2) : probe.blocks;
+  }
+  static std::unique_ptr<ModelledGpus> gpusOf(const Probe& probe) {
+    auto algorithm = tune::Filter::parse("TUTTI_ALGO", probe.algorithm, tune::tuttiAlgorithmNames());
+    auto protocol = tune::Filter::parse("NCCL_PROTO", probe.protocol, tune::ncclProtocolNames());
+    if (!algorithm || !protocol) return nullptr;
+    comm::Config config;
+    config.minCtas = config.maxCtas = blocksOf(probe);
+    auto made = ModelledGpus::make(probe.ranks, config, [&](plan::DeviceSettings& settings) {
+      settings.restrictions.tutti = std::move(*algorithm);
+      settings.protocols = std::move(*protocol);
+    });
+    return made ? *std::move(made) : nullptr;
+  }
+
+  std::vector<std::unique_ptr<ModelledGpus>> planners_;
+  std::vector<Call> calls_;
+};
 
 }  // namespace
 
@@ -60,6 +118,10 @@ Result<std::vector<Probe>> measureGpus(int32_t gpus) {
   if (!api) return tl::unexpected(api.error());
   Driver cuda(*std::move(api));
   if (Status status = cuda.init(); !status.ok()) return tl::unexpected(std::move(status));
+  return measureGpus(gpus, cuda);
+}
+
+Result<std::vector<Probe>> measureGpus(int32_t gpus, Driver& cuda) {
   const auto there = cuda.countDevices();
   if (!there) return tl::unexpected(there.error());
   if (*there < gpus) return fail(Code::InvalidUsage, "{} GPUs: this machine has {}", gpus, *there);
@@ -67,29 +129,18 @@ Result<std::vector<Probe>> measureGpus(int32_t gpus) {
 }
 
 double estimateUs(const Probe& probe, const tune::DeviceMachine& machine) {
-  auto algorithm = tune::Filter::parse("TUTTI_ALGO", probe.algorithm, tune::tuttiAlgorithmNames());
-  auto protocol = tune::Filter::parse("NCCL_PROTO", probe.protocol, tune::ncclProtocolNames());
-  if (!algorithm || !protocol) return NAN;
-  comm::Config config;
-  // A rank that exchanges a message with another has half of its blocks for either side.
-  config.minCtas = config.maxCtas = probe.collective == Collective::SendRecv ? std::max(1, probe.blocks / 2) : probe.blocks;
-  plan::Shape shape;
-  shape.collective = probe.collective;
-  shape.count = countOf(probe);
-  if (probe.collective == Collective::SendRecv) shape.root = Rank(1);
-  const auto modelled = planModelled(probe.ranks, config, shape, [&](plan::DeviceSettings& settings) {
-    settings.machine = machine;
-    settings.restrictions.tutti = std::move(*algorithm);
-    settings.protocols = std::move(*protocol);
-  });
-  return modelled ? modelled->summary.estimatedUs : NAN;
+  Estimator estimator({probe});
+  estimator.use(machine);
+  return estimator.us(0);
 }
 
 DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachine machine, bool inGraphs) {
   DeviceCalibration result;
   const double launchUs = machine.launchUs;
   if (inGraphs) machine.launchUs = 0;
-  result.before = meanFactor(probes, machine);
+  Estimator estimator(probes);
+  estimator.use(machine);
+  result.before = meanFactor(estimator.all(), probes);
   std::vector<double*> values;
   if (!inGraphs) values.push_back(&machine.launchUs);
   std::vector<tune::KernelCost*> costs = {&machine.lone, &machine.messages};
@@ -101,12 +152,13 @@ DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachi
   std::vector<double> starts;
   for (const double* const value : values) starts.push_back(*value);
   (void)fit(values, [&] {
-    double loss = 0;
+    estimator.use(machine);
+    double loss = lossOf(estimator.all(), probes);
     for (size_t i = 0; i < values.size(); ++i) loss += kHold * squaredLogError(*values[i], starts[i]);
-    for (const Probe& probe : probes) loss += boundedLogError(estimateUs(probe, machine), probe.us);
     return loss;
   });
-  result.after = meanFactor(probes, machine);
+  estimator.use(machine);
+  result.after = meanFactor(estimator.all(), probes);
   if (inGraphs) machine.launchUs = launchUs;
   result.machine = machine;
   return result;

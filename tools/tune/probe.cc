@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
+#include "tune/fit.h"
 #include "tutti.h"
 
 namespace tutti::tool {
@@ -158,6 +160,18 @@ class Ranks {
 uint64_t countOf(const Probe& probe) {
   const uint64_t blocks = hasBlocks(probe.collective) ? static_cast<uint64_t>(probe.ranks) : 1;
   return std::max<uint64_t>(1, probe.bytes / blocks / sizeof(float));
+}
+
+double meanFactor(const std::vector<double>& estimatesUs, const std::vector<Probe>& probes) {
+  double sum = 0;
+  for (size_t i = 0; i < probes.size(); ++i) sum += std::abs(std::log(estimatesUs[i] / probes[i].us));
+  return std::exp(sum / static_cast<double>(std::max<size_t>(1, probes.size())));
+}
+
+double lossOf(const std::vector<double>& estimatesUs, const std::vector<Probe>& probes) {
+  double sum = 0;
+  for (size_t i = 0; i < probes.size(); ++i) sum += boundedLogError(estimatesUs[i], probes[i].us);
+  return sum;
 }
 
 Result<std::vector<Probe>> parseProbes(std::string_view where, const std::string& text) {

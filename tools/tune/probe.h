@@ -32,6 +32,11 @@ Result<std::vector<Probe>> parseProbes(std::string_view where, const std::string
 /// Elements, as the call itself takes them, of floats.
 uint64_t countOf(const Probe& probe);
 
+/// How far off estimates of probes are in the mean, as a factor.
+double meanFactor(const std::vector<double>& estimatesUs, const std::vector<Probe>& probes);
+/// What a fit of them makes less (fit.h).
+double lossOf(const std::vector<double>& estimatesUs, const std::vector<Probe>& probes);
+
 /// What a rank's calls use; made and used by its thread.
 struct Memory {
   virtual ~Memory() = default;

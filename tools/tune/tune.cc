@@ -124,9 +124,9 @@ Result<double> tuneGpus(const TuneOptions& options, tune::Platform& platform) {
   const double launchUs = inGraphs ? found.machine.launchUs : 0;
   if (options.showsAll) show(*probes, [&](const Probe& probe) { return estimateUs(probe, found.machine) - launchUs; });
   std::printf("%d GPUs, %zu calls measured\n", options.gpus, probes->size());
-  std::printf("%-8s %9s %9s %9s %9s %9s %9s %9s   (us; GB/s)\n", "", "start", "message", "hop", "round", "job", "block", "link");
+  std::printf("%-10s %9s %9s %9s %9s %9s %9s %9s   (us; GB/s)\n", "", "start", "message", "hop", "round", "job", "block", "link");
   const auto row = [](const char* what, const tune::KernelCost& cost) {
-    std::printf("%-8s %9.2f %9.2f %9.2f %9.2f %9.2f %9.1f %9.1f\n", what, cost.startUs, cost.messageUs, cost.hopUs, cost.roundUs,
+    std::printf("%-10s %9.2f %9.2f %9.2f %9.2f %9.2f %9.1f %9.1f\n", what, cost.startUs, cost.messageUs, cost.hopUs, cost.roundUs,
                 cost.jobUs, cost.blockGBs, cost.linkGBs);
   };
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
@@ -147,7 +147,8 @@ int calibrate(const TuneOptions& options) {
     return tell(error(Code::InvalidUsage, "TUTTI_CACHE_DIR, XDG_CACHE_HOME and HOME name no folder to keep the constants in"), kExitUsage);
   // Measured with what everybody has, and not with what was measured before.
   const bool isGpu = options.gpus > 0;
-  if ((!isGpu && setenv("TUTTI_DEVICE", "host", 1) != 0) || setenv("TUTTI_CACHE_DIR", "none", 1) != 0)
+  // Without kernels the library would compute on the host with what lies on GPUs: it has to refuse.
+  if (setenv("TUTTI_DEVICE", isGpu ? "cuda" : "host", 1) != 0 || setenv("TUTTI_CACHE_DIR", "none", 1) != 0)
     return tell(error(Code::SystemError, "setenv failed"), kExitError);
   tune::Platform platform;
   platform.key = tune::machineKey();

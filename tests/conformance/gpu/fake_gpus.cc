@@ -38,10 +38,12 @@ using driver::cuda::Error;
 using driver::cuda::FakeApi;
 
 FakeGpus::FakeGpus(const driver::cuda::FakeOptions& options) : fake_(std::make_unique<FakeApi>(options)) {
-  comm::process().devices.replaceForTest([this]() -> Result<std::unique_ptr<driver::cuda::Api>> { return driver::cuda::borrow(*fake_); },
+  comm::process().devices.replaceForTest([this]() -> Result<std::unique_ptr<driver::cuda::Api>> { return borrow(); },
                                          [this] { return std::make_unique<exec::cuda::HostKernels>(*fake_); });
   EXPECT_EQ(fake_->init(0), Error::Success);
 }
+
+std::unique_ptr<driver::cuda::Api> FakeGpus::borrow() { return driver::cuda::borrow(*fake_); }
 
 FakeGpus::~FakeGpus() {
   comm::process().devices.replaceForTest(

@@ -20,6 +20,8 @@ class FakeGpus {
   FakeGpus& operator=(const FakeGpus&) = delete;
 
   driver::cuda::FakeApi& driver() { return *fake_; }
+  /// The same for a user with a driver::cuda::Driver of its own; this outlives it.
+  std::unique_ptr<driver::cuda::Api> borrow();
   /// What lies on the GPUs, in words; all of it is the library's or ncclMemAlloc's.
   std::string alive() const;
   /// A user's stream on the GPU that is current; NULL when the driver refuses.

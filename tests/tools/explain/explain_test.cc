@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "topo/data.h"
@@ -100,6 +101,17 @@ TEST(ExplainTopology, RefusesWhatMakesNoSense) {
   options.topo.source.file = topo::test::ownFile("nvidia-dgxh100-h100x8");
   options.topo.variables = {"NCCL_CROSS_NIC=7"};
   EXPECT_FALSE(explainTopology(options));
+}
+
+// The reason that the user can do something about, not the last one of the list.
+TEST(ExplainTopology, NamesWhatForbidsEverything) {
+  ASSERT_EQ(setenv("NCCL_PROTO", "^LL,LL128,Simple", 1), 0);
+  ExplainOptions options = optionsOf("all_reduce", 1 << 20);
+  options.topo.source.file = topo::test::ownFile("nvidia-dgxh100-h100x8");
+  const auto text = explainTopology(options);
+  ASSERT_EQ(unsetenv("NCCL_PROTO"), 0);
+  ASSERT_FALSE(text);
+  EXPECT_NE(text.error().text().find("NCCL_PROTO=^LL,LL128,Simple forbids it"), std::string::npos) << text.error().text();
 }
 
 TEST(ExplainGpus, KnowsEveryCollective) {

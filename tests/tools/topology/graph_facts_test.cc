@@ -147,32 +147,6 @@ TEST(GraphFacts, AreTheReferencesWithItsGraphFile) {
   EXPECT_GE(runs, 8);
 }
 
-/// Time of system, paths and search together, the best of three so that another process on the core does not count.
-TEST(GraphFacts, TakeMilliseconds) {
-  std::vector<std::pair<double, std::string>> times;
-  for (const std::string& file : topo::test::filesOf("", ".xml")) {
-    const auto machine = topo::readXml(file + ".xml");
-    ASSERT_TRUE(machine);
-    for (const int nodes : {1, 2}) {
-      double best = 1e9;
-      for (int i = 0; i < 3; ++i) {
-        const auto begin = std::chrono::steady_clock::now();
-        const FactsOptions options{.nodes = nodes, .gpus = {}, .settings = {}};
-        const auto view = viewOf(*machine, options);
-        if (!view || !graphsOf(*view, options, {})) break;
-        best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-      }
-      if (best < 1e9) times.emplace_back(best, file.substr(file.rfind('/') + 1) + " n" + std::to_string(nodes));
-    }
-  }
-  std::sort(times.begin(), times.end());
-  ASSERT_FALSE(times.empty());
-  std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
-              times.back().second.c_str());
-  EXPECT_LT(times[times.size() / 2].first, 25) << "5 ms are meant, on a core of one's own";
-  EXPECT_LT(times.back().first, 500) << times.back().second;
-}
-
 TEST(GraphFacts, ACliqueOf72IsQuick) {
   const auto machine = topo::readXml(topo::test::ownFolder() + "/nvidia-gb200-nvl72-tray.xml");
   ASSERT_TRUE(machine) << machine.error().text();

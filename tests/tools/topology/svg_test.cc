@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <pugixml.hpp>
 #include <set>
 
@@ -80,6 +81,34 @@ TEST(Svg, EveryNodeAndEveryLinkIsThereOnce) {
 }
 
 /// The links between a POWER CPU and its GPUs lie beside the PCI links of the same two, and so do their labels.
+// Labels are boxes of 13 units with the text in them; of two that lie on each other one cannot be read.
+TEST(Svg, NoLabelLiesOnAnother) {
+  int labels = 0;
+  int hidden = 0;
+  for (const std::string& path : topo::test::filesOf("", ".xml")) {
+    const auto machine = topo::readXml(path + ".xml");
+    if (!machine || topo::gpuDevs(*machine).value_or(std::vector<int>()).empty()) continue;
+    const auto view = viewOf(*machine, {.nodes = 1, .gpus = {}, .settings = {}});
+    if (!view) continue;
+    const auto document = parsed(drawTopology(*view, nullptr));
+    std::vector<std::array<double, 3>> seen;  // left, top, width
+    for (const auto& found : document.select_nodes("//rect[@height='13']")) {
+      const pugi::xml_node box = found.node();
+      const std::array<double, 3> own = {box.attribute("x").as_double(), box.attribute("y").as_double(),
+                                         box.attribute("width").as_double()};
+      ++labels;
+      for (const auto& other : seen)
+        if (own[0] < other[0] + other[2] && other[0] < own[0] + own[2] && std::abs(own[1] - other[1]) < 13) {
+          ++hidden;
+          break;
+        }
+      seen.push_back(own);
+    }
+  }
+  EXPECT_GT(labels, 300);
+  EXPECT_EQ(hidden, 0);
+}
+
 TEST(Svg, LinksOfTheSameTwoLieBesideEachOther) {
   const topo::View view = viewOfFile(topo::test::ownFile("ibm-summit-v100x6"), 1);
   const pugi::xml_document document = parsed(drawTopology(view, nullptr));

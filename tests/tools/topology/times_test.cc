@@ -1,0 +1,60 @@
+#include "topology/times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "topo/data.h"
+
+namespace tutti::tool {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSlower = 20;
+#else
+constexpr double kSlower = 1;
+#endif
+
+FactsOptions nodesOf(int nodes) { return {.nodes = nodes, .gpus = {}, .settings = {}}; }
+
+// What the search promises: 5 ms in the median of all files, 50 ms for any. CPU time, so that a busy machine does not count.
+TEST(Times, FromXmlToChannelsInMilliseconds) {
+  std::vector<std::pair<double, std::string>> times;
+  for (const std::string& file : topo::test::filesOf("", ".xml")) {
+    for (const int nodes : {1, 2, 4}) {
+      const auto runs = timeRuns(file + ".xml", nodesOf(nodes), 3);
+      if (!runs) continue;
+      const auto best =
+          std::min_element(runs->begin(), runs->end(), [](const auto& a, const auto& b) { return a.sumMs() < b.sumMs(); });
+      times.emplace_back(best->sumMs(), file.substr(file.rfind('/') + 1) + " on " + std::to_string(nodes));
+    }
+  }
+  ASSERT_GT(times.size(), 40U);
+  std::sort(times.begin(), times.end());
+  std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
+              times.back().second.c_str());
+  EXPECT_LT(times[times.size() / 2].first, 5 * kSlower);
+  EXPECT_LT(times.back().first, 50 * kSlower) << times.back().second;
+}
+
+TEST(Times, OfEveryRunAndItsParts) {
+  const auto runs = timeRuns(topo::test::ownFile("nvidia-dgxh100-h100x8"), nodesOf(2), 4);
+  ASSERT_TRUE(runs) << runs.error().text();
+  ASSERT_EQ(runs->size(), 4U);
+  for (const TimesOfRun& run : *runs) {
+    EXPECT_GT(run.readMs, 0);
+    EXPECT_GT(run.viewMs, 0);
+    EXPECT_GT(run.searchMs, 0);
+    EXPECT_DOUBLE_EQ(run.sumMs(), run.readMs + run.viewMs + run.searchMs);
+  }
+}
+
+TEST(Times, FilesThatCannotBeReadEndIt) {
+  EXPECT_EQ(runTopoTimes({.files = {"/no/such.xml"}, .runs = 1}), 3);
+  EXPECT_EQ(runTopoTimes({.files = {TUTTI_SOURCE_DIR "/README.md"}, .runs = 1}), 2);
+  EXPECT_EQ(runTopoTimes({.files = {topo::test::ownFile("single-a100-nonic")}, .nodes = {1}, .runs = 1}), 0);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,87 @@
+#include "topology/times.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "topology/graph_facts.h"
+
+namespace tutti::tool {
+namespace {
+
+double cpuMs() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+template <class Part>
+double medianOf(const std::vector<TimesOfRun>& runs, Part part) {
+  std::vector<double> values;
+  for (const TimesOfRun& run : runs) values.push_back(part(run));
+  return median(std::move(values));
+}
+
+}  // namespace
+
+Result<std::vector<TimesOfRun>> timeRuns(const std::string& file, const FactsOptions& facts, int runs) {
+  std::vector<TimesOfRun> all;
+  for (int i = 0; i < runs; ++i) {
+    TimesOfRun run;
+    const double begin = cpuMs();
+    const auto machine = topo::readXml(file);
+    if (!machine) return tl::unexpected(machine.error());
+    const double read = cpuMs();
+    const auto view = viewOf(*machine, facts);
+    if (!view) return tl::unexpected(view.error());
+    const double seen = cpuMs();
+    const auto graphs = graphsOf(*view, facts, {});
+    if (!graphs) return tl::unexpected(graphs.error());
+    all.push_back({read - begin, seen - read, cpuMs() - seen});
+  }
+  return all;
+}
+
+int runTopoTimes(const TimesOptions& options) {
+  std::printf("%-44s %5s %9s %9s %9s %9s %9s %9s   (ms of CPU time, %d runs)\n", "", "nodes", "read", "view", "search", "median", "best",
+              "worst", options.runs);
+  std::vector<double> medians;
+  double most = 0;
+  double mostOfAll = 0;
+  std::string slowest = "none";
+  for (const std::string& file : options.files) {
+    const std::string name = file.substr(file.rfind('/') + 1);
+    for (const int nodes : options.nodes) {
+      const FactsOptions facts{.nodes = nodes, .isClique = options.isClique, .gpus = {}, .settings = {}};
+      const auto runs = timeRuns(file, facts, options.runs);
+      if (!runs) {
+        std::fprintf(stderr, "tutti topo: %s\n", runs.error().text().c_str());
+        if (!topo::readXml(file)) return runs.error().code() == Code::SystemError ? 3 : 2;
+        continue;  // read, but without channels
+      }
+      const auto sum = [](const TimesOfRun& run) { return run.sumMs(); };
+      const auto [least, longest] =
+          std::minmax_element(runs->begin(), runs->end(), [](const auto& a, const auto& b) { return a.sumMs() < b.sumMs(); });
+      medians.push_back(medianOf(*runs, sum));
+      std::printf("%-44s %5d %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", name.c_str(), nodes,
+                  medianOf(*runs, [](const TimesOfRun& run) { return run.readMs; }),
+                  medianOf(*runs, [](const TimesOfRun& run) { return run.viewMs; }),
+                  medianOf(*runs, [](const TimesOfRun& run) { return run.searchMs; }), medians.back(), least->sumMs(), longest->sumMs());
+      mostOfAll = std::max(mostOfAll, longest->sumMs());
+      if (medians.back() <= most) continue;
+      most = medians.back();
+      slowest = name + " on " + std::to_string(nodes);
+    }
+  }
+  if (medians.empty()) return 0;
+  std::printf("%zu rows: median %.3f ms; slowest median %.3f ms (%s), slowest run %.3f ms\n", medians.size(), median(medians), most,
+              slowest.c_str(), mostOfAll);
+  return 0;
+}
+
+}  // namespace tutti::tool
