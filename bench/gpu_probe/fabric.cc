@@ -47,6 +47,9 @@ const char* nameOf(exec::cuda::Waiting waiting) {
     case Waiting::ForArrival: return "an arrival";
     case Waiting::ForHandOver: return "a hand-over";
     case Waiting::Mismatch: return "the same call";
+    case Waiting::ForLeave:
+    case Waiting::ForCopies:
+    case Waiting::OtherPlace: break;  // of copies, which the probe does not launch
   }
   return "nothing";
 }

@@ -1,7 +1,8 @@
 // gpu_probe: the algorithm templates as CUDA kernels, checked bit for bit against exec/host's arithmetic and timed, on the GPUs of one
 // machine.
 //
-//   gpu_probe verify   [--algorithm ring] [--kernel simple] [--samples N] [--every N] [--most ELEMS] [--slot BYTES] [--seconds S]   the matrix
+//   gpu_probe verify   [--algorithm ring] [--kernel simple] [--samples N] [--every N] [--most ELEMS] [--slot BYTES] [--share BYTES]
+//                      [--seconds S]   the matrix
 //   gpu_probe time     --algorithm ring --collective AllReduce --kernel simple [--bytes B,…] [--channels C,…] [--slot BYTES] [--pieces P]
 //   gpu_probe absent   [--algorithm …] [--collective …] [--kernel …] [--timeout MS] [--limit MS]   the last rank never comes: who says so
 //   gpu_probe kernels  registers, local and shared memory of every kernel
@@ -33,7 +34,7 @@ struct Options {
       {"algorithm", ""}, {"collective", "AllReduce"}, {"kernel", ""}, {"type", "float"}, {"op", "sum"}, {"bytes", ""}, {"channels", ""}};
   std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0}, {"nodes", 0},      {"seed", 0},      {"start", 0},
                                             {"samples", 1}, {"every", 1},   {"most", 0},       {"seconds", 60},  {"slot", 0},
-                                            {"pieces", 2},  {"eager", 0},   {"overlap", 0},    {"lone", 1},     {"ops", 0},
+                                            {"share", 0},   {"pieces", 2},  {"eager", 0},   {"overlap", 0},    {"lone", 1},     {"ops", 0},
                                             {"replays", 0}, {"rounds", 5},  {"timeout", 2000}, {"limit", 20000}, {"watchdog", 300}};
 };
 
@@ -93,6 +94,7 @@ FabricConfig configOf(const Options& o, int present) {
   c.timeoutNs = o.number.at("timeout") * 1'000'000;
   c.hostMs = o.number.at("limit");
   if (o.number.at("slot") != 0) c.slotBytes = o.number.at("slot");
+  if (o.number.at("share") != 0) c.shareBytes = o.number.at("share");
   if (c.ranks < 1 || c.ranks > exec::cuda::kMaxLocalRanks || c.devices < 1 || c.devices > present) refuse("ranks or devices out of range");
   return c;
 }

@@ -24,6 +24,8 @@ Status Communicator::describe(Arrival& arrival) const {
   process().layouts.await();
   if (!device) return device.error();
   arrival.multiprocessors = (*device)->gpu->info().multiprocessors;
+  const auto bulk = static_cast<size_t>(exec::cuda::KernelId::Bulk);
+  arrival.streams = (*device)->kernels.of[bulk].blocksPerMultiprocessor > 0 ? 1 : 0;
   arrival.keepsLines = (*device)->keepsLines ? 1 : 0;
   return process().layouts.describe(device_, arrival);
 }

@@ -26,6 +26,7 @@ struct Arrival {
   int32_t cores = 1;  ///< that the rank's thread may use: part of what an algorithm is chosen by
   int32_t multiprocessors = 0;  ///< of the rank's GPU; 0: it computes with a host device
   int32_t keepsLines = 0;       ///< 1: stores of 128 bytes between its GPU and those that it reaches arrive whole and in order
+  int32_t streams = 0;          ///< 1: its GPU runs the kernel of the bulk copy engine
   int32_t gpu = -1;             ///< the dev of its GPU in the machine's topology; -1: a host device, or a GPU that is not there
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
@@ -45,6 +46,7 @@ struct Place {
   int32_t multiprocessors = 0;  ///< of the smallest GPU; 0: host devices
   bool isMixed = false;         ///< GPUs and host devices
   bool keepsLines = false;      ///< of all
+  bool streams = false;         ///< of all
   uint32_t constants = 0;       ///< of all; 0: the built-in ones
   bool constantsDiffer = false; ///< then all take the built-in ones
 };

@@ -140,8 +140,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;
-  settings.hasBulk = config::get<Param::TuttiBulk>() != 0;
-  settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || settings.mostBlocks[static_cast<size_t>(exec::cuda::KernelId::Bulk)] == 0;
+  settings.hasBulk = config::get<Param::TuttiBulk>() != 0 && place.streams && plainBytes <= exec::cuda::kMostStreamedBytes;
+  settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || !settings.hasBulk;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();
   constexpr int32_t kZero = 2;  // NCCL_CTA_POLICY_ZERO
   if (copyEngines == 0)

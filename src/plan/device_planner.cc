@@ -77,7 +77,7 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   const Protocol protocol = kernelInfo(option.kernel).protocol;
   if (!settings_.protocols.allows(shape.collective, protocolName(option.kernel))) return Obstacle::Protocol;
   if (!isOnDevice(option.kernel)) return Obstacle::Kernel;
-  if (option.kernel == KernelId::Bulk && settings_.hasSimple && reduces(shape.collective)) return Obstacle::Kernel;
+  if (option.kernel == KernelId::Bulk && isOnDevice(KernelId::Simple) && reduces(shape.collective)) return Obstacle::Kernel;
   if (isWindow(*option.algorithm) && !settings_.hasWindows) return Obstacle::Window;
   if (!isWindow(*option.algorithm) && settings_.slots[static_cast<size_t>(protocol)] < traits.minSlots) return Obstacle::Slots;
   const DeviceFit& fit = fits_.of(*option.algorithm, option.kernel, shape.root);

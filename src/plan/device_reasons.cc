@@ -74,8 +74,8 @@ std::string DevicePlanner::why(const Hindrance& hindrance, const Shape& shape) {
   switch (hindrance.obstacle) {
     case Obstacle::Protocol: return format("{} forbids it", settings_.protocols.source());
     case Obstacle::Kernel:
-      if (option.kernel == KernelId::Bulk && !settings_.hasBulk) return "TUTTI_BULK=0 forbids it";
-      if (option.kernel == KernelId::Bulk && isOnDevice(option.kernel)) return "moves data: what combines it is slower than other kernels (TUTTI_BULK)";
+      if (option.kernel == KernelId::Bulk && !settings_.hasBulk) return "TUTTI_BULK=0, a GPU or the size of slots forbids it";
+      if (option.kernel == KernelId::Bulk && isOnDevice(option.kernel)) return "moves data: others combine it faster (TUTTI_BULK)";
       if (option.kernel == KernelId::Simple && !settings_.hasSimple) return "TUTTI_BULK=1 forbids it";
       if (option.kernel == KernelId::Lines && !settings_.hasLines) return "needs lines of 128 bytes that arrive in order between all GPUs";
       return "these GPUs do not run the kernel";

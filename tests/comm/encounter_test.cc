@@ -63,16 +63,17 @@ TEST(FormGroups, GpusAreAsGoodAsTheLeastOfThem) {
       Arrival& arrival = arrivals.emplace_back();
       arrival.key = static_cast<int32_t>(arrivals.size());
       arrival.multiprocessors = multiprocessors;
-      arrival.keepsLines = keepsLines;
+      arrival.keepsLines = arrival.streams = keepsLines;
     }
     return formGroups(arrivals).places;
   };
   for (const Place& place : agreed({{132, 1}, {78, 1}, {132, 1}})) {
     EXPECT_EQ(place.multiprocessors, 78);
-    EXPECT_TRUE(place.keepsLines);
+    EXPECT_TRUE(place.keepsLines && place.streams);
     EXPECT_FALSE(place.isMixed);
   }
-  for (const Place& place : agreed({{132, 1}, {132, 0}, {132, 1}})) EXPECT_FALSE(place.keepsLines) << "one that does not spoils it for all";
+  for (const Place& place : agreed({{132, 1}, {132, 0}, {132, 1}}))
+    EXPECT_FALSE(place.keepsLines || place.streams) << "one that does not spoils it for all";
   for (const Place& place : agreed({{132, 1}, {132, 1}, {0, 0}})) EXPECT_TRUE(place.isMixed);
   for (const Place& place : agreed({{0, 0}, {132, 1}})) EXPECT_TRUE(place.isMixed);
   for (const Place& place : agreed({{0, 0}, {0, 0}})) EXPECT_FALSE(place.isMixed);

@@ -231,6 +231,7 @@ TEST_F(FromEnvironment, TheKernelsOfPlainDataAreTheUsersToChoose) {
   Place place;
   place.ranks = 2;
   place.multiprocessors = 132;
+  place.streams = true;
   const auto kernels = [&] {
     const plan::DeviceSettings settings = readDeviceSettings(read(), {}, place, uses).value();
     return std::pair(settings.hasSimple, settings.hasBulk);
@@ -240,8 +241,11 @@ TEST_F(FromEnvironment, TheKernelsOfPlainDataAreTheUsersToChoose) {
   EXPECT_EQ(kernels(), std::pair(true, false));
   set("TUTTI_BULK", "1");
   EXPECT_EQ(kernels(), std::pair(false, true));
-  uses.of[static_cast<size_t>(exec::cuda::KernelId::Bulk)].blocksPerMultiprocessor = 0;  // an older GPU
-  EXPECT_EQ(kernels(), std::pair(true, true));
+  place.streams = false;  // an older GPU
+  EXPECT_EQ(kernels(), std::pair(true, false));
+  place.streams = true;
+  set("TUTTI_SLICE_BYTES", "1000000");  // slots that do not fit the stages
+  EXPECT_EQ(kernels(), std::pair(true, false));
 }
 
 TEST_F(FromEnvironment, MeasuredConstantsReplaceTheBuiltInOnes) {

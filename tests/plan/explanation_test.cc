@@ -82,7 +82,7 @@ TEST(Explanation, OfDevicesHasEveryKernelToo) {
   EXPECT_GE(namesOf(*chosen, rejected).size(), 12u);
   EXPECT_EQ(reasonOf(rejected, "ring", "cells"), "NCCL_PROTO=^LL forbids it");
   EXPECT_NE(reasonOf(rejected, "ring", "lines").find("128 bytes"), std::string::npos);
-  EXPECT_EQ(reasonOf(rejected, "ring", "bulk"), "TUTTI_BULK=0 forbids it");
+  EXPECT_EQ(reasonOf(rejected, "ring", "bulk"), "TUTTI_BULK=0, a GPU or the size of slots forbids it");
   EXPECT_NEAR(chosen->cost.sum(), chosen->estimatedUs, 1e-9);
 }
 
@@ -102,7 +102,7 @@ TEST(Explanation, TheStreamingKernelMovesUnlessItIsAskedToCombine) {
   settings.hasSimple = false;
   EXPECT_EQ(reasonOfBulk(settings, Collective::AllReduce), "chosen");
   settings.hasBulk = false;
-  EXPECT_EQ(reasonOfBulk(settings, Collective::AllGather), "TUTTI_BULK=0 forbids it");
+  EXPECT_EQ(reasonOfBulk(settings, Collective::AllGather), "TUTTI_BULK=0, a GPU or the size of slots forbids it");
 }
 
 TEST(Explanation, IsJsonWhateverNamesHold) {

@@ -1,4 +1,4 @@
-// The data loops of the Simple and Bulk protocols: plain memory on all sides, read and written in vectors of 16 bytes.
+// The data loops of the Simple protocol: plain memory on all sides, read and written in vectors of 16 bytes.
 //
 // Run by all workers of a block together, on a job in shared memory. No function here waits.
 #pragma once

@@ -51,8 +51,8 @@ struct LoopContext {
   __device__ __forceinline__ bool hasFailed() const { return *static_cast<const volatile uint32_t*>(&failed) != 0; }
 };
 
-/// Runs the loop of the work's operation, with `more` as its last arguments. Inlined: a function that is called saves registers of its caller, and a kernel that calls 27 of
-/// them spilled (docs/decisions/0014).
+/// Runs the loop of the work's operation, with `more` as its last arguments. Inlined: a function that is called saves registers of its
+/// caller, and a kernel that calls 27 of them spilled (docs/decisions/0014).
 template <template <DataType, ReduceOp> class Loop, DataType kType, class... More>
 __device__ __forceinline__ void runLoop(const Job& job, LoopContext& context, More&... more) {
   switch (context.numbers.loop % kNumLoopOps) {

@@ -54,6 +54,18 @@ Status load(const Footprint& kernel, KernelUse& most) {
   return {};
 }
 
+/// Bulk needs what only code for sm_90 has: one that was compiled for older devices moves nothing, and newer devices may have less shared
+/// memory.
+bool canRun(KernelId kernel, int device) {
+  if (kernel != KernelId::Bulk) return true;
+  const KernelEntry& entry = bulkEntry();
+  cudaFuncAttributes attributes{};
+  int sharedBytes = 0;
+  return cudaFuncGetAttributes(&attributes, entry.function[0]) == cudaSuccess && attributes.ptxVersion >= 90 &&
+         cudaDeviceGetAttribute(&sharedBytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+         entry.block.sharedBytes + static_cast<int>(attributes.sharedSizeBytes) <= sharedBytes;
+}
+
 /// In kLoopTypes.
 int placeOf(DataType type) { return loopOf(type, ReduceOp::Sum) / kNumLoopOps; }
 
@@ -113,7 +125,7 @@ Status loadKernels(KernelUses* uses) {
   for (int k = 0; k < kNumKernels; ++k) {
     const KernelInfo& info = kKernels[k];
     if (10 * major + minor < info.minimumArch) continue;
-    if (static_cast<KernelId>(k) == KernelId::LineWindow) continue;
+    if (static_cast<KernelId>(k) == KernelId::LineWindow || !canRun(static_cast<KernelId>(k), device)) continue;
     const KernelEntry& entry = entryOf(static_cast<KernelId>(k));
     for (const void* function : entry.function) {
       const Footprint kernel{info.name, function, entry.block.threads, entry.block.sharedBytes};

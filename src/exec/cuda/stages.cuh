@@ -5,12 +5,12 @@
 // 1. A job's hunks follow one another, of each hunk its sources; hunk n lies in stage n % kStages.
 // 2. `full`: the loader's hunk n has come. `empty`: a storer's copies have read it. `folded`: all warps of workers have left the result of
 //    their nth fold in the stage of its first source.
-// 3. `posted`: desk n is written. `joined`: the workers' part of it is done. `told`: all that it moves is visible and its signals are sent, in
-//    the order of desks. `released`: all roles are done with it, and its storer has told.
+// 3. `posted`: desk n is written. `joined`: the workers' part of it is done. `told`: all that it moves is visible and its signals are sent,
+//    in the order of desks. `released`: all roles are done with it, and its storer has told.
 // 4. A barrier tells only its last phase from the one before, so nobody waits for an event of a ring before the one that lies a whole ring
-//    earlier has happened, and none happens before all who wait for that one have seen it. Desks and stages are posted and filled again only
-//    when released and emptied. Roles skip what is not theirs and may be ahead of the loader, by the hunks of kStreamDesks desks at most:
-//    that many barriers `full` and `folded` have.
+//    earlier has happened, and none happens before all who wait for that one have seen it. Desks and stages are posted and filled again
+//    only when released and emptied. Roles skip what is not theirs and may be ahead of the loader, by the hunks of kStreamDesks desks at
+//    most: that many barriers `full` and `folded` have.
 // 5. Every thread of a role arrives for itself: racecheck does not see what one does for its warp.
 #pragma once
 
@@ -26,6 +26,7 @@ inline constexpr uint32_t kStorers = 2;  ///< warps; storer n % kStorers stores 
 
 inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kMostHunks = 32;  ///< of a job, with all sources
+static_assert(kMostStreamedBytes == kMostHunks * uint64_t{kStageBytes});
 inline constexpr uint32_t kHunkRing = kMostHunks * kStreamDesks;
 
 struct StageBarriers {
@@ -81,7 +82,12 @@ struct Hunks {
     return static_cast<uint32_t>(min(bytes - at(hunk), static_cast<uint64_t>(kStageBytes)));
   }
   __device__ __forceinline__ uint32_t stages() const { return count * sources; }
-  __device__ __forceinline__ bool fit() const { return sources <= kStages && bytes <= kMostHunks * kStageBytes && stages() <= kMostHunks; }
+  /// One without hunks does not: the loader would have no part in it, and `told` could go on without it.
+  __device__ __forceinline__ bool fit() const {
+    return count > 0 && sources <= kStages && bytes <= kMostStreamedBytes && stages() <= kMostHunks;
+  }
+  /// Whether the stages of a hunk are needed for the next one.
+  __device__ __forceinline__ bool areTight() const { return 2 * sources > kStages; }
 };
 
 extern __shared__ __align__(128) std::byte stageMemory[];

@@ -176,6 +176,7 @@ class StreamLane : public WaitingLane<StreamLane<kType>, StreamShared, Protocol:
   }
   __device__ __forceinline__ void carryOut(const StreamDesk& d) {
     const Job& job = d.job;
+    if (job.bytes == 0) return;
     uint64_t done = 0;
     if (d.isStreamed) {
       const Hunks hunks(job);
@@ -235,14 +236,14 @@ class StreamLane : public WaitingLane<StreamLane<kType>, StreamShared, Protocol:
       }
       for (int t = 0; t < job.targets; ++t) arch::bulkStore(job.target[t] + Hunks::at(h), stage(n), hunks.bytesOf(h));
       arch::commitStores();
-      if (h > 0) {
+      if (hunks.areTight() || h + 1 == hunks.count) {
+        arch::awaitStoresRead<0>();
+        empty(n, hunks.sources);
+      } else if (h > 0) {
         arch::awaitStoresRead<1>();
-        empty(n - hunks.sources, hunks.sources);
       }
+      if (!hunks.areTight() && h > 0) empty(n - hunks.sources, hunks.sources);
     }
-    if (hunks.count == 0) return;
-    arch::awaitStoresRead<0>();
-    empty(at_.stage + (hunks.count - 1) * hunks.sources, hunks.sources);
     arch::awaitStores();
   }
   __device__ __forceinline__ void empty(uint32_t first, uint32_t count) const {

@@ -1,8 +1,8 @@
 // The warp of a lane that goes through its program: it waits for slots, data and arrivals, and makes of every step the jobs that others of
 // the block carry out.
 //
-// A job is written on a desk. `Self`, which is derived from this, says which desk is the next (desk), hands it on (post), and runs the other
-// roles (runRoles).
+// A job is written on a desk. `Self`, which is derived from this, says which desk is the next (desk), hands it on (post), and runs the
+// other roles (runRoles).
 // 1. Slots, and what a signal tells of, are counted when the job is made; signals are sent in the order of the desks when all that was
 //    moved before is visible.
 // 2. After a wait that gave up no job is made: the next desk ends the work.

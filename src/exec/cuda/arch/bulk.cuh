@@ -2,8 +2,8 @@
 //
 // A copy from global memory completes a transaction barrier in shared memory; a copy to global memory belongs to a group of its thread.
 // 1. Addresses and sizes are multiples of 16 bytes.
-// 2. Such a barrier has phases: one ends when its arrivals, and the bytes that were announced, have come. What was done before an arrival is
-//    visible to the block's threads that have seen the phase end.
+// 2. Such a barrier has phases: one ends when its arrivals, and the bytes that were announced, have come. What was done before an arrival
+//    is visible to the block's threads that have seen the phase end.
 #pragma once
 
 #include <cstddef>
