@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "launch/processes.h"
 
@@ -137,14 +140,18 @@ void Keeper::takeChildren() {
   int status = 0;
   pid_t pid = 0;
   bool isRankLeft = false;
+  std::vector<std::pair<int, int>> ended;  // ranks and how
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].pid != pid) continue;
       ranks_[rank].pid = 0;
       post_.close(rank);
-      judge(static_cast<int>(rank), status);
+      ended.emplace_back(static_cast<int>(rank), status);
     }
   }
+  // The others of a rank that was killed give up within a millisecond: what began it is told.
+  std::stable_partition(ended.begin(), ended.end(), [](const auto& end) { return WIFSIGNALED(end.second); });
+  for (const auto& [rank, how] : ended) judge(rank, how);
   hasChildren_ = pid == 0;
   for (const Rank& rank : ranks_) isRankLeft = isRankLeft || rank.pid != 0;
   if (hasChildren_ && !isRankLeft && phase_ == Phase::Running) end(SIGTERM);
