@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -136,11 +137,11 @@ void Keeper::takeSignals() {
   }
 }
 
-void Keeper::takeChildren() {
+/// The ranks that have ended, and how.
+std::vector<std::pair<int, int>> Keeper::reap() {
+  std::vector<std::pair<int, int>> ended;
   int status = 0;
   pid_t pid = 0;
-  bool isRankLeft = false;
-  std::vector<std::pair<int, int>> ended;  // ranks and how
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].pid != pid) continue;
@@ -149,10 +150,25 @@ void Keeper::takeChildren() {
       ended.emplace_back(static_cast<int>(rank), status);
     }
   }
-  // The others of a rank that was killed give up within a millisecond: what began it is told.
-  std::stable_partition(ended.begin(), ended.end(), [](const auto& end) { return WIFSIGNALED(end.second); });
-  for (const auto& [rank, how] : ended) judge(rank, how);
   hasChildren_ = pid == 0;
+  return ended;
+}
+
+void Keeper::takeChildren() {
+  bool isRankLeft = false;
+  auto ended = reap();
+  const auto hasFailed = [](const auto& end) { return end.second != 0; };
+  const auto wasKilled = [](const auto& end) { return WIFSIGNALED(end.second); };
+  // What began it is told: the others of a rank that was killed give up within a millisecond, and may be gone before it is, whose sockets
+  // close first.
+  if (phase_ == Phase::Running && std::any_of(ended.begin(), ended.end(), hasFailed) &&
+      std::none_of(ended.begin(), ended.end(), wasKilled)) {
+    std::this_thread::sleep_for(milliseconds(kKillPauseMs));
+    const auto later = reap();
+    ended.insert(ended.end(), later.begin(), later.end());
+  }
+  std::stable_partition(ended.begin(), ended.end(), wasKilled);
+  for (const auto& [rank, how] : ended) judge(rank, how);
   for (const Rank& rank : ranks_) isRankLeft = isRankLeft || rank.pid != 0;
   if (hasChildren_ && !isRankLeft && phase_ == Phase::Running) end(SIGTERM);
 }

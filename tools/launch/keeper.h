@@ -12,6 +12,7 @@
 
 #include <csignal>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -61,6 +62,7 @@ class Keeper {
   void addPolls(std::vector<pollfd>& polls) const;
   void readStream(Stream& stream, Outlet& outlet);
   void takeSignals();
+  std::vector<std::pair<int, int>> reap();
   void takeChildren();
   void judge(int rank, int status);
   void end(int signal);
