@@ -94,7 +94,7 @@ inline constexpr uint64_t kLineBytes = 128;
 inline constexpr uint64_t kLineDataBytes = 120;
 
 /// What goes through the stages of the Bulk kernel at once: a larger slot would be carried word by word.
-inline constexpr uint64_t kMostStreamedBytes = 32 * 28672;
+inline constexpr uint64_t kMostStreamedBytes = uint64_t{32} * 28672;
 
 /// What `bytes` of memory carry.
 TUTTI_HD constexpr uint64_t carriedBytes(Protocol protocol, uint64_t bytes) {
