@@ -52,6 +52,8 @@ ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t st
         if (poll == Poll::Pending) return finishAgain(CallRequest(request), *visit);
       } catch (const std::bad_alloc&) {
         return report(request.function, Status(Code::SystemError, "out of memory"));
+      } catch (...) {  // nothing leaves through the C interface
+        return guard(request.function, []() -> Status { throw; });
       }
     }
   }

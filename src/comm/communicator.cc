@@ -18,7 +18,7 @@ using exec::host::Work;
 
 namespace {
 
-/// A sender may be so far ahead of who reads from it; boards keep 64 calls, of which some are owed.
+/// A sender may be so far ahead of who reads from it; boards keep 64 runs of like calls.
 constexpr uint32_t kMostSlotsOfLate = 32;
 
 }  // namespace

@@ -49,7 +49,7 @@ Code Communicator::state() {
   lookAtGpu();
   if (const Code code = hub().latch(rank_).code(); code != Code::Ok && !revoked_) {
     sayWhy();
-    if (!isDrained()) hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended
+    hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended, which need not have a ticket
     return code;
   }
   return isWorking() && !revoked_ ? Code::InProgress : Code::Ok;
@@ -129,7 +129,7 @@ bool Communicator::isDrained() const {
 void Communicator::drain() {
   exec::host::Waiter waiter(turn_->isCrowded ? 0 : spins_);
   for (; !isDrained() && !hub().latch(rank_).tripped(); waiter.pause()) lookAtGpu();
-  if (!isDrained()) hub().waitQuiet();
+  if (!isDrained() || hub().latch(rank_).tripped()) hub().waitQuiet();  // a call made again has no ticket
   waitForGpu();
 }
 

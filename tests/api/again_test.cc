@@ -1,5 +1,6 @@
 // Calls like the one before, which go straight to their steps: every change of shape, and everything that may end a communicator in
 // between, finds them as it finds all calls.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -301,6 +302,40 @@ TEST(Again, AnAbortFromAnotherThreadEndsARowOfCalls) {
       EXPECT_EQ(ncclCommAbort(comms[1 - round % 2]), ok);
     });
   }
+}
+
+TEST(Again, WhoIsToldOfAnErrorMayTakeTheBuffersAway) {
+  static constexpr size_t kBytes = 8192;
+  runWithin(60, "a watcher beside rows of calls", [&] {
+    for (int round = 0; round < 300; ++round) {
+      ncclComm_t comms[2];
+      ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok);
+      float* memory[2];
+      for (float*& m : memory) {
+        void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        ASSERT_NE(mapped, MAP_FAILED);
+        m = static_cast<float*>(mapped);
+      }
+      std::atomic<int> made{0};
+      std::vector<std::thread> threads;
+      for (int r = 0; r < 2; ++r) {
+        threads.emplace_back([&made, comm = comms[r], m = memory[r]] {
+          while (ncclAllReduce(m, m + 1024, 1000, ncclFloat, ncclSum, comm, nullptr) == ok) made.fetch_add(1, std::memory_order_relaxed);
+        });
+      }
+      threads.emplace_back([comm = comms[0], m = memory[0]] {
+        ncclResult_t state = ok;
+        while (ncclCommGetAsyncError(comm, &state) == ok && state == ok) {
+        }
+        (void)mprotect(m, kBytes, PROT_NONE);  // a call that still uses them ends this process
+      });
+      while (made.load(std::memory_order_relaxed) < 20 + round % 50) std::this_thread::yield();
+      EXPECT_EQ(ncclCommAbort(comms[1]), ok);
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_EQ(ncclCommAbort(comms[0]), ok);
+      for (float* m : memory) EXPECT_EQ(munmap(m, kBytes), 0);
+    }
+  });
 }
 
 TEST(Again, AThreadMayTakeACommunicatorOver) {

@@ -1,7 +1,7 @@
 // The call that a rank makes again: like its latest one, alone, on the calling thread. What is the same in both was looked at when it was
 // made first, so that little is left: say so on the board, do the steps, leave an event. Whatever is out of the ordinary, a wait or a
 // refusal among it, is handed to the general path in a state as if that had begun the call.
-#include <new>
+#include <utility>
 
 #include "exec/host/signature.h"
 #include "exec/host/work.h"
@@ -24,6 +24,7 @@ bool Work::canRunAgain() {
 Poll Work::runAgain(const void* in, void* out, uint64_t sequence, uint64_t windowEpoch) {
   Turn& turn = *turn_;
   const bool checks = turn.checks;
+  if (!checks && member_->latch.tripped()) return Poll::Failed;  // enter() does not look
   // Another post, of the making of a child, has ended the run.
   if (checks && (endOfRun_->load(std::memory_order_relaxed) != sequence || !member_->enter())) return Poll::Failed;
   Chain& chain = chains_.front();
@@ -34,31 +35,34 @@ Poll Work::runAgain(const void* in, void* out, uint64_t sequence, uint64_t windo
   }
   call.event.sequence = sequence;
   call.signature = withSequence(call.signature, sequence);
-  bool isThrough = false;
+  bool isInside = checks;
+  const auto leave = [&] {
+    if (std::exchange(isInside, false)) member_->leave();
+  };
   try {
     const int32_t looks = turn.isCrowded ? 1 : Operation::kLooks;
-    isThrough = chain.operation.runAgain(in, out, call.signature, windowEpoch, looks);
+    bool isThrough = chain.operation.runAgain(in, out, call.signature, windowEpoch, looks);
     if (isThrough && isOneWay_ && checks) {
       turn.oneWay.sequence = sequence;
       isThrough = ++turn.owed < kMostOwed || compareOwed();
     }
-  } catch (const std::bad_alloc&) {
+    if (isThrough) [[likely]] {
+      turn.recorder.record(call.event);  // without `recording`: works of streams have ended, no other thread has news
+      leave();
+      return Poll::Ready;
+    }
     goOn(in, out, sequence, windowEpoch);
-    if (checks) member_->leave();
+    if (!chain.operation.status().ok()) explainFailure(chain);
+    const bool hasFailed = !outcome_.cause.ok();
+    if (!hasFailed) noteStart(chain);
+    leave();
+    if (hasFailed) (void)fail(std::move(outcome_));
+  } catch (...) {
+    leave();  // abandon() waits until nobody is inside
+    if (finished_ && status_.ok()) goOn(in, out, sequence, windowEpoch);
     abandon();
     throw;
   }
-  if (isThrough) [[likely]] {
-    turn.recorder.record(call.event);
-    if (checks) member_->leave();
-    return Poll::Ready;
-  }
-  goOn(in, out, sequence, windowEpoch);
-  if (!chain.operation.status().ok()) explainFailure(chain);
-  const bool hasFailed = !outcome_.cause.ok();
-  if (!hasFailed) noteStart(chain);
-  if (checks) member_->leave();
-  if (hasFailed) (void)fail(std::move(outcome_));
   return Poll::Pending;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "exec/host/launch.h"
+#include "exec/host/signature.h"
 #include "planned_ranks.h"
 
 namespace {
@@ -75,6 +76,51 @@ TEST(OutOfMemory, FailsTheWorkAndTellsThePeers) {
     }
     for (const auto& turn : ranks.turns) EXPECT_EQ(turn->finished.load(), 1U) << limit;
     succeeded = !failed;
+  }
+  EXPECT_TRUE(succeeded);
+}
+
+/// A call made again that differs from the peer's, out of memory somewhere in the words for it.
+TEST(OutOfMemory, OfACallMadeAgainTellsThePeers) {
+  bool succeeded = false;
+  for (int64_t limit = 0; !succeeded && limit < 200; ++limit) {
+    Ranks ranks(2);
+    std::vector<int32_t> data[2] = {numbers(0, 2), numbers(1, 2)};
+    auto own = ranks.works(0, data[0]);
+    auto theirs = ranks.works(1, data[1]);
+    std::thread other([&] { EXPECT_TRUE(drive(theirs, 5).ok()); });
+    EXPECT_TRUE(drive(own, 5).ok());
+    other.join();
+    ASSERT_TRUE(own.front()->canRunAgain());
+    std::vector<int32_t> more = numbers(1, 3);
+    PlannedCall differs = ranks.planned.call(1, shapeOf(Collective::AllReduce, DataType::I32, 3), more.data(), more.data());
+    differs.call.sequence = differs.event.sequence = 1;
+    differs.signature = packSignature(differs.call);
+    theirs.front()->reset(1);
+    theirs.front()->beginChain();
+    theirs.front()->add(std::move(differs));
+    ASSERT_EQ(theirs.front()->advance(), Poll::Pending);
+    Poll poll = Poll::Ready;
+    bool threw = false;
+    allowed = limit;
+    try {
+      poll = own.front()->runAgain(data[0].data(), data[0].data(), 1, 1);
+      if (poll == Poll::Pending) poll = own.front()->advance();
+      for (Nanoseconds now{0}; poll == Poll::Pending && now < std::chrono::seconds(1); now += std::chrono::milliseconds(100)) {
+        own.front()->inspect(now);
+        poll = own.front()->advance();
+      }
+    } catch (const std::bad_alloc&) {
+      threw = true;
+    }
+    allowed = -1;
+    EXPECT_FALSE(ranks.planned.hub().member(Rank(0)).inside.load()) << limit << ": Abort would wait for ever";
+    if (threw && !own.front()->isFinished()) own.front()->abandon();
+    EXPECT_TRUE(threw || poll == Poll::Failed) << limit;
+    EXPECT_NE(ranks.planned.hub().latch(Rank(1)).code(), Code::Ok) << limit << ": the peer waits for ever";
+    EXPECT_EQ(ranks.turns[0]->finished.load(), 2U) << limit;
+    succeeded = !threw;
+    if (HasFailure()) break;
   }
   EXPECT_TRUE(succeeded);
 }

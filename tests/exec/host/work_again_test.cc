@@ -233,6 +233,18 @@ TEST(WorkAgain, WithoutChecksNothingIsPosted) {
   EXPECT_EQ(calls.hub().board(Rank(0)).begun(), 0U);
 }
 
+TEST(WorkAgain, WithoutChecksAnAbortIsSeenAllTheSame) {
+  Repeats calls(2, shapeOf(Collective::Broadcast, DataType::I32, 2), false);
+  for (int32_t r = 0; r < 2; ++r) calls.turn(r).checks = false;
+  int32_t data[2] = {1, 2};
+  ASSERT_EQ(calls.begin(0), Poll::Ready);
+  ASSERT_EQ(calls.begin(1), Poll::Ready);
+  ASSERT_TRUE(calls.work(0).canRunAgain());
+  EXPECT_EQ(calls.work(0).runAgain(data, data, 1, 0), Poll::Ready);
+  calls.hub().failAll(Status(Code::RemoteError, "the test ends"));
+  EXPECT_EQ(calls.work(0).runAgain(data, data, 2, 0), Poll::Failed);
+}
+
 TEST(WorkAgain, LeavesOneEventACall) {
   Repeats calls(2, shapeOf(Collective::Broadcast, DataType::I32, 2), false);
   observe::FlightMemory memory(64, Rank(0), 1);
