@@ -273,6 +273,7 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   }
   exec::cuda::LaunchOptions options;
   options.blocks = blocks;
+  options.mayOverlap = settings_.launchesEarly;
   return devices_.executor().launch(front.kernel, launch, options, stream);
 }
 

@@ -65,7 +65,7 @@ __device__ __forceinline__ void runWorks(const Launch& launch, BlockShared& shar
     place.steps = loadProgram(shared.program, work.program, place.channel, place.lane);
     if (isAlone) {
       arch::waitForPrecedingGrids();
-      arch::allowNextGrid();
+      if (gridDim.x <= kMostEarlyBlocks) arch::allowNextGrid();
       isAlone = false;
     }
     if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1) postOnBoards(launch.comm.wait);

@@ -1,4 +1,4 @@
-// Kernels of lone calls over windows of cells that combine, one a type.
+// Kernels of lone calls over windows of cells: those that combine, one a type, and the one that moves.
 #include "exec/cuda/lone_cells.cuh"
 
 namespace tutti::exec::cuda {
@@ -13,9 +13,9 @@ struct Function {
 
 }  // namespace
 
-const KernelEntry& loneCellsEntry() {
-  static const KernelEntry entry = makeEntry({mostLoneThreads(Protocol::Cells), 0}, Function{});
-  return entry;
+LoneEntry loneCellsEntry() {
+  static const KernelEntry combine = makeEntry({mostLoneThreads(Protocol::Cells), 0}, Function{});
+  return {"lone", combine, reinterpret_cast<const void*>(&loneKernel<LoneCells<Moved>>)};
 }
 
 }  // namespace tutti::exec::cuda

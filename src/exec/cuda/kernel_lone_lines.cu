@@ -1,4 +1,4 @@
-// Kernels of lone calls over windows of lines that combine, one a type.
+// Kernels of lone calls over windows of lines: those that combine, one a type, and the one that moves.
 #include "exec/cuda/lone_lines.cuh"
 
 namespace tutti::exec::cuda {
@@ -13,9 +13,9 @@ struct Function {
 
 }  // namespace
 
-const KernelEntry& loneLinesEntry() {
-  static const KernelEntry entry = makeEntry({mostLoneThreads(Protocol::Lines), 0}, Function{});
-  return entry;
+LoneEntry loneLinesEntry() {
+  static const KernelEntry combine = makeEntry({mostLoneThreads(Protocol::Lines), 0}, Function{});
+  return {"linewindow", combine, reinterpret_cast<const void*>(&loneKernel<LoneLines<Moved>>)};
 }
 
 }  // namespace tutti::exec::cuda

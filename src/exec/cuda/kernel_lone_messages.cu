@@ -204,7 +204,7 @@ class MessageBlock {
 
 __global__ void __launch_bounds__(mostLoneThreads(Protocol::Cells), 1) loneMessageKernel(const __grid_constant__ LoneMessages launch) {
   arch::waitForPrecedingGrids();
-  arch::allowNextGrid();
+  if (gridDim.x <= kMostEarlyBlocks) arch::allowNextGrid();
   if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1) postOnBoards(launch.comm.wait);
   bool isFirst = true;
 #pragma unroll 1

@@ -37,11 +37,17 @@ const KernelEntry& linesEntry();
 const KernelEntry& simpleEntry();
 const KernelEntry& bulkEntry();
 
-/// The kernels of lone calls (lone.h) that combine, and those that move.
-const KernelEntry& loneCellsEntry();
-const KernelEntry& loneLinesEntry();
-const void* loneCellsMove();
-const void* loneLinesMove();
+/// Kernels of lone calls (lone.h): those that combine, and the one that moves.
+struct LoneEntry {
+  const char* name;
+  const KernelEntry& combine;
+  const void* move;
+};
+LoneEntry loneCellsEntry();
+LoneEntry loneLinesEntry();
+/// Of brief ones (brief.h); `isPair`: of two ranks.
+LoneEntry briefCellsEntry(bool isPair);
+LoneEntry briefLinesEntry(bool isPair);
 /// The kernel of launches of a few messages over pipes of cells (lone_message.h).
 const void* loneMessages();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/cuda/brief.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/lone.h"
 #include "exec/cuda/lone_message.h"
@@ -69,14 +70,14 @@ bool canRun(KernelId kernel, int device) {
 /// In kLoopTypes.
 int placeOf(DataType type) { return loopOf(type, ReduceOp::Sum) / kNumLoopOps; }
 
-const KernelEntry& loneEntry(Protocol protocol) { return protocol == Protocol::Lines ? loneLinesEntry() : loneCellsEntry(); }
-const void* loneMove(Protocol protocol) { return protocol == Protocol::Lines ? loneLinesMove() : loneCellsMove(); }
-
-Status loadLone(Protocol protocol, KernelUse& most) {
-  const char* const name = protocol == Protocol::Lines ? "linewindow" : "lone";
-  if (Status status = load({name, loneMove(protocol), mostLoneThreads(protocol), 0}, most); !status.ok()) return status;
-  for (const void* function : loneEntry(protocol).function)
-    if (Status status = load({name, function, mostLoneThreads(protocol), 0}, most); !status.ok()) return status;
+const void* functionOf(const LoneEntry& kernels, const Work& work) {
+  return isLoneReduction(work.algorithm) ? kernels.combine.function[placeOf(work.type)] : kernels.move;
+}
+Status loadAll(const LoneEntry& kernels, KernelUse& most) {
+  const int32_t threads = kernels.combine.block.threads;
+  if (Status status = load({kernels.name, kernels.move, threads, 0}, most); !status.ok()) return status;
+  for (const void* function : kernels.combine.function)
+    if (Status status = load({kernels.name, function, threads, 0}, most); !status.ok()) return status;
   return {};
 }
 
@@ -96,6 +97,15 @@ Status checkTypes(const Launch& launch) {
   return {};
 }
 
+/// Captures hold such launches from CUDA 12.3 on.
+bool canOverlap() {
+  static const bool can = [] {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;
+  }();
+  return can;
+}
+
 Status enqueue(const Footprint& kernel, void* parameters, const LaunchOptions& options, void* stream) {
   void* arguments[] = {parameters};
   cudaLaunchAttribute attribute{};
@@ -107,7 +117,7 @@ Status enqueue(const Footprint& kernel, void* parameters, const LaunchOptions& o
   config.dynamicSmemBytes = static_cast<size_t>(kernel.sharedBytes);
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
-  config.numAttrs = options.mayOverlap ? 1 : 0;
+  config.numAttrs = options.mayOverlap && options.blocks <= kMostEarlyBlocks && canOverlap() ? 1 : 0;
   return checkCuda(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching", kernel.name);
 }
 
@@ -132,10 +142,15 @@ Status loadKernels(KernelUses* uses) {
       if (Status status = load(kernel, found.of[k]); !status.ok()) return status;
     }
   }
-  if (Status status = loadLone(Protocol::Cells, found.lone); !status.ok()) return status;
+  KernelUse& ofLines = found.of[static_cast<int>(KernelId::LineWindow)];
+  if (Status status = loadAll(loneCellsEntry(), found.lone); !status.ok()) return status;
+  if (Status status = loadAll(loneLinesEntry(), ofLines); !status.ok()) return status;
+  for (const bool isPair : {false, true}) {
+    if (Status status = loadAll(briefCellsEntry(isPair), found.lone); !status.ok()) return status;
+    if (Status status = loadAll(briefLinesEntry(isPair), ofLines); !status.ok()) return status;
+  }
   const Footprint messages{"messages", loneMessages(), mostLoneThreads(Protocol::Cells), 0};
   if (Status status = load(messages, found.of[static_cast<int>(KernelId::Cells)]); !status.ok()) return status;
-  if (Status status = loadLone(Protocol::Lines, found.of[static_cast<int>(KernelId::LineWindow)]); !status.ok()) return status;
   KernelUse ofProbe;
   if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
   KernelUse ofCopies;
@@ -150,11 +165,19 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   if (kernel == KernelId::LineWindow && !isLone)
     return tutti::error(Code::InvalidArgument, "kernel linewindow runs one call a launch, of an algorithm that it holds");
   if (kernel == KernelId::LineWindow || (kernel == KernelId::Window && isLone && options.mayBeLone)) {
-    LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling),
-                          makeRounds(first.algorithm, launch.comm.rank, launch.comm.ranks, first.root)};
     const Protocol protocol = kernelInfo(kernel).protocol;
-    const void* const function = isLoneReduction(first.algorithm) ? loneEntry(protocol).function[placeOf(first.type)] : loneMove(protocol);
-    return enqueue({"lone", function, loneThreads(first.geometry, first.type, protocol), 0}, &parameters, options, stream);
+    const int32_t threads = loneThreads(first.geometry, first.type, protocol);
+    const bool isPair = launch.comm.ranks == 2;
+    const Rounds rounds = makeRounds(first.algorithm, launch.comm.rank, launch.comm.ranks, first.root);
+    const bool hasLines = protocol == Protocol::Lines;
+    if (BriefLaunch brief; makeBrief(launch, rounds, brief)) {
+      const LoneEntry kernels = hasLines ? briefLinesEntry(isPair) : briefCellsEntry(isPair);
+      const Footprint footprint{kernels.name, functionOf(kernels, first), std::min(threads, kernels.combine.block.threads), 0};
+      return enqueue(footprint, &brief, options, stream);
+    }
+    LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling), rounds};
+    const LoneEntry kernels = hasLines ? loneLinesEntry() : loneCellsEntry();
+    return enqueue({kernels.name, functionOf(kernels, first), threads, 0}, &parameters, options, stream);
   }
   if (kernel == KernelId::Cells && options.mayBeLone && areLoneMessages(launch)) {
     LoneMessages parameters = makeMessages(launch);

@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(mostLoneThreads(Lane::kProtocol), 1) loneKerne
   const int32_t channel = static_cast<int32_t>(blockIdx.x) - work.firstBlock;
   if (channel < 0 || channel >= work.geometry.channels) return;
   arch::waitForPrecedingGrids();
-  arch::allowNextGrid();
+  if (gridDim.x <= kMostEarlyBlocks) arch::allowNextGrid();
   // Before it waits for anybody; by a warp that has the least to do.
   if (channel == 0 && threadIdx.x == blockDim.x - 1) postOnBoards(launch.comm.wait);
   Numbers numbers = launch.numbers;

@@ -55,6 +55,10 @@ struct CommView {
   WaitControl wait;
 };
 
+/// Only grids of at most so many blocks let the next one onto the device early, and only such are launched early: the two together take no
+/// more room than one of a large call, so what other communicators need stays free.
+inline constexpr int kMostEarlyBlocks = 16;
+
 /// Works that travel with the launch; more lie in memory.
 inline constexpr int kInlineWorks = 16;
 

@@ -19,7 +19,8 @@ __device__ __forceinline__ void waitForPrecedingGrids() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// From now on the next grid may be put on the device (it waits at the function above).
+/// From now on, and when all blocks have said so, the next grid may be put on the device, if it was launched so (it waits at the function
+/// above).
 __device__ __forceinline__ void allowNextGrid() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

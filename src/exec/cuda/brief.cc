@@ -1,0 +1,95 @@
+#include "exec/cuda/brief.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti::exec::cuda {
+namespace {
+
+/// The chunks of one call, as bytes. `areEqual` once two of those that were asked for differ in length.
+class Chunks {
+ public:
+  Chunks(const Work& work) : work_(work), elementBytes_(sizeOf(work.type)) {}
+
+  const std::byte* at(algo::ChunkRef chunk) {
+    const algo::Geometry& g = work_.geometry;
+    const uint64_t begin = std::min(g.chunkElems * static_cast<uint64_t>(chunk.chunk), g.totalElems);
+    const uint64_t bytes = (std::min(begin + g.chunkElems, g.totalElems) - begin) * elementBytes_;
+    areEqual_ = areEqual_ && (!isAny_ || bytes == bytes_);
+    bytes_ = bytes;
+    isAny_ = true;
+    return (chunk.buffer == algo::Buffer::In ? work_.in : work_.out) + begin * elementBytes_;
+  }
+  /// Where peer 0's would be, and the distance between those of two peers.
+  const std::byte* at(const Bundle& bundle, uint64_t& stride) {
+    if (bundle.peers == 0) return nullptr;
+    stride = bundle.isSame ? 0 : work_.geometry.chunkElems * elementBytes_;
+    if (bundle.isSame) return at(bundle.chunk);
+    for (int32_t peer = 0; peer < kMaxLocalRanks; ++peer)
+      if (bundle.has(peer)) at(bundle.of(peer));
+    return at({0, bundle.chunk.buffer});
+  }
+  bool areEqual() const { return areEqual_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const Work& work_;
+  const uint64_t elementBytes_;
+  uint64_t bytes_ = 0;
+  bool isAny_ = false;
+  bool areEqual_ = true;
+};
+
+}  // namespace
+
+bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
+  const Work& work = launch.work[0];
+  const Round& round = rounds.round[0];
+  const algo::Geometry& g = work.geometry;
+  if (rounds.count != 1 || work.firstBlock != 0) return false;
+  if (work.scaling.hasFactor && (work.factorSource != nullptr || (round.stores.peers != 0 && !round.stores.scales))) return false;
+
+  Chunks chunks(work);
+  brief.sent = chunks.at(round.stores, brief.sentStride);
+  brief.taken = const_cast<std::byte*>(chunks.at(round.loads, brief.takenStride));
+  brief.hasOwn = round.combines || round.hasCopy;
+  if (brief.hasOwn) {
+    brief.own = chunks.at(round.combines ? round.own : round.copyFrom);
+    brief.result = const_cast<std::byte*>(chunks.at(round.combines ? round.result : round.copyTo));
+    if (!round.combines && brief.own == brief.result) brief.hasOwn = false;
+  }
+  const uint64_t partBytes = g.partElems * sizeOf(work.type);
+  const uint64_t sliceBytes = std::min(g.sliceElems * sizeOf(work.type), partBytes);
+  if (!chunks.areEqual() || std::max(chunks.bytes(), partBytes * static_cast<uint64_t>(g.channels)) > std::numeric_limits<int32_t>::max())
+    return false;
+
+  const CommView& comm = launch.comm;
+  const WindowView& window = comm.window;
+  brief.chunkBytes = static_cast<uint32_t>(chunks.bytes());
+  brief.partBytes = static_cast<uint32_t>(partBytes);
+  brief.sliceBytes = static_cast<uint32_t>(sliceBytes);
+  brief.slices = g.slices;
+  brief.epochs = window.epochs + work.firstChannel;
+  brief.rank = static_cast<uint8_t>(comm.rank);
+  brief.ranks = static_cast<uint8_t>(comm.ranks);
+  brief.elementBytes = static_cast<uint8_t>(sizeOf(work.type));
+  for (int32_t peer = 0; peer < comm.ranks; ++peer)
+    brief.window[peer] = window.share(peer, 0, comm.rank, comm.ranks, work.firstChannel);
+  brief.windows = window.share(comm.rank, 0, 0, comm.ranks, work.firstChannel);
+  brief.bankBytes = window.shareBytes * static_cast<uint64_t>(comm.ranks) * static_cast<uint64_t>(window.channels);
+  brief.shareBytes = static_cast<uint32_t>(window.shareBytes);
+  brief.stores = round.stores.peers;
+  brief.empties = round.empties;
+  brief.loads = round.loads.peers;
+  brief.awaits = round.awaits;
+  brief.firstChannel = work.firstChannel;
+  const auto place = [](const std::byte* p) { return reinterpret_cast<uintptr_t>(p); };
+  const uint64_t all = place(brief.own) | place(brief.result) | place(brief.sent) | place(brief.taken) | brief.sentStride |
+                       brief.takenStride | partBytes | (g.slices > 1 ? sliceBytes : 0);
+  brief.isAligned = all % kCellDataBytes == 0;
+  brief.numbers = numbersOf(work.type, work.op, work.scaling);
+  brief.wait = comm.wait;
+  return true;
+}
+
+}  // namespace tutti::exec::cuda

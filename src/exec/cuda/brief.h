@@ -1,0 +1,54 @@
+// What a brief call is launched with: a lone call over windows of one round, whose addresses the host has worked out, so that a kernel of
+// few instructions begins with its loads. Plain values, the same on host and device; made by makeBrief() alone.
+//
+// A block is a channel. Its part of every chunk is [block * partBytes, + partBytes) cut to chunkBytes, in slices of sliceBytes; an empty
+// slice still has one cell or line.
+// 1. All chunks of the call are of one length. What goes to peer p begins at sent + p * sentStride, what it sends belongs to
+//    taken + p * takenStride.
+// 2. The windows, banks, epochs, cells and lines are those of the kernels of lone calls (lone_lane.cuh): ranks need not agree on which of
+//    the two carries a call out.
+// 3. What the first instructions read comes first: parameters are fetched by lines of 64 bytes.
+#pragma once
+
+#include <type_traits>
+
+#include "exec/cuda/lone.h"
+
+namespace tutti::exec::cuda {
+
+struct BriefLaunch {
+  uint64_t* epochs = nullptr;       ///< of the first channel
+  const std::byte* own = nullptr;   ///< what is combined with the peers' contributions, or copied
+  std::byte* result = nullptr;      ///< of combining, or of the copy
+  const std::byte* sent = nullptr;
+  uint64_t sentStride = 0;
+  uint32_t chunkBytes = 0;
+  uint32_t partBytes = 0;
+  uint32_t sliceBytes = 0;
+  int32_t slices = 1;
+  uint32_t stores = 0;  ///< bits: peers that get a part of a chunk
+  uint8_t rank = 0;
+  uint8_t ranks = 1;
+  uint8_t elementBytes = 1;
+  bool hasOwn = false;  ///< `own` goes to `result`, alone or combined
+  std::byte* window[kMaxLocalRanks] = {};  ///< by peer: where it finds what this rank stores; even bank, first channel
+  const std::byte* windows = nullptr;      ///< what rank 0 stores for this rank; even bank, first channel
+  uint64_t bankBytes = 0;
+  uint32_t shareBytes = 0;
+  uint32_t empties = 0;  ///< bits: peers that get nothing but an empty cell or line
+  uint32_t loads = 0;    ///< bits: peers whose part is taken as it is
+  uint32_t awaits = 0;   ///< bits: peers of whom nothing is taken, but who have to arrive
+  std::byte* taken = nullptr;
+  uint64_t takenStride = 0;
+  int32_t firstChannel = 0;  ///< for reports
+  bool isAligned = false;    ///< all buffers, strides, parts and slices, to words of 8 bytes
+  Numbers numbers;
+  WaitControl wait;
+};
+static_assert(std::is_trivially_copyable_v<BriefLaunch>);
+
+/// False: the call is not a brief one, for it has several rounds, chunks of different lengths, or a factor that lies in memory.
+/// `rounds` are makeRounds() of the only work of `launch`.
+bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief);
+
+}  // namespace tutti::exec::cuda

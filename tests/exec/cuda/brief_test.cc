@@ -1,0 +1,184 @@
+// The addresses that the host works out for a brief call, beside those that the geometry gives for every channel, slice and peer.
+#include "exec/cuda/brief.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/types.h"
+#include "exec/record/catalog.h"
+
+namespace tutti::exec::cuda {
+namespace {
+
+using exec::record::Algorithm;
+
+constexpr uintptr_t kIn = 0x1000'0000, kOut = 0x2000'0000, kWindow = 0x3000'0000;
+constexpr uint64_t kShareBytes = 4096;
+constexpr int32_t kWindowChannels = 9, kFirstChannel = 1;
+
+uint8_t placeOf(const Algorithm& algorithm) { return static_cast<uint8_t>(&algorithm - exec::record::algorithms().data()); }
+std::byte* address(uintptr_t at) { return reinterpret_cast<std::byte*>(at); }
+uintptr_t number(const void* at) { return reinterpret_cast<uintptr_t>(at); }
+
+struct Case {
+  const Algorithm& algorithm;
+  int32_t rank, ranks, root;
+  DataType type;
+  uint64_t count;
+  int32_t channels;
+  uint64_t sliceBytes;
+};
+
+Launch launchOf(const Case& c) {
+  Launch launch;
+  launch.comm.rank = c.rank;
+  launch.comm.ranks = c.ranks;
+  WindowView& window = launch.comm.window;
+  for (int32_t r = 0; r < c.ranks; ++r) window.base[r] = address(kWindow * static_cast<uintptr_t>(r + 1));
+  window.shareBytes = kShareBytes;
+  window.channels = kWindowChannels;
+  window.epochs = reinterpret_cast<uint64_t*>(address(0x100));
+  launch.works = 1;
+  Work& work = launch.work[0];
+  work.algorithm = placeOf(c.algorithm);
+  work.type = c.type;
+  work.root = static_cast<uint8_t>(c.root);
+  work.firstChannel = kFirstChannel;
+  work.in = address(kIn);
+  work.out = address(kOut);
+  work.geometry = algo::makeGeometry(c.algorithm.traits.division, c.count, c.algorithm.chunks(c.ranks), c.type, c.channels, c.sliceBytes);
+  return launch;
+}
+
+/// What a block of `channel` works on in `slice` of the chunk at `base`, as brief_lane.cuh has it.
+struct Part {
+  uintptr_t begin;
+  uint64_t bytes;
+};
+Part partOf(const BriefLaunch& brief, const std::byte* base, int32_t channel, int32_t slice) {
+  const uint64_t begin = static_cast<uint64_t>(channel) * brief.partBytes;
+  const uint64_t end = std::min<uint64_t>(begin + brief.partBytes, brief.chunkBytes);
+  const uint64_t at = std::min(begin + static_cast<uint64_t>(slice) * brief.sliceBytes, end);
+  return {number(base) + at, std::min<uint64_t>(brief.sliceBytes, end - at)};
+}
+
+class Checker {
+ public:
+  explicit Checker(const Case& c) : case_(c), launch_(launchOf(c)) {}
+
+  void check() {
+    const Rounds rounds = makeRounds(placeOf(case_.algorithm), case_.rank, case_.ranks, case_.root);
+    ASSERT_TRUE(makeBrief(launch_, rounds, brief_));
+    const Round& round = rounds.round[0];
+    EXPECT_EQ(brief_.stores, round.stores.peers);
+    EXPECT_EQ(brief_.loads, round.loads.peers);
+    EXPECT_EQ(brief_.empties, round.empties);
+    EXPECT_EQ(brief_.awaits, round.awaits);
+    EXPECT_EQ(brief_.slices, launch_.work[0].geometry.slices);
+    for (int32_t peer = 0; peer < case_.ranks; ++peer) {
+      const auto place = static_cast<uint32_t>(peer);
+      if (round.stores.has(peer)) same(brief_.sent + place * brief_.sentStride, round.stores.of(peer));
+      if (round.loads.has(peer)) same(brief_.taken + place * brief_.takenStride, round.loads.of(peer));
+      for (const uint64_t epoch : {2, 3}) windows(peer, epoch);
+    }
+    const bool copies = round.hasCopy && !(round.copyFrom.buffer == round.copyTo.buffer && round.copyFrom.chunk == round.copyTo.chunk);
+    EXPECT_EQ(brief_.hasOwn, round.combines || copies);
+    if (!brief_.hasOwn) return;
+    same(brief_.own, round.combines ? round.own : round.copyFrom);
+    same(brief_.result, round.combines ? round.result : round.copyTo);
+  }
+
+ private:
+  void same(const std::byte* base, algo::ChunkRef chunk) {
+    const algo::Geometry& g = launch_.work[0].geometry;
+    const uint64_t elementBytes = sizeOf(case_.type);
+    for (int32_t channel = 0; channel < g.channels; ++channel) {
+      for (int32_t slice = 0; slice < g.slices; ++slice) {
+        const algo::Range wanted = g.range(chunk.chunk, channel, slice);
+        const Part found = partOf(brief_, base, channel, slice);
+        EXPECT_EQ(found.bytes, wanted.elems * elementBytes) << "channel " << channel << ", slice " << slice;
+        if (found.bytes == 0) continue;
+        EXPECT_EQ(found.begin, (chunk.buffer == algo::Buffer::In ? kIn : kOut) + wanted.begin * elementBytes);
+        if (brief_.isAligned) {
+          EXPECT_EQ(found.begin % 8, 0U);
+        }
+      }
+    }
+  }
+  void windows(int32_t peer, uint64_t epoch) const {
+    const WindowView& window = launch_.comm.window;
+    for (int32_t channel = 0; channel < case_.channels; ++channel) {
+      const uint64_t inWindow = (epoch & 1) * brief_.bankBytes + static_cast<uint64_t>(channel) * brief_.shareBytes * brief_.ranks;
+      EXPECT_EQ(brief_.window[peer] + inWindow, window.share(peer, epoch, case_.rank, case_.ranks, kFirstChannel + channel));
+      EXPECT_EQ(brief_.windows + inWindow + static_cast<uint64_t>(peer) * brief_.shareBytes,
+                window.share(case_.rank, epoch, peer, case_.ranks, kFirstChannel + channel));
+    }
+  }
+
+  const Case case_;
+  Launch launch_;
+  BriefLaunch brief_;
+};
+
+TEST(Brief, AddressesAreThoseOfTheGeometry) {
+  int algorithms = 0;
+  for (const Algorithm& algorithm : exec::record::algorithms()) {
+    if (!mayBeLone(placeOf(algorithm)) || algorithm.traits.rounds != 1) continue;
+    ++algorithms;
+    for (int32_t ranks = 2; ranks <= kMaxLocalRanks; ++ranks) {
+      for (int32_t rank = 0; rank < ranks; ++rank) {
+        for (const int32_t root : {0, ranks - 1}) {
+          for (const DataType type : {DataType::U8, DataType::F32, DataType::F64}) {
+            for (const uint64_t count : {1, 7, 64, 1000, 4099}) {
+              for (const int32_t channels : {1, 3, 8}) {
+                for (const uint64_t sliceBytes : {240, 1 << 20}) {
+                  SCOPED_TRACE(std::string(algorithm.traits.name) + " " + std::string(name(algorithm.traits.collective)) + ", rank " +
+                               std::to_string(rank) + " of " + std::to_string(ranks) + ", root " + std::to_string(root) + ", " +
+                               std::to_string(count) + " x " + std::to_string(sizeOf(type)) + ", channels " + std::to_string(channels));
+                  Checker({algorithm, rank, ranks, root, type, count, channels, sliceBytes}).check();
+                  if (HasFailure()) return;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(algorithms, 8);
+}
+
+TEST(Brief, LeavesOutWhatItCannotCarryOut) {
+  BriefLaunch brief;
+  for (const Algorithm& algorithm : exec::record::algorithms()) {
+    if (!mayBeLone(placeOf(algorithm))) continue;
+    const Rounds rounds = makeRounds(placeOf(algorithm), 0, 2, 0);
+    Launch launch = launchOf({algorithm, 0, 2, 0, DataType::F32, 1000, 2, 1 << 20});
+    EXPECT_EQ(makeBrief(launch, rounds, brief), rounds.count == 1) << algorithm.traits.name;
+    if (rounds.count != 1 || !reduces(algorithm.traits.collective)) continue;
+    launch.work[0].scaling.hasFactor = true;
+    EXPECT_TRUE(makeBrief(launch, rounds, brief));
+    launch.work[0].factorSource = address(0x10);
+    EXPECT_FALSE(makeBrief(launch, rounds, brief)) << "a factor in memory that grids before this one may still be writing";
+  }
+}
+
+TEST(Brief, AlignmentIsThatOfAllBuffers) {
+  const Algorithm* const gather = exec::record::findAlgorithm(Collective::AllGather, "direct");
+  ASSERT_NE(gather, nullptr);
+  const auto isAligned = [&](uint64_t count, uintptr_t shift) {
+    Launch launch = launchOf({*gather, 0, 3, 0, DataType::F32, count, 1, 1 << 20});
+    launch.work[0].out += shift;
+    BriefLaunch brief;
+    EXPECT_TRUE(makeBrief(launch, makeRounds(placeOf(*gather), 0, 3, 0), brief));
+    return brief.isAligned;
+  };
+  EXPECT_TRUE(isAligned(64, 0));
+  EXPECT_FALSE(isAligned(64, 4)) << "output";
+  EXPECT_FALSE(isAligned(63, 0)) << "stride";
+}
+
+}  // namespace
+}  // namespace tutti::exec::cuda
