@@ -63,9 +63,12 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
 
   Cost us;
   us.launchUs = machine_.launchUs + cost.startUs + blocks * machine_.blockUs;
+  if (blocks > exec::cuda::kMostEarlyBlocks) us.launchUs += machine_.lateUs;
+  const bool hasRounds = isWindow && algorithm.traits.rounds > 1;
+  if (hasRounds) us.launchUs += machine_.roundsUs;
   us.hopsUs = hops * cost.hopUs;
   double passing = p.crossing * bytes;
-  double repeated = 1;
+  double repeated = hasRounds ? machine_.roundsBlocks : 1;
   if (isWindow) {
     us.messagesUs = p.messages * cost.messageUs;
     us.slicesUs = (slices - 1) * algorithm.traits.rounds * cost.roundUs;

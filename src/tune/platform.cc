@@ -151,6 +151,9 @@ DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
   machine.blockUs = reader.number("blockUs");
+  if (reader.has("lateUs")) machine.lateUs = reader.number("lateUs");
+  if (reader.has("roundsUs")) machine.roundsUs = reader.number("roundsUs");
+  if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
     readFields(copies, kCopyFields, machine.copies);
@@ -166,7 +169,11 @@ DeviceMachine readDevices(Reader reader) {
 }
 
 Json devicesJson(const DeviceMachine& machine) {
-  Json json = {{"launchUs", machine.launchUs}, {"blockUs", machine.blockUs}};
+  Json json = {{"launchUs", machine.launchUs},
+               {"blockUs", machine.blockUs},
+               {"lateUs", machine.lateUs},
+               {"roundsUs", machine.roundsUs},
+               {"roundsBlocks", machine.roundsBlocks}};
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
     json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
         kernelJson(machine.kernels[static_cast<size_t>(k)]);

@@ -51,8 +51,7 @@ double forcedUs(Collective collective, std::string_view algorithm, std::string_v
   return summary ? summary->estimatedUs : 0;
 }
 
-/// bench/gpu/choice: in graphs, 2 H200, one process a GPU. Most are within a quarter; reductions over cells are held to be slower than they
-/// are.
+/// bench/gpu/choice, and bench/gpu/compare with an algorithm and protocols forced: in graphs, 2 H200, one process a GPU.
 TEST(DeviceModel, IsNearWhatWasMeasured) {
   const auto expectNear = [](Collective collective, std::string_view algorithm, std::string_view protocol, int32_t blocks, uint64_t bytes,
                              double measured) {
@@ -62,25 +61,25 @@ TEST(DeviceModel, IsNearWhatWasMeasured) {
   };
   expectNear(Collective::AllReduce, "ring", "Simple", 64, 8388608, 40.70);
   expectNear(Collective::AllReduce, "ring", "Simple", 64, 33554432, 118.58);
-  expectNear(Collective::AllReduce, "oneshot", "LL", 8, 32768, 4.73);
-  expectNear(Collective::AllReduce, "oneshot", "LL", 32, 524288, 11.69);
-  expectNear(Collective::AllReduce, "oneshot", "LL128", 64, 524288, 6.32);
-  expectNear(Collective::AllReduce, "oneshot", "LL128", 64, 2097152, 14.37);
-  expectNear(Collective::AllReduce, "twoshot", "LL128", 8, 32768, 5.60);
-  expectNear(Collective::AllReduce, "twoshot", "LL128", 48, 524288, 6.61);
-  expectNear(Collective::AllReduce, "twoshot", "LL128", 64, 2097152, 13.40);
-  expectNear(Collective::AllGather, "direct", "LL128", 8, 32768, 5.88);
-  expectNear(Collective::AllGather, "direct", "LL128", 48, 524288, 6.69);
-  expectNear(Collective::AllGather, "direct", "LL128", 64, 2097152, 10.56);
-  expectNear(Collective::ReduceScatter, "direct", "LL128", 8, 32768, 4.03);
-  expectNear(Collective::ReduceScatter, "direct", "LL128", 48, 524288, 4.74);
-  expectNear(Collective::ReduceScatter, "direct", "LL128", 64, 2097152, 8.94);
+  expectNear(Collective::AllReduce, "oneshot", "LL", 16, 32768, 2.47);
+  expectNear(Collective::AllReduce, "oneshot", "LL", 32, 262144, 5.02);
+  expectNear(Collective::AllReduce, "oneshot", "LL128", 48, 262144, 4.13);
+  expectNear(Collective::AllReduce, "oneshot", "LL128", 64, 2097152, 12.02);
+  expectNear(Collective::AllReduce, "twoshot", "LL128", 16, 32768, 5.10);
+  expectNear(Collective::AllReduce, "twoshot", "LL128", 48, 262144, 5.89);
+  expectNear(Collective::AllReduce, "twoshot", "LL128", 64, 2097152, 13.17);
+  expectNear(Collective::AllGather, "direct", "LL128", 16, 32768, 2.54);
+  expectNear(Collective::AllGather, "direct", "LL128", 32, 262144, 3.68);
+  expectNear(Collective::AllGather, "direct", "LL128", 64, 2097152, 7.23);
+  expectNear(Collective::ReduceScatter, "direct", "LL128", 16, 32768, 2.50);
+  expectNear(Collective::ReduceScatter, "direct", "LL128", 32, 262144, 3.76);
+  expectNear(Collective::ReduceScatter, "direct", "LL128", 64, 2097152, 7.22);
   expectNear(Collective::Broadcast, "ring", "Simple", 64, 8388608, 32.51);
   expectNear(Collective::Broadcast, "ring", "Simple", 64, 33554432, 102.97);
-  expectNear(Collective::Broadcast, "direct", "LL", 8, 32768, 4.18);
-  expectNear(Collective::Broadcast, "direct", "LL", 32, 524288, 9.28);
-  expectNear(Collective::Reduce, "direct", "LL", 8, 32768, 3.61);
-  expectNear(Collective::Reduce, "direct", "LL", 32, 524288, 8.41);
+  expectNear(Collective::Broadcast, "direct", "LL", 16, 32768, 2.13);
+  expectNear(Collective::Broadcast, "direct", "LL", 32, 262144, 3.83);
+  expectNear(Collective::Reduce, "direct", "LL", 16, 32768, 2.09);
+  expectNear(Collective::Reduce, "direct", "LL", 32, 262144, 3.74);
   expectNear(Collective::AllToAll, "p2p", "Simple", 64, 8388608, 32.79);
   expectNear(Collective::AllToAll, "p2p", "Simple", 64, 33554432, 78.71);
   expectNear(Collective::SendRecv, "p2p", "LL", 8, 32768, 4.26);
@@ -100,26 +99,27 @@ TEST(DeviceModel, GrowsWithBytesRanksAndWaitsAndShrinksWithBlocks) {
   EXPECT_LT(ring(8, 1, 4), ring(8, 32, 4)) << "blocks cost something";
 }
 
-/// `gpu_probe time --ranks 2 --kernel linewindow --slot 35840`, in a graph, on 2 GPUs.
+/// bench/gpu/compare with TUTTI_ALGO, NCCL_PROTO=LL128 and numbers of blocks forced, in a graph, on 2 H200.
 TEST(DeviceModel, IsNearWhatWasMeasuredOfWindowsOfLines) {
   const auto expectNear = [](std::string_view algorithm, Collective collective, uint64_t bytes, int32_t channels, double measured) {
     const double estimate = graphUs(algorithm, KernelId::LineWindow, bytes, channels, 33600, 0, 2, collective);
     EXPECT_NEAR(estimate, measured, measured / 4) << algorithm << " " << name(collective) << " " << bytes << " " << channels;
   };
-  expectNear("twoshot", Collective::AllReduce, 65536, 16, 5.39);
-  expectNear("twoshot", Collective::AllReduce, kMiB, 16, 13.7);
-  expectNear("twoshot", Collective::AllReduce, kMiB, 64, 8.32);
-  expectNear("twoshot", Collective::AllReduce, 4 * kMiB, 32, 28.0);
-  expectNear("twoshot", Collective::AllReduce, 4 * kMiB, 64, 22.4);
-  expectNear("twoshot", Collective::AllReduce, 16 * kMiB, 64, 65.0);
-  expectNear("direct", Collective::AllGather, kMiB, 16, 10.0);
-  expectNear("direct", Collective::AllGather, kMiB, 64, 7.09);
-  expectNear("direct", Collective::AllGather, 4 * kMiB, 64, 15.1);
-  expectNear("direct", Collective::AllGather, 16 * kMiB, 64, 41.4);
-  expectNear("direct", Collective::ReduceScatter, 65536, 16, 3.77);
-  expectNear("direct", Collective::ReduceScatter, kMiB, 64, 5.95);
-  expectNear("direct", Collective::ReduceScatter, 16 * kMiB, 64, 40.9);
-  expectNear("direct", Collective::AllToAll, 16 * kMiB, 64, 45.0);
+  expectNear("oneshot", Collective::AllReduce, 32768, 16, 2.58);
+  expectNear("oneshot", Collective::AllReduce, 16 * kMiB, 64, 65.9);
+  expectNear("twoshot", Collective::AllReduce, 32768, 16, 5.10);
+  expectNear("twoshot", Collective::AllReduce, 262144, 16, 7.03);
+  expectNear("twoshot", Collective::AllReduce, 2 * kMiB, 16, 27.2);
+  expectNear("twoshot", Collective::AllReduce, 2 * kMiB, 64, 13.2);
+  expectNear("twoshot", Collective::AllReduce, 16 * kMiB, 64, 66.2);
+  expectNear("direct", Collective::AllGather, 262144, 16, 3.09);
+  expectNear("direct", Collective::AllGather, 262144, 32, 3.68);
+  expectNear("direct", Collective::AllGather, 2 * kMiB, 64, 7.23);
+  expectNear("direct", Collective::AllGather, 16 * kMiB, 64, 34.7);
+  expectNear("direct", Collective::ReduceScatter, 32768, 16, 2.50);
+  expectNear("direct", Collective::ReduceScatter, 2 * kMiB, 64, 7.22);
+  expectNear("direct", Collective::ReduceScatter, 16 * kMiB, 64, 35.5);
+  expectNear("direct", Collective::AllToAll, 16 * kMiB, 64, 34.4);
 }
 
 // What the kernels of lone calls carry out has their cost, not that of the Window kernel, which costs more.
