@@ -152,6 +152,7 @@ TEST(Build, RefusesWhatMakesNoSense) {
       {cpu("<pci busid=\"0000:01:00.0\" link_width=\"-4\"/>"), "t.xml:2: <pci busid=\"0000:01:00.0\">: link_width=\"-4\"; expected"},
       {cpu("<pci busid=\"0000:01:00.0\" link_speed=\"fast\"/>"), "link_speed=\"fast\"; expected a speed such as"},
       {cpu("<pci/>"), "the attribute busid is missing; expected a PCI address"},
+      {cpu(pci("0000:01:00.0", R"(<nic><net dev="0" speed="-100000"/></nic>)")), "speed=\"-100000\"; expected a whole number from -1"},
       {cpu("", "arch=\"arm64\""), "the attribute numaid is missing"},
       {cpu("", "numaid=\"0\" arch=\"arm64\" affinity=\"xyz\""), "affinity=\"xyz\"; expected a mask of CPUs"},
       {cpu("") + cpu(""), "numaid=\"0\"; expected a number that no other <cpu> of the host has"},
@@ -214,12 +215,14 @@ TEST(Build, AWidthThatTheKernelDoesNotKnowIsNone) {
 
 TEST(Build, SaysWhatDetectionHasToAdd) {
   const auto built = build(cpu(pci("0000:01:00.0", "", R"(class="0x030200")") + pci("0000:02:00.0", "", R"(class="0x020700")") +
-                                   "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\"/></pci><fan/>",
+                                   "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\"/></pci><fan/>"
+                                   "<nic><net dev=\"0\" speed=\"-1\"/><net dev=\"1\"/></nic>",
                                "numaid=\"0\""));
   ASSERT_TRUE(built.has_value());
   std::string all;
   for (const std::string& note : built->notes) all += note + "\n";
-  for (const char* expected : {"is a GPU by its class, but has no <gpu>", "is a NIC by its class", "sm is missing", "gdr is missing",
+  for (const char* expected : {"is a GPU by its class, but has no <gpu>", "is a NIC by its class", "sm is missing",
+                               "speed is not known: taken for 10000 Mbit/s", "speed is missing: taken for 10000 Mbit/s", "gdr is missing",
                                "arch=\"\"", "link_speed is missing", "unknown element below <cpu>"}) {
     EXPECT_NE(all.find(expected), std::string::npos) << expected << " in\n" << all;
   }
