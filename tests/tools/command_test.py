@@ -454,6 +454,10 @@ class Tune(Temporary):
         after, warnings = self.explain()
         self.assertEqual((after["constants"], warnings.count("WARN")), ("quick", 0), warnings)
         self.assertLess(after["estimatedUs"], before["estimatedUs"] / 10)
+        code, out, err = run("explain", "all_reduce", "64K", "--ranks", "2",
+                             environment={"TUTTI_CACHE_DIR": self.path("cache"), "NCCL_DEBUG": "INFO"})
+        self.assertEqual(code, 0, err)
+        self.assertEqual((out + err).count(f'chosen by the constants "quick", measured on this machine: {kept}'), 1, out + err)
         with open(kept, "w", encoding="utf-8") as file:
             json.dump({**platform, "host": {**self.CONSTANTS, "hopNs": "soon"}}, file)
         broken, warnings = self.explain()

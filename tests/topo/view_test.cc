@@ -80,7 +80,8 @@ TEST(View, RefusesDevsThatAreNotThere) {
 
 TEST(View, RefusesAGpuThatIsNotWhereItBelongs) {
   for (const char* text : {"<system version=\"1\"><cpu numaid=\"0\">\n<gpu dev=\"0\"/></cpu></system>",
-                           "<system version=\"1\"><cpu numaid=\"0\">\n<pci busid=\"0:1\"><gpu dev=\"0\"/><gpu dev=\"1\"/></pci></cpu></system>"}) {
+                           "<system version=\"1\"><cpu numaid=\"0\">\n"
+                           "<pci busid=\"0:1\"><gpu dev=\"0\"/><gpu dev=\"1\"/></pci></cpu></system>"}) {
     const auto machine = parseXml("t.xml", text);
     const auto view = makeView(*machine, *identicalNodes(*machine, 1, false, {}));
     ASSERT_FALSE(view.has_value());

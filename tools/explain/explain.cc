@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/constants.h"
 #include "comm/settings.h"
 #include "config/params.h"
 #include "explain/fabric.h"
 #include "explain/modelled.h"
 #include "plan/device_planner.h"
 #include "plan/link_planner.h"
+#include "tune/store.h"
 #include "tutti.h"
 
 namespace tutti::tool {
@@ -128,7 +130,11 @@ Result<std::string> explainGpus(const ExplainOptions& options) {
   explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
   explanation.ranks = options.gpus;
   explanation.nodes = 1;
-  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment());
+  // What was measured on this machine holds for its GPUs; of more than it has, it says no more than what is built in.
+  comm::Constants kept;
+  const int32_t listed = tune::listedGpus();
+  const bool areOwn = listed == 0 || options.gpus <= listed;
+  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment(), {}, areOwn ? kept.get() : nullptr);
   if (!gpus) return tl::unexpected(gpus.error());
   auto modelled = (*gpus)->plan(shapeOf(options, options.gpus), &explanation.rejected);
   if (!modelled) return tl::unexpected(std::move(modelled).error());

@@ -2,12 +2,15 @@
 #include "explain/explain.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "topo/data.h"
+#include "tune/store.h"
 
 namespace tutti::tool {
 namespace {
@@ -127,6 +130,38 @@ TEST(ExplainGpus, KnowsEveryCollective) {
   ExplainOptions tooMany = optionsOf("all_reduce", 8);
   tooMany.gpus = 1000;
   EXPECT_FALSE(explainGpus(tooMany));
+}
+
+TEST(ExplainGpus, TakesWhatWasMeasuredOnThisMachine) {
+  char folder[] = "/tmp/tutti_explain_" "XX" "XX" "XX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  tune::Platform kept;
+  kept.name = "measured here";
+  kept.source = "a test";
+  kept.key = tune::machineKey();
+  kept.devices = tune::deviceMachine();
+  for (tune::KernelCost& cost : kept.devices->kernels) cost.startUs += 1000;
+  kept.devices->lone.startUs += 1000;
+  ASSERT_TRUE(tune::writeStored(folder, kept).ok());
+  ExplainOptions options = optionsOf("all_reduce", 1 << 20);
+  options.gpus = 2;
+  const auto before = explainGpus(options);
+  ASSERT_EQ(setenv("TUTTI_CACHE_DIR", folder, 1), 0);
+  const auto after = explainGpus(options);
+  const int32_t listed = tune::listedGpus();
+  options.gpus = 8;
+  const auto more = explainGpus(options);
+  ASSERT_EQ(setenv("TUTTI_CACHE_DIR", "none", 1), 0);
+  (void)std::remove(tune::storedPath(folder, kept.key).c_str());
+  (void)std::remove(folder);
+  ASSERT_TRUE(before && after && more);
+  EXPECT_EQ(Json::parse(*before)["constants"], "hopper-nvlink");
+  if (listed != 1) {
+    EXPECT_EQ(Json::parse(*after)["constants"], "measured here");
+    EXPECT_GT(Json::parse(*after)["estimatedUs"].get<double>(), 1000);
+  }
+  const bool isOther = listed > 0 && listed < 8;  // no such machine was measured
+  EXPECT_EQ(Json::parse(*more)["constants"], isOther ? "hopper-nvlink" : "measured here");
 }
 
 TEST(ExplainHost, IsWhatTheLibrarySays) {
