@@ -121,7 +121,7 @@ Result<std::string> explainHost(const ExplainOptions& options) {
   return text;
 }
 
-Result<std::string> explainGpus(const ExplainOptions& options) {
+Result<std::string> explainGpus(const ExplainOptions& options, int listed) {
   if (Status status = plan::fitRanks(options.gpus); !status.ok()) return tl::unexpected(std::move(status));
   plan::Explanation explanation;
   const std::string name = nameOf(*options.operation);
@@ -130,11 +130,8 @@ Result<std::string> explainGpus(const ExplainOptions& options) {
   explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
   explanation.ranks = options.gpus;
   explanation.nodes = 1;
-  // What was measured on this machine holds for its GPUs; of more than it has, it says no more than what is built in.
   comm::Constants kept;
-  const int32_t listed = tune::listedGpus();
-  const bool areOwn = listed == 0 || options.gpus <= listed;
-  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment(), {}, areOwn ? kept.get() : nullptr);
+  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment(), {}, options.gpus <= listed ? kept.get() : nullptr);
   if (!gpus) return tl::unexpected(gpus.error());
   auto modelled = (*gpus)->plan(shapeOf(options, options.gpus), &explanation.rejected);
   if (!modelled) return tl::unexpected(std::move(modelled).error());
@@ -173,7 +170,7 @@ Result<std::string> explainTopology(const ExplainOptions& options) {
 
 int runExplain(const ExplainOptions& options) {
   const auto text = !options.topo.source.file.empty() ? explainTopology(options)
-                    : options.gpus > 0                ? explainGpus(options)
+                    : options.gpus > 0                ? explainGpus(options, tune::listedGpus())
                                                       : explainHost(options);
   if (!text) return tell(text.error());
   const auto shown = options.writesJson ? Result<std::string>(*text + "\n") : showExplanation(*text);
