@@ -144,7 +144,7 @@ TEST(GraphFacts, ACliqueOf72IsQuick) {
     EXPECT_TRUE(topo::checkChannels(view->system, view->paths, {.pattern = set.pattern, .maxChannels = 64}, set).ok());
   }
   std::printf("searched in %.1f ms\n", ms);
-  EXPECT_LT(ms, 500) << "100 ms are meant, on a core of one's own";
+  EXPECT_LT(ms, 100);
 }
 
 }  // namespace
