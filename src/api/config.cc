@@ -80,9 +80,15 @@ Status checkFields(const ncclConfig_t& c) {
   return {};
 }
 
-/// The environment wins over the struct; a value that makes no sense is ignored, as any number out of range.
-int override(int64_t environment, int least, int most, int field) {
-  return environment >= least && environment <= most ? static_cast<int>(environment) : field;
+/// The environment wins over the struct; a value that makes no sense is ignored, as any number out of range, and INFO says so.
+template <config::Param P>
+int override(int least, int most, int field) {
+  const int64_t environment = config::get<P>();
+  if (environment >= least && environment <= most) return static_cast<int>(environment);
+  const config::Entry& entry = config::table()[static_cast<size_t>(P)];
+  if (environment != entry.number)
+    observe::info(observe::Subsys::Init | observe::Subsys::Env, "{}={}: expected {} to {}: ignored", entry.name, environment, least, most);
+  return field;
 }
 
 }  // namespace
@@ -97,12 +103,12 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
     if (Status status = checkFields(own); !status.ok()) return tl::unexpected(std::move(status));
   }
   using config::Param;
-  own.blocking = override(config::get<Param::CommBlocking>(), 0, 1, own.blocking);
-  own.minCTAs = override(config::get<Param::MinCtas>(), 1, kMostCtas, own.minCTAs);
-  own.maxCTAs = override(config::get<Param::MaxCtas>(), 1, kMostCtas, own.maxCTAs);
-  own.CTAPolicy = override(config::get<Param::CtaPolicy>(), NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO, own.CTAPolicy);
-  own.splitShare = override(config::get<Param::CommSplitShareResources>(), 0, 1, own.splitShare);
-  own.shrinkShare = override(config::get<Param::CommShrinkShareResources>(), 0, 1, own.shrinkShare);
+  own.blocking = override<Param::CommBlocking>(0, 1, own.blocking);
+  own.minCTAs = override<Param::MinCtas>(1, kMostCtas, own.minCTAs);
+  own.maxCTAs = override<Param::MaxCtas>(1, kMostCtas, own.maxCTAs);
+  own.CTAPolicy = override<Param::CtaPolicy>(NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO, own.CTAPolicy);
+  own.splitShare = override<Param::CommSplitShareResources>(0, 1, own.splitShare);
+  own.shrinkShare = override<Param::CommShrinkShareResources>(0, 1, own.shrinkShare);
 
   if (own.minCTAs != kUndef && own.maxCTAs != kUndef && own.minCTAs > own.maxCTAs)
     observe::info(observe::Subsys::Init | observe::Subsys::Env,

@@ -60,6 +60,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   auto settings = readSettings(config_, outcome.place.constants == 0 ? nullptr : process().constants.get());
   if (!settings) return std::move(settings).error();
   settings_ = std::move(*settings);
+  if (!onGpu_ && rank_ == Rank(0)) process().constants.tellUse(settings_.constants);
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();

@@ -41,6 +41,7 @@ Status Communicator::openGpu(const Outcome& outcome) {
   const auto settings = readDeviceSettings(settings_, config_, outcome.place, (*device)->kernels,
                                            outcome.place.constants == 0 ? nullptr : process().constants.get());
   if (!settings) return settings.error();
+  if (rank_ == Rank(0)) process().constants.tellUse(settings->constants);
   const machine::ThreadNear near(nearGpu_);  // host memory that the GPU and its peers poll is placed by who touches it first
   auto gpu = DeviceRank::open(outcome.hub, rank_, layout_, *settings, turn_->checks, process().devices, **device);
   if (!gpu) return std::move(gpu).error();

@@ -11,15 +11,23 @@ const tune::Platform* Constants::get() {
     const std::string given = config::get<config::Param::TuttiCacheDir>();
     const std::string folder = given == "none" ? "" : tune::cacheFolder(given);
     if (folder.empty()) return;
-    auto stored = tune::readStored(folder, tune::machineKey());
+    const std::string key = tune::machineKey();
+    auto stored = tune::readStored(folder, key);
     if (!stored) {
       observe::warn("{}; algorithms are chosen by built-in constants: tutti tune measures new ones", stored.error().text());
       return;
     }
     stored_ = std::move(*stored);
+    path_ = tune::storedPath(folder, key);
     if (stored_) digest_ = tune::digestOf(*stored_);
   });
   return stored_ ? &*stored_ : nullptr;
+}
+
+void Constants::tellUse(std::string_view name) {
+  if (const tune::Platform* const own = get(); own != nullptr && own->name == name)
+    observe::info(observe::Subsys::Init | observe::Subsys::Tuning,
+                  "algorithms are chosen by the constants \"{}\", measured on this machine: {}", name, path_);
 }
 
 uint32_t Constants::digest() {

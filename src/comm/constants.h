@@ -5,6 +5,8 @@
 
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "tune/platform.h"
 
@@ -18,11 +20,14 @@ class Constants {
   const tune::Platform* get();
   /// Says once that ranks have different ones.
   void tellDifference();
+  /// Of a communicator that chooses by the constants of that name: at INFO that they are these, and where they are kept.
+  void tellUse(std::string_view name);
 
  private:
   std::once_flag looked_;
   std::once_flag told_;
   std::optional<tune::Platform> stored_;
+  std::string path_;
   uint32_t digest_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "config/params.h"
+#include "observe/log.h"
 #include "transport/local/pipe.h"
 #include "transport/plugin/library.h"
 
@@ -47,7 +48,7 @@ tune::Machine readMachine(tune::Machine machine) {
 }
 
 /// The fewest and the most channels that the user allows.
-std::pair<int32_t, int32_t> channelBounds(const Config& config) {
+std::pair<int32_t, int32_t> channelBounds(const Config& config, bool tells) {
   int64_t least = config.minCtas;
   int64_t most = config.maxCtas;
   // The older names hold beside the newer ones; the most restrictive wins.
@@ -56,6 +57,11 @@ std::pair<int32_t, int32_t> channelBounds(const Config& config) {
   for (const int64_t n : {config::get<Param::MaxNchannels>(), config::get<Param::MaxNrings>()})
     if (n > 0) most = std::min(most, n);
   most = std::clamp<int64_t>(most, 1, kMostChannels);
+  if (least > most && tells)
+    observe::info(observe::Subsys::Init | observe::Subsys::Env,
+                  "NCCL_MIN_NCHANNELS, NCCL_MIN_NRINGS or minCTAs is {}, "
+                  "more than NCCL_MAX_NCHANNELS, NCCL_MAX_NRINGS or maxCTAs: {} holds",
+                  least, most);
   return {static_cast<int32_t>(std::clamp<int64_t>(least, 1, most)), static_cast<int32_t>(most)};
 }
 
@@ -67,7 +73,7 @@ Result<plan::Settings> readSettings(const Config& config, const tune::Platform* 
   if (!simd) return tl::unexpected(simd.error());
   settings.simd = *simd;
   std::tie(settings.channels, settings.maxChannels) =
-      channelBounds(config);  // one lane group keeps a thread busy; more are for those who ask
+      channelBounds(config, true);  // one lane group keeps a thread busy; more are for those who ask
   // A ring step holds what it received until it has sent: two slots at least.
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));
@@ -105,7 +111,7 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     if (static_cast<exec::cuda::KernelId>(k) == exec::cuda::KernelId::Window) blocks = std::min(blocks, uses.lone.blocksPerMultiprocessor);
     settings.mostBlocks[k] = blocks * place.multiprocessors / (sharesGpus ? place.ranks : 1);  // all of them may be on one
   }
-  const auto [least, most] = channelBounds(config);
+  const auto [least, most] = channelBounds(config, false);
   settings.minChannels = least;
   settings.maxChannels = most;
   // Each peer may be sent to and received from at the same time.

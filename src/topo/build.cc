@@ -335,7 +335,7 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
   if (!guid) return guid.error();
   const auto latency = findNumber(xml_, net, "latency", 0, 1e9);
   if (!latency) return latency.error();
-  const auto speed = findInteger(xml_, net, "speed", INT32_MIN, INT32_MAX);  // some say −1
+  const auto speed = findInteger(xml_, net, "speed", -1, INT32_MAX);  // −1 and 0: not known
   const auto port = findInteger(xml_, net, "port", INT32_MIN, INT32_MAX);
   const auto gdr = findInteger(xml_, net, "gdr", 0, 1);
   const auto coll = findInteger(xml_, net, "coll", 0, 1);
@@ -343,9 +343,11 @@ Status Builder::addNet(const Element& net, NodeId nic, uint64_t busId) {
   for (const auto* value : {&speed, &port, &gdr, &coll, &channels}) {
     if (!*value) return value->error();
   }
-  if (!speed->has_value()) note(net, "speed is missing: taken for {} Mbit/s", kDefaultNetMbps);
-  const int64_t stated = speed->value_or(0);
-  const int64_t mbps = stated > 0 ? stated : kDefaultNetMbps;
+  int64_t mbps = speed->value_or(0);
+  if (mbps <= 0) {
+    note(net, "speed is {}: taken for {} Mbit/s", speed->has_value() ? "not known" : "missing", kDefaultNetMbps);
+    mbps = kDefaultNetMbps;
+  }
   const uint64_t id = idOf(static_cast<uint64_t>(dev));
   if (system_.find(NodeKind::Net, id) != kNoNode) note(net, "another net of the host has the same dev: paths lead to the first alone");
   const std::string* devs = net.find("devs");

@@ -18,7 +18,7 @@ class LinkWalk {
       pass_ = pass;
       TUTTI_TRY(walk(xml_.root, 0));
     }
-    return {};
+    return checkBothStateThem();
   }
 
  private:
@@ -29,6 +29,7 @@ class LinkWalk {
   Status addGpuLink(const Element& link, uint64_t busId);
   Status addC2c(const Element& c2c, uint64_t busId);
   Status addPciLink(const Element& link, uint64_t busId);
+  Status checkBothStateThem() const;
   Result<NodeId> nvlinkTarget(const Element& link, NodeId gpu);
   NodeId cpuAbove(NodeId node) const;
   uint64_t idOf(uint64_t local) const { return makeNodeId(host_, local); }
@@ -37,6 +38,12 @@ class LinkWalk {
   std::span<const NodeId> parents_;
   System& system_;
   std::vector<std::string>& notes_;
+  struct Stated {
+    const Element* link;
+    NodeId from;
+    NodeId to;
+  };
+  std::vector<Stated> betweenGpus_;
   Pass pass_ = Pass::GpuLinks;
   int host_ = 0;
 };
@@ -78,6 +85,16 @@ Status LinkWalk::addGpuLink(const Element& link, uint64_t busId) {
   system_.connect(gpu, *target, LinkType::Nvl, static_cast<float>(*count) * one);
   // GPUs state their links themselves, each its own.
   if (system_.at(*target).kind != NodeKind::Gpu) system_.connect(*target, gpu, LinkType::Nvl, static_cast<float>(*count) * one);
+  else betweenGpus_.push_back({&link, gpu, *target});
+  return {};
+}
+
+Status LinkWalk::checkBothStateThem() const {
+  for (const Stated& one : betweenGpus_) {
+    if (system_.linkBetween(one.to, one.from, LinkType::Nvl) == kNoLink)
+      return error(Code::InvalidUsage, "{}: {} states a link to {}, which states none back", placeOf(xml_, *one.link),
+                   nodeName(system_, one.from), nodeName(system_, one.to));
+  }
   return {};
 }
 
@@ -97,6 +114,8 @@ Result<NodeId> LinkWalk::nvlinkTarget(const Element& link, NodeId gpu) {
     if (!busId) return tl::unexpected(busId.error());
     return system_.find(NodeKind::Gpu, idOf(*busId));
   }
+  if (kind != NodeKind::NvSwitch)
+    notes_.push_back(format("{}: tclass=\"{}\" is no GPU's, CPU's or NVSwitch's: taken for an NVSwitch", placeOf(xml_, link), *pciClass));
   // All NVSwitches are one: which of them a link leads to makes no difference.
   const auto& switches = system_.all(NodeKind::NvSwitch);
   return switches.empty() ? system_.addNode(NodeKind::NvSwitch, 0) : switches[0];

@@ -99,7 +99,7 @@ class Merger {
     if (element.name == "net") {
       const auto dev = findInteger(machine_, element, "dev", -1, kMaxDev);
       if (!dev) return dev.error();
-      const auto speed = findInteger(machine_, element, "speed", INT32_MIN, INT32_MAX);
+      const auto speed = findInteger(machine_, element, "speed", -1, INT32_MAX);
       if (!speed) return speed.error();
       const int64_t number = dev->value_or(-1);
       if (number < 0) return {};  // nobody uses it

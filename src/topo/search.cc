@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/format.h"
-#include "topo/search_exact.h"
+#include "topo/search_field.h"
 #include "topo/search_heads.h"
 #include "topo/search_pack.h"
 #include "topo/search_speed.h"
@@ -48,27 +48,26 @@ std::vector<Mode> modesOf(const System& system, const Problem& problem, const Se
 
 class Search {
  public:
-  Search(const System& system, const Paths& paths, const SearchRequest& request)
-      : system_(system),
-        problem_(system, paths, request),
-        effort_(request.settings.effort),
-        steps_(request.settings.effort),
+  Search(Field& field, const SearchRequest& request)
+      : field_(field),
+        system_(field.system()),
+        problem_(field.problem()),
+        effort_(effortFor(field.problem(), request.settings.effort)),
+        steps_(effort_),
         slowest_(request.settings.slowest),
         atLeast_(request.atLeastGBps) {
-    const int sm = oldestSm(system);
+    const int sm = oldestSm(system_);
     ceilingIntra_ = toMBps(channelCeilingGBps(sm, false));
     limits_ = {request.minChannels, request.maxChannels, problem_.inter() ? toMBps(channelCeilingGBps(sm, true)) : ceilingIntra_};
-    modes_ = modesOf(system, problem_, request);
+    modes_ = modesOf(system_, problem_, request);
+    cuts_.resize(modes_.size(), nullptr);
   }
 
   ChannelSet run() {
-    cuts_.reserve(modes_.size());
+    int64_t alone = 0;  // nearer paths are some of the farthest ones
     for (size_t i = 0; i < modes_.size(); ++i) {
-      cuts_.emplace_back(problem_, modes_[i]);
-      exact_.emplace_back(problem_, modes_[i], cuts_[i]);
+      if (isFarthest(i)) alone = std::max(alone, fastestFor(cuts(i), limits_, limits_.minChannels));
     }
-    int64_t alone = 0;
-    for (const Cuts& cuts : cuts_) alone = std::max(alone, fastestFor(problem_, cuts, limits_, limits_.minChannels));
     limits_.floorMBps = std::max<int64_t>(1, static_cast<int64_t>(static_cast<float>(alone) * slowest_));
     most_ = toMBps(atLeast_);
     for (size_t i = 0; i < modes_.size(); ++i) sketch(i);
@@ -86,13 +85,16 @@ class Search {
     int64_t speedMBps;
     bool operator==(const Refuted&) const = default;
   };
+  // The cuts of many GPUs take as long as a third of the steps.
+  static int64_t effortFor(const Problem& problem, int64_t effort) { return problem.gpus() > kFewGpus ? effort * 2 / 3 : effort; }
   static int64_t toMBps(float GBps) { return std::lround(GBps * 1000.0F); }
 
   // Something to start from: the mode's best goal, or the next ones clearly below it.
   void sketch(size_t mode) {
+    if (steps_ <= 0) return;
     int64_t below = INT64_MAX;
     int tried = 0;
-    for (const Goal& goal : goals(problem_, cuts_[mode], limits_, wanted())) {
+    for (const Goal& goal : goals(cuts(mode), limits_, wanted())) {
       if (goal.value() > below) continue;
       if (goal.value() <= wanted() || attempt(mode, goal, effort_ / 128) || ++tried == 3) return;
       below = goal.value() * 3 / 4;
@@ -119,17 +121,14 @@ class Search {
     const int64_t speed = nextSpeed(channels);
     if (speed > limits_.ceilingMBps || speed * channels <= wanted()) return false;
     if (std::find(refuted_.begin(), refuted_.end(), Refuted{mode, channels, speed}) != refuted_.end()) return false;
-    addGroups(mode);
+    if (!fits(mode, channels, speed)) return false;
+    field_.addGroups(cuts(mode));
     return fits(mode, channels, speed);
   }
-  void addGroups(size_t mode) {
-    Cuts& own = cuts_[mode];
-    if (std::none_of(cuts_.begin(), cuts_.end(), [&own](const Cuts& other) { return own.addGroupsOf(other); })) own.addGroups();
-  }
-  bool fits(size_t mode, int channels, int64_t speed) const {
-    std::vector<int64_t> room = problem_.capacity();
-    for (int64_t& one : room) one /= speed;
-    return cuts_[mode].most(room, channels) >= channels;
+  bool fits(size_t mode, int channels, int64_t speed) { return cuts(mode).mostAt(speed, channels) >= channels; }
+  Cuts& cuts(size_t mode) {
+    if (cuts_[mode] == nullptr) cuts_[mode] = &field_.cuts(modes_[mode]);
+    return *cuts_[mode];
   }
   bool isFarthest(size_t i) const {
     return i + 1 == modes_.size() || modes_[i + 1].pattern != modes_[i].pattern || modes_[i + 1].crossNic != modes_[i].crossNic;
@@ -162,20 +161,22 @@ class Search {
 
   // Whether the goal was reached.
   bool attempt(size_t mode, const Goal& goal, int64_t share) {
+    if (steps_ <= 0) return false;
     // Enough to lay the channels a few times, whatever the share.
     const int64_t gpus = problem_.gpus();
     const int64_t enough = int64_t{3} * goal.channels * (gpus * gpus / 16 + 4 * gpus + problem_.nets() + 16);
     int64_t own = std::min(steps_, std::max(share, enough));
     const int64_t given = own;
-    std::vector<Order> orders = Packer(problem_, modes_[mode], cuts_[mode], goal.speedMBps, own).pack(goal.channels);
+    std::vector<Order> orders = Packer(problem_, modes_[mode], cuts(mode), goal.speedMBps, own).pack(goal.channels);
     steps_ -= given - own;
     const bool reached = static_cast<int>(orders.size()) == goal.channels;
     consider(modes_[mode], std::move(orders));
-    if (reached || !exact_[mode].isSmall()) return reached;
+    Exact& exact = field_.exact(modes_[mode]);
+    if (reached || !exact.isSmall()) return reached;
     int64_t exactSteps = std::min(steps_, 4 * share);
     const int64_t exactGiven = exactSteps;
     bool complete = false;
-    orders = exact_[mode].pack(goal, exactSteps, complete);
+    orders = exact.pack(goal, exactSteps, complete);
     steps_ -= exactGiven - exactSteps;
     if (orders.empty() && complete) refuted_.push_back({mode, goal.channels, goal.speedMBps});
     const bool found = !orders.empty();
@@ -208,7 +209,7 @@ class Search {
       bool open = false;
       for (int channels = limits_.minChannels; channels <= limits_.maxChannels && !open; ++channels) open = couldBeat(i, channels);
       if (!open) continue;
-      const std::vector<Goal> over = goals(problem_, cuts_[i], limits_, most_);
+      const std::vector<Goal> over = goals(cuts(i), limits_, most_);
       if (!over.empty()) bound_ = std::max(bound_, over[0].value());
     }
   }
@@ -252,17 +253,18 @@ class Search {
     if (set.pattern != Pattern::Tree) inter(problem_.out(order.gpus[1], order.netOut));
   }
 
+  static constexpr int kFewGpus = 8;
   static constexpr int64_t kSame = 2000;  // values that differ by less than one part of so many are equal
 
+  Field& field_;
   const System& system_;
-  Problem problem_;
+  const Problem& problem_;
   int64_t effort_;
   int64_t steps_;
   int64_t ceilingIntra_ = 0;
   Limits limits_;
   std::vector<Mode> modes_;
-  std::vector<Cuts> cuts_;  // by mode
-  std::vector<Exact> exact_;
+  std::vector<Cuts*> cuts_;  // by mode, once they are asked for; modes may have the same ones
   std::vector<Refuted> refuted_;
   Found best_;
   float slowest_;
@@ -289,34 +291,42 @@ std::string whyNone(const System& system, const Paths& paths) {
   return format("not one channel fits onto their links at {:g} GB/s", kLeastGBps);
 }
 
-}  // namespace
-
-Result<ChannelSet> searchChannels(const System& system, const Paths& paths, const SearchRequest& request) {
-  if (system.count(NodeKind::Gpu) == 0) return fail(Code::InvalidArgument, "no channels to search: the system has no GPU");
+Status checkRequest(const System& system, const SearchRequest& request) {
+  if (system.count(NodeKind::Gpu) == 0) return error(Code::InvalidArgument, "no channels to search: the system has no GPU");
   if (request.minChannels < 1 || request.maxChannels < request.minChannels) {
-    return fail(Code::InvalidArgument, "{} to {} channels asked for; at least 1, and the maximum not below the minimum",
-                request.minChannels, request.maxChannels);
+    return error(Code::InvalidArgument, "{} to {} channels asked for; at least 1, and the maximum not below the minimum",
+                 request.minChannels, request.maxChannels);
   }
   if (system.inter && system.count(NodeKind::Net) == 0) {
-    return fail(Code::SystemError, "the communicator leaves the {} GPUs of this system, but there is no network",
-                system.count(NodeKind::Gpu));
+    return error(Code::SystemError, "the communicator leaves the {} GPUs of this system, but there is no network",
+                 system.count(NodeKind::Gpu));
   }
-  if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
-  if (system.inter && request.collnet) {
-    const auto& nets = system.all(NodeKind::Net);
-    const bool none = std::none_of(nets.begin(), nets.end(), [&](NodeId net) { return system.at(net).net.coll; });
-    if (none) {
-      ChannelSet empty;
-      empty.pattern = request.pattern;
-      return empty;
-    }
+  return {};
+}
+
+}  // namespace
+
+Result<ChannelSet> searchChannels(Field& field, const SearchRequest& request) {
+  const System& system = field.system();
+  if (Status status = checkRequest(system, request); !status.ok()) return tl::unexpected(std::move(status));
+  if (system.inter && request.collnet && field.problem().nets() == 0) {
+    ChannelSet empty;
+    empty.pattern = request.pattern;
+    return empty;
   }
-  ChannelSet set = Search(system, paths, request).run();
+  ChannelSet set = Search(field, request).run();
   if (set.channels.empty() && !request.collnet && !(request.atLeastGBps > 0)) {
     return fail(Code::SystemError, "no {} joins the {} GPUs: {}", patternName(request.pattern), system.count(NodeKind::Gpu),
-                whyNone(system, paths));
+                whyNone(system, field.paths()));
   }
   return set;
+}
+
+Result<ChannelSet> searchChannels(const System& system, const Paths& paths, const SearchRequest& request) {
+  if (Status status = checkRequest(system, request); !status.ok()) return tl::unexpected(std::move(status));
+  if (request.pattern == Pattern::Nvls || request.pattern == Pattern::CollnetDirect) return searchHeads(system, paths, request);
+  Field field(system, paths, isTree(request.pattern), request.collnet);
+  return searchChannels(field, request);
 }
 
 }  // namespace tutti::topo

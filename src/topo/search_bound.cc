@@ -3,16 +3,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "topo/search_flow.h"
-
 namespace tutti::topo {
 
 constexpr int64_t kMostLooks = 16'000'000;  // at hops, for all groups of one mode together
 
 // Links with the least weight that any hop of the search puts on them; 0: not in the set.
 struct Cuts::Set {
-  explicit Set(size_t places) : weight(places, 0) {}
+  explicit Set(size_t all) : weight(all, 0) {}
+  void add(int32_t place, int32_t own) {
+    int32_t& least = weight[static_cast<size_t>(place)];
+    if (least == 0) places.push_back(place);
+    least = least == 0 ? own : std::min(least, own);
+  }
+  void clear() {
+    for (const int32_t place : places) weight[static_cast<size_t>(place)] = 0;
+    places.clear();
+  }
   std::vector<int32_t> weight;
+  std::vector<int32_t> places;  // where it is not 0
 };
 
 Cuts::Cuts(const Problem& problem, const Mode& mode) : problem_(problem), mode_(mode), ring_(mode.pattern == Pattern::Ring) {
@@ -21,45 +29,47 @@ Cuts::Cuts(const Problem& problem, const Mode& mode) : problem_(problem), mode_(
   addForced(true);
   addForced(false);
   if (problem_.inter()) addNets();
+  refreshPlain();
 }
 
-int64_t Cut::most(std::span<const int64_t> room, int64_t limit) const {
+bool Cut::lets(std::span<const int64_t> room, int64_t channels) const {
   const int64_t parts = halves ? 2 : 1;
-  const int64_t enough = parts * perChannel * limit;  // more of them say nothing
-  const auto hopsOf = [&](size_t first, size_t end) {
-    int64_t hops = 0;
-    for (size_t i = first; i < end && hops < enough; ++i)
-      hops += std::max<int64_t>(0, parts * room[static_cast<size_t>(links[i].place)] / links[i].weight);
-    return hops;
+  const int64_t wanted = parts * perChannel * channels;
+  int64_t hops = 0;
+  const auto add = [&](size_t first, size_t end, int64_t most) {
+    int64_t own = 0;
+    for (size_t i = first; i < end && own < most; ++i)
+      own += std::max<int64_t>(0, parts * room[static_cast<size_t>(links[i].place)] / links[i].weight);
+    hops += std::min(own, most);
   };
-  if (ends.empty()) return std::min(limit, hopsOf(0, links.size()) / (parts * perChannel));
-  std::vector<int64_t> own;
   size_t first = 0;
   for (const int32_t end : ends) {
-    own.push_back(hopsOf(first, static_cast<size_t>(end)));
+    add(first, static_cast<size_t>(end), parts * channels);
     first = static_cast<size_t>(end);
   }
-  for (int64_t channels = limit; channels > 0; --channels) {
-    int64_t sum = 0;
-    for (const int64_t hops : own) sum += std::min(hops, parts * channels);
-    if (sum >= channels * perChannel * parts) return channels;
+  if (ends.empty()) add(0, links.size(), wanted);
+  return hops >= wanted;
+}
+
+bool Cuts::let(std::span<const int64_t> room, int channels, size_t& first) const {
+  if (first < cuts_.size() && !cuts_[first].lets(room, channels)) return false;
+  for (size_t i = 0; i < cuts_.size(); ++i) {
+    if (i == first || cuts_[i].lets(room, channels)) continue;
+    first = i;
+    return false;
   }
-  return 0;
+  return true;
 }
 
-int Cuts::most(std::span<const int64_t> room, int limit) const {
-  int64_t least = limit;
-  for (const Cut& cut : cuts_) least = std::min(least, cut.most(room, least));
-  return static_cast<int>(least);
-}
-
-Cut Cuts::cutOf(const Set& set, int perChannel, bool halves) const {
+// Empties the set.
+Cut Cuts::cutOf(Set& set, int perChannel, bool halves) {
   Cut cut;
   cut.perChannel = perChannel;
   cut.halves = halves;
-  for (size_t place = 0; place < set.weight.size(); ++place) {
-    if (set.weight[place] > 0) cut.links.push_back({static_cast<int32_t>(place), set.weight[place]});
-  }
+  std::sort(set.places.begin(), set.places.end());
+  cut.links.reserve(set.places.size());
+  for (const int32_t place : set.places) cut.links.push_back({place, set.weight[static_cast<size_t>(place)]});
+  set.clear();
   return cut;
 }
 
@@ -72,9 +82,7 @@ int32_t Cuts::lastPlace(const Hop& hop, NodeId end) const {
 
 void Cuts::note(Set& set, const Hop& hop, int32_t place) const {
   for (const Load& load : problem_.loads(hop)) {
-    if (load.place != place) continue;
-    int32_t& weight = set.weight[static_cast<size_t>(place)];
-    weight = weight == 0 ? load.weight : std::min(weight, load.weight);
+    if (load.place == place) set.add(place, load.weight);
   }
 }
 
@@ -82,9 +90,11 @@ void Cuts::note(Set& set, const Hop& hop, int32_t place) const {
 void Cuts::addSingles() {
   const int gpus = problem_.gpus();
   if (gpus == 1 && !problem_.inter()) return;
+  Set into(problem_.capacity().size());
+  Set outOf(problem_.capacity().size());
   for (int gpu = 0; gpu < gpus; ++gpu) {
-    Set into(problem_.capacity().size());
-    Set outOf(problem_.capacity().size());
+    into.clear();
+    outOf.clear();
     for (int other = 0; other < gpus; ++other) {
       const Hop& to = problem_.between(other, gpu);
       const Hop& from = problem_.between(gpu, other);
@@ -108,9 +118,9 @@ void Cuts::addSums() {
   if (ring_ || gpus < 2) return;
   Cut into;
   Cut outOf;
+  Set intoGpu(problem_.capacity().size());
+  Set outOfGpu(problem_.capacity().size());
   for (int gpu = 0; gpu < gpus; ++gpu) {
-    Set intoGpu(problem_.capacity().size());
-    Set outOfGpu(problem_.capacity().size());
     for (int other = 0; other < gpus; ++other) {
       const Hop& in = problem_.between(other, gpu);
       const Hop& out = problem_.between(gpu, other);
@@ -137,24 +147,26 @@ void Cuts::addForced(bool sending) {
   const size_t places = problem_.capacity().size();
   std::vector<int64_t> sum(places, 0);
   std::vector<int64_t> largest(places, 0);
+  std::vector<int32_t> users(places, 0);
+  Set least(places);
   for (int gpu = 0; gpu < gpus; ++gpu) {
-    std::vector<int32_t> least(places, 0);
-    std::vector<int32_t> users(places, 0);
     int hops = 0;
     for (int other = 0; other < gpus; ++other) {
       const Hop& hop = sending ? problem_.between(gpu, other) : problem_.between(other, gpu);
       if (other == gpu || !allowed(hop, mode_.intra)) continue;
       ++hops;
       for (const Load& load : problem_.loads(hop)) {
-        int32_t& own = least[static_cast<size_t>(load.place)];
-        own = users[static_cast<size_t>(load.place)]++ == 0 ? load.weight : std::min(own, load.weight);
+        least.add(load.place, load.weight);
+        ++users[static_cast<size_t>(load.place)];
       }
     }
-    for (size_t place = 0; place < places; ++place) {
-      if (hops == 0 || users[place] != hops) continue;
-      sum[place] += least[place];
-      largest[place] = std::max<int64_t>(largest[place], least[place]);
+    for (const int32_t used : least.places) {
+      const auto place = static_cast<size_t>(used);
+      if (std::exchange(users[place], 0) != hops) continue;
+      sum[place] += least.weight[place];
+      largest[place] = std::max<int64_t>(largest[place], least.weight[place]);
     }
+    least.clear();
   }
   const bool closed = ring_ && !problem_.inter();
   for (size_t place = 0; place < places; ++place) {
@@ -172,17 +184,17 @@ void Cuts::addNets() {
   for (int net = 0; net < problem_.nets(); ++net) {
     for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
       if (allowed(problem_.in(net, gpu), mode_.inter))
-        rails.weight[static_cast<size_t>(problem_.links()) + static_cast<size_t>(problem_.rail(net))] = kUnit;
+        rails.add(problem_.links() + problem_.rail(net), kUnit);
     }
   }
   keep(rails, 1, false);
   const std::vector<bool> everyGpu(static_cast<size_t>(problem_.gpus()), true);
-  Set into(problem_.capacity().size());
-  addFlow(everyGpu, true, into);
-  keep(into, 1, false);
-  Set outOf(problem_.capacity().size());
-  addFlow(everyGpu, false, outOf);
-  keep(outOf, 1, mode_.pattern == Pattern::BalancedTree);
+  Set set(problem_.capacity().size());
+  FlowGraph graph(problem_.nodes());
+  addFlow(everyGpu, true, graph, set);
+  keep(set, 1, false);
+  addFlow(everyGpu, false, graph, set);
+  keep(set, 1, mode_.pattern == Pattern::BalancedTree);
 }
 
 // Single GPUs, and the GPUs that some link leads to, for every link; as sets, each once, never none or all.
@@ -200,6 +212,10 @@ std::vector<std::vector<bool>> Cuts::groups() const {
     leads.emplace_back(static_cast<size_t>(gpus), false);
     leads.back()[static_cast<size_t>(gpu)] = true;
   }
+  // What leads into a group leads out of the others: without nets, one of the two is enough.
+  for (std::vector<bool>& group : leads) {
+    if (!problem_.inter() && group[0]) group.flip();
+  }
   std::sort(leads.begin(), leads.end());
   leads.erase(std::unique(leads.begin(), leads.end()), leads.end());
   std::erase_if(leads, [&](const std::vector<bool>& group) {
@@ -210,13 +226,12 @@ std::vector<std::vector<bool>> Cuts::groups() const {
 }
 
 // The links of a least cut that all hops into (or out of) the group pass; they join `set`.
-void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) const {
-  std::vector<int32_t> weight(problem_.capacity().size(), 0);
+void Cuts::addFlow(const std::vector<bool>& inside, bool entering, FlowGraph& graph, Set& set) const {
+  Set used(problem_.capacity().size());
   const auto use = [&](const Hop& hop) {
     for (const Load& load : problem_.loads(hop)) {
-      if (load.place >= problem_.links() || load.weight < kUnit) continue;  // rails, and what is charged on the way back
-      int32_t& least = weight[static_cast<size_t>(load.place)];
-      least = least == 0 ? load.weight : std::min(least, load.weight);
+      // No rail, nor what is charged on the way back.
+      if (load.place < problem_.links() && load.weight >= kUnit) used.add(load.place, load.weight);
     }
   };
   std::vector<int32_t> sources;
@@ -224,10 +239,9 @@ void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) con
   for (int gpu = 0; gpu < problem_.gpus(); ++gpu) {
     if (inside[static_cast<size_t>(gpu)] == entering) isSink[static_cast<size_t>(problem_.gpu(gpu).value)] = true;
     else sources.push_back(problem_.gpu(gpu).value);
-    for (int other = 0; other < problem_.gpus(); ++other) {
+    for (int other = 0; other < problem_.gpus() && inside[static_cast<size_t>(gpu)] != entering; ++other) {
       const Hop& hop = problem_.between(gpu, other);
-      if (inside[static_cast<size_t>(gpu)] != entering && inside[static_cast<size_t>(other)] == entering && allowed(hop, mode_.intra))
-        use(hop);
+      if (inside[static_cast<size_t>(other)] == entering && allowed(hop, mode_.intra)) use(hop);
     }
   }
   for (int net = 0; net < problem_.nets(); ++net) {
@@ -239,18 +253,18 @@ void Cuts::addFlow(const std::vector<bool>& inside, bool entering, Set& set) con
       if (allowed(hop, mode_.inter)) use(hop);
     }
   }
-  FlowGraph graph(problem_.nodes());
-  for (int32_t place = 0; place < problem_.links(); ++place) {
-    const int32_t own = weight[static_cast<size_t>(place)];
-    if (own > 0)
-      graph.addLink(problem_.startOf(place).value, problem_.endOf(place).value, problem_.capacity()[static_cast<size_t>(place)] / own,
-                    place);
+  graph.clear();
+  for (const int32_t place : used.places) {
+    const int64_t room = problem_.capacity()[static_cast<size_t>(place)] / used.weight[static_cast<size_t>(place)];
+    graph.addLink(problem_.startOf(place).value, problem_.endOf(place).value, room, place);
   }
-  for (const int32_t place : graph.leastCut(sources, isSink)) {
-    int32_t& least = set.weight[static_cast<size_t>(place)];
-    const int32_t own = weight[static_cast<size_t>(place)];
-    least = least == 0 ? own : std::min(least, own);
-  }
+  for (const int32_t place : graph.leastCut(sources, isSink)) set.add(place, used.weight[static_cast<size_t>(place)]);
+}
+
+bool Cuts::areAlike(const Mode& a, const Mode& b) {
+  const bool isSamePattern = a.pattern == b.pattern || (a.pattern != Pattern::Ring && b.pattern != Pattern::Ring &&
+                                                        a.pattern != Pattern::BalancedTree && b.pattern != Pattern::BalancedTree);
+  return isSamePattern && a.intra == b.intra && a.inter == b.inter;
 }
 
 bool Cuts::addGroupsOf(const Cuts& other) {
@@ -260,6 +274,7 @@ bool Cuts::addGroupsOf(const Cuts& other) {
   grouped_ = true;
   firstOfGroups_ = cuts_.size();
   cuts_.insert(cuts_.end(), other.cuts_.begin() + static_cast<std::ptrdiff_t>(other.firstOfGroups_), other.cuts_.end());
+  refreshPlain();
   return true;
 }
 
@@ -279,20 +294,16 @@ void Cuts::addGroups() {
     });
     all.resize(std::min(all.size(), most));
   }
+  Set set(problem_.capacity().size());
+  FlowGraph graph(problem_.nodes());
   for (const std::vector<bool>& group : all) {
-    Set into(problem_.capacity().size());
-    addFlow(group, true, into);
-    if (ring_ || problem_.inter()) {
-      keep(into, 1, false);
-      if (!ring_) continue;
-      Set outOf(problem_.capacity().size());
-      addFlow(group, false, outOf);
-      keep(outOf, 1, false);
-    } else {
-      addFlow(group, false, into);
-      keep(into, 1, false);
-    }
+    addFlow(group, true, graph, set);
+    if (ring_ || problem_.inter()) keep(set, 1, false);
+    if (!ring_ && problem_.inter()) continue;
+    addFlow(group, false, graph, set);
+    keep(set, 1, false);
   }
+  refreshPlain();
 }
 
 }  // namespace tutti::topo

@@ -6,9 +6,11 @@
 // 2. The cuts of single GPUs and of all nets are made at once; those of groups of GPUs when they are asked for, all by max-flow.
 #pragma once
 
+#include <compare>
 #include <span>
 #include <vector>
 
+#include "topo/search_flow.h"
 #include "topo/search_problem.h"
 
 namespace tutti::topo {
@@ -20,21 +22,50 @@ struct Cut {
   /// Where every channel takes at most one hop of a part: links of part i end before ends[i]. Empty: any number of hops.
   std::vector<int32_t> ends;
 
-  /// The most channels, at most `limit`, that `room` lets cross.
-  int64_t most(std::span<const int64_t> room, int64_t limit) const;
+  /// Whether `room` lets so many channels cross.
+  bool lets(std::span<const int64_t> room, int64_t channels) const;
+};
+
+/// A cut as the empty machine shows it: which links they are does not count, only how many hold how much.
+struct PlainCut {
+  struct Links {
+    int64_t capacity = 0;  ///< As in Problem.
+    int32_t weight = 0;
+    int32_t count = 0;
+    auto operator<=>(const Links&) const = default;
+  };
+  struct Part {
+    std::vector<Links> links;
+    int32_t count = 0;
+    auto operator<=>(const Part&) const = default;
+  };
+  std::vector<Part> parts;
+  int perChannel = 1;
+  bool halves = false;
+  bool oneOfEach = false;  ///< Of each part every channel takes one hop at most.
+  auto operator<=>(const PlainCut&) const = default;
+
+  /// The most channels of that speed, at most `limit`.
+  int64_t most(int64_t speedMBps, int64_t limit) const;
 };
 
 class Cuts {
  public:
   Cuts(const Problem& problem, const Mode& mode);
 
-  /// The most channels that fit into `room` (by place, in 1/kUnit of a channel), at most `limit`.
-  int most(std::span<const int64_t> room, int limit) const;
+  /// Whether so many channels could fit into `room` (by place, in 1/kUnit of a channel). `first` is the cut to ask first; then the one that
+  /// said no: it is likely to say so again.
+  bool let(std::span<const int64_t> room, int channels, size_t& first) const;
+  /// The most channels that fit where none is laid yet, at most `limit`.
+  int mostAt(int64_t speedMBps, int limit) const;
   const std::vector<Cut>& all() const { return cuts_; }
+  const std::vector<PlainCut>& plain() const { return plain_; }  ///< Those of all(), alike ones once.
   /// Adds the cuts around groups of GPUs that share a link. Once; later calls do nothing.
   void addGroups();
-  /// The same from a mode that has them and differs only in its use of nets, or its kind of tree; false: it has not, or is another.
+  /// The same from a mode that has them and differs only in its kind of tree; false: it has not, or is another.
   bool addGroupsOf(const Cuts& other);
+  /// Whether the cuts of the modes are the same ones.
+  static bool areAlike(const Mode& a, const Mode& b);
 
  private:
   struct Set;
@@ -44,11 +75,13 @@ class Cuts {
   void addSums();
   void addForced(bool sending);
   void addNets();
-  Cut cutOf(const Set& set, int perChannel, bool halves) const;
-  void keep(const Set& set, int perChannel, bool halves) { cuts_.push_back(cutOf(set, perChannel, halves)); }
+  static Cut cutOf(Set& set, int perChannel, bool halves);
+  void keep(Set& set, int perChannel, bool halves) { cuts_.push_back(cutOf(set, perChannel, halves)); }
   void note(Set& set, const Hop& hop, int32_t place) const;
   std::vector<std::vector<bool>> groups() const;
-  void addFlow(const std::vector<bool>& inside, bool entering, Set& set) const;
+  void addFlow(const std::vector<bool>& inside, bool entering, FlowGraph& graph, Set& set) const;
+  PlainCut plainOf(const Cut& cut) const;
+  void refreshPlain();
 
   const Problem& problem_;
   Mode mode_;
@@ -56,6 +89,7 @@ class Cuts {
   bool grouped_ = false;
   size_t firstOfGroups_ = 0;  // among cuts_, once grouped_
   std::vector<Cut> cuts_;
+  std::vector<PlainCut> plain_;  // sorted
 };
 
 }  // namespace tutti::topo

@@ -23,7 +23,10 @@ void Packer::priceWaysOut(int parts) {
     }
   }
   spend(problem_.nets() * problem_.gpus());
-  std::stable_sort(waysOut_.begin(), waysOut_.end(), [](const WayOut& a, const WayOut& b) { return a.cost < b.cost; });
+  std::sort(waysOut_.begin(), waysOut_.end(), [](const WayOut& a, const WayOut& b) {
+    if (a.cost != b.cost) return a.cost < b.cost;
+    return a.net != b.net ? a.net < b.net : a.gpu < b.gpu;
+  });
 }
 
 // The few cheapest GPUs and nets to end at, for a ring that begins there.
@@ -65,47 +68,48 @@ void Packer::addTreeEnds(const Ends& start, std::vector<Ends>& found) {
   }
 }
 
-// Of what stands from `first` on, the `most` cheapest, in order.
-void Packer::keepCheapest(std::vector<Ends>& ends, size_t first, size_t most) {
-  const size_t kept = std::min(ends.size(), first + most);
-  spend(static_cast<int>(ends.size() - first));
-  const auto from = ends.begin() + static_cast<std::ptrdiff_t>(first);
-  std::partial_sort(from, ends.begin() + static_cast<std::ptrdiff_t>(kept), ends.end(), [](const Ends& a, const Ends& b) {
-    if (a.cost != b.cost) return a.cost < b.cost;
-    if (a.netIn != b.netIn) return a.netIn < b.netIn;
-    if (a.first != b.first) return a.first < b.first;
-    if (a.netOut != b.netOut) return a.netOut < b.netOut;
-    return a.last != b.last ? a.last < b.last : a.second < b.second;
-  });
-  ends.resize(kept);
+bool Packer::isCostlier(const Ends& a, const Ends& b) {
+  if (a.cost != b.cost) return a.cost > b.cost;
+  if (a.netIn != b.netIn) return a.netIn > b.netIn;
+  if (a.first != b.first) return a.first > b.first;
+  if (a.netOut != b.netOut) return a.netOut > b.netOut;
+  return a.last != b.last ? a.last > b.last : a.second > b.second;
 }
 
-// Where the next channel could come in and go out, cheapest first.
-std::vector<Packer::Ends> Packer::endsToTry() {
-  std::vector<Ends> found;
+// The `most` cheapest, in any order.
+void Packer::keepCheapest(std::vector<Ends>& ends, size_t most) {
+  spend(static_cast<int>(ends.size()));
+  if (ends.size() <= most) return;
+  std::nth_element(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(most), ends.end(),
+                   [](const Ends& a, const Ends& b) { return isCostlier(b, a); });
+  ends.resize(most);
+}
+
+// Where the next channel could come in and go out.
+void Packer::endsToTry() {
+  ends_.clear();
   const int gpus = problem_.gpus();
   if (!problem_.inter()) {
     const bool ring = mode_.pattern == Pattern::Ring;
     const int start = static_cast<int>(chosen_.size()) + static_cast<int>(seed_ & 0xffff);
-    for (int i = 0; i < (ring ? 1 : gpus); ++i) found.push_back({.first = ring ? 0 : (start + i) % gpus});
-    return found;
+    for (int i = 0; i < (ring ? 1 : gpus); ++i) ends_.push_back({.first = ring ? 0 : (start + i) % gpus});
+    return;
   }
-  std::vector<Ends> starts;
+  starts_.clear();
   for (int netIn = 0; netIn < problem_.nets(); ++netIn) {
     for (int first = 0; first < gpus; ++first) {
       const Hop& in = problem_.in(netIn, first);
       const int64_t price = in.type > mode_.inter ? -1 : cost(in, 2);
-      if (price >= 0) starts.push_back({.first = first, .netIn = netIn, .cost = noisy(price, first, netIn + 300)});
+      if (price >= 0) starts_.push_back({.first = first, .netIn = netIn, .cost = noisy(price, first, netIn + 300)});
     }
   }
-  keepCheapest(starts, 0, kStarts);
+  keepCheapest(starts_, kStarts);
   priceWaysOut(mode_.pattern == Pattern::BalancedTree ? 1 : 2);
-  for (const Ends& start : starts) {
-    if (mode_.pattern == Pattern::Ring) addRingEnds(start, found);
-    else addTreeEnds(start, found);
+  for (const Ends& start : starts_) {
+    if (mode_.pattern == Pattern::Ring) addRingEnds(start, ends_);
+    else addTreeEnds(start, ends_);
   }
-  keepCheapest(found, 0, kEndsTried);
-  return found;
+  keepCheapest(ends_, kEndsTried);
 }
 
 }  // namespace tutti::topo

@@ -11,6 +11,24 @@ constexpr int kSmallGpus = 5;
 constexpr size_t kMostKinds = 400;
 constexpr size_t kMostPairs = 4000;
 
+// Of lists by place.
+void addLoads(const std::vector<Load>& a, const std::vector<Load>& b, std::vector<Load>& sum) {
+  sum.reserve(a.size() + b.size());
+  auto one = a.begin();
+  auto other = b.begin();
+  while (one != a.end() && other != b.end()) {
+    if (one->place == other->place) {
+      sum.push_back({one->place, one->weight + other->weight});
+      ++one;
+      ++other;
+    } else {
+      sum.push_back(one->place < other->place ? *one++ : *other++);
+    }
+  }
+  sum.insert(sum.end(), one, a.end());
+  sum.insert(sum.end(), other, b.end());
+}
+
 }  // namespace
 
 bool Exact::isSmall() const {
@@ -37,21 +55,28 @@ void Exact::listAll() {
 }
 
 void Exact::listPairs(const std::vector<Kind>& singles) {
+  const auto orderOf = [&](const Kind& kind) -> const Order& { return orders_[static_cast<size_t>(kind.order)]; };
+  const auto nets = static_cast<size_t>(problem_.nets());
+  std::vector<size_t> users(nets * nets, 0);  // by way in and way out
+  size_t pairs = 0;
+  for (const Kind& single : singles) {
+    const auto in = static_cast<size_t>(orderOf(single).netIn);
+    const auto out = static_cast<size_t>(orderOf(single).netOut);
+    pairs += users[out * nets + in] + (in == out ? 1 : 0);
+    ++users[in * nets + out];
+  }
+  tooMany_ = pairs > kMostPairs;
+  if (tooMany_) return;
   for (size_t i = 0; i < singles.size(); ++i) {
-    for (size_t j = i; j < singles.size() && pairs_.size() <= kMostPairs; ++j) {
-      const Order& one = singles[i].orders[0];
-      const Order& other = singles[j].orders[0];
+    const Order& one = orderOf(singles[i]);
+    for (size_t j = i; j < singles.size(); ++j) {
+      const Order& other = orderOf(singles[j]);
       if (one.netIn != other.netOut || one.netOut != other.netIn) continue;
-      Kind& pair = pairs_.emplace_back(singles[i]);
-      pair.orders.push_back(other);
-      pair.total += singles[j].total;
-      for (const Load& load : singles[j].loads) {
-        const auto known = std::find_if(pair.loads.begin(), pair.loads.end(), [&](const Load& own) { return own.place == load.place; });
-        if (known == pair.loads.end())
-          pair.loads.push_back(load);
-        else
-          known->weight += load.weight;
-      }
+      Kind& pair = pairs_.emplace_back();
+      pair.order = singles[i].order;
+      pair.partner = singles[j].order;
+      pair.total = singles[i].total + singles[j].total;
+      addLoads(singles[i].loads, singles[j].loads, pair.loads);
     }
   }
 }
@@ -61,7 +86,7 @@ std::vector<Order> Exact::pack(const Goal& goal, int64_t& steps, bool& complete)
   listAll();
   perKind_ = inPairs() && goal.channels > 1 ? 2 : 1;
   const std::vector<Kind>& kinds = perKind_ == 2 ? pairs_ : kinds_;
-  if (kinds_.size() > kMostKinds || pairs_.size() > kMostPairs || goal.channels % perKind_ != 0) return {};
+  if (kinds_.size() > kMostKinds || tooMany_ || goal.channels % perKind_ != 0) return {};
   room_ = problem_.capacity();
   for (int64_t& room : room_) room /= goal.speedMBps;
   fitting_.clear();
@@ -113,25 +138,27 @@ void Exact::list(const Order& order) {
     else if (!split) hops.emplace_back(&problem_.out(order.gpus[0], order.netOut), balanced ? 1 : 2);
     if (balanced || split) hops.emplace_back(&problem_.out(order.gpus[1], order.netOut), balanced ? 1 : 2);
   }
-  std::map<int32_t, int32_t> sums;
+  std::vector<Load> sums;
   for (const auto& [hop, parts] : hops) {
     if (hop->type > mode_.intra && hop->type > mode_.inter) return;
-    for (const Load& load : problem_.loads(*hop)) sums[load.place] += load.weight * parts / 2;
+    for (const Load& load : problem_.loads(*hop)) sums.push_back({load.place, load.weight * parts / 2});
   }
   for (size_t i = order.gpus.size() - 1; i < hops.size(); ++i) {
     if (order.netIn >= 0 && hops[i].first->type > mode_.inter) return;
   }
-  std::vector<int32_t> key;
+  std::sort(sums.begin(), sums.end(), [](const Load& a, const Load& b) { return a.place < b.place; });
   Kind made;
-  made.orders = {order};
-  for (const auto& [place, weight] : sums) {
-    key.push_back(place);
-    key.push_back(weight);
-    made.loads.push_back({place, weight});
-    made.total += weight;
+  made.order = static_cast<int32_t>(orders_.size());
+  for (const Load& load : sums) {
+    made.total += load.weight;
+    if (!made.loads.empty() && made.loads.back().place == load.place) made.loads.back().weight += load.weight;
+    else made.loads.push_back(load);
   }
+  std::vector<int32_t> key;
+  key.reserve(2 * made.loads.size() + 3);
+  for (const Load& load : made.loads) key.insert(key.end(), {load.place, load.weight});
   if (inPairs()) key.insert(key.end(), {-1, order.netIn, order.netOut});
-  byLoads_.emplace(std::move(key), std::move(made));
+  if (byLoads_.try_emplace(std::move(key), std::move(made)).second) orders_.push_back(order);
 }
 
 // Chooses how often the orders from `index` on are used; `chosen` so far.
@@ -139,7 +166,7 @@ void Exact::descend(size_t index, int chosen) {
   steps_ -= 1 + static_cast<int64_t>(cuts_.all().size()) / 8;
   if (steps_ < 0 || bestCount_ >= target_) return;
   if (chosen > bestCount_) note();
-  if (index == fitting_.size() || chosen + cuts_.most(room_, target_ - chosen) <= bestCount_) return;
+  if (index == fitting_.size() || !cuts_.let(room_, bestCount_ - chosen + 1, tight_)) return;
   const Kind& order = *fitting_[index];
   int64_t most = (target_ - chosen) / perKind_;
   for (const Load& load : order.loads) most = std::min(most, room_[static_cast<size_t>(load.place)] / load.weight);
@@ -154,8 +181,13 @@ void Exact::descend(size_t index, int chosen) {
 
 void Exact::note() {
   std::vector<Order> orders;
-  for (size_t i = 0; i < fitting_.size(); ++i)
-    for (int used = 0; used < count_[i]; ++used) orders.insert(orders.end(), fitting_[i]->orders.begin(), fitting_[i]->orders.end());
+  for (size_t i = 0; i < fitting_.size(); ++i) {
+    for (int used = 0; used < count_[i]; ++used) {
+      for (const int32_t number : {fitting_[i]->order, fitting_[i]->partner}) {
+        if (number >= 0) orders.push_back(orders_[static_cast<size_t>(number)]);
+      }
+    }
+  }
   bestCount_ = static_cast<int>(orders.size());
   best_ = std::move(orders);
 }

@@ -25,9 +25,10 @@ class Exact {
 
  private:
   struct Kind {  // channels that load everything alike; in pairs two, of which one uses the other's nets the other way round
-    std::vector<Order> orders;
     std::vector<Load> loads;  // by place, each once
     int64_t total = 0;
+    int32_t order = 0;     // in orders_
+    int32_t partner = -1;  // of a pair, the other one
   };
 
   void listAll();
@@ -42,6 +43,8 @@ class Exact {
   Mode mode_;
   const Cuts& cuts_;
   bool listed_ = false;
+  bool tooMany_ = false;  // pairs to look at
+  std::vector<Order> orders_;
   std::map<std::vector<int32_t>, Kind> byLoads_;
   std::vector<Kind> kinds_;
   std::vector<Kind> pairs_;
@@ -49,6 +52,7 @@ class Exact {
   int target_ = 0;
   int perKind_ = 1;  // channels
   int bestCount_ = 0;
+  size_t tight_ = 0;  // the cut that said no last
   int64_t steps_ = 0;
   std::vector<int64_t> room_;
   std::vector<const Kind*> fitting_;

@@ -4,26 +4,35 @@
 
 namespace tutti::topo {
 
+void FlowGraph::clear() {
+  arcs_.clear();
+  std::fill(lastOf_.begin(), lastOf_.end(), -1);
+}
+
+void FlowGraph::addArc(int32_t from, int32_t to, int64_t room, int32_t tag) {
+  int32_t& last = lastOf_[static_cast<size_t>(from)];
+  arcs_.push_back({.from = from, .to = to, .before = last, .tag = tag, .room = room});
+  last = static_cast<int32_t>(arcs_.size()) - 1;
+}
+
 void FlowGraph::addLink(int32_t from, int32_t to, int64_t capacity, int32_t tag) {
-  arcsOf_[static_cast<size_t>(from)].push_back(static_cast<int32_t>(arcs_.size()));
-  arcs_.push_back({from, to, capacity, tag});
-  arcsOf_[static_cast<size_t>(to)].push_back(static_cast<int32_t>(arcs_.size()));
-  arcs_.push_back({to, from, 0, -1});
+  addArc(from, to, capacity, tag);
+  addArc(to, from, 0, -1);
 }
 
 // The first sink reached from the sources over arcs with room, or −1.
 int32_t FlowGraph::reach(const std::vector<int32_t>& sources, const std::vector<bool>& isSink) {
-  cameBy_.assign(arcsOf_.size(), -2);
-  std::vector<int32_t> queue = sources;
+  cameBy_.assign(lastOf_.size(), -2);
+  queue_ = sources;
   for (const int32_t source : sources) cameBy_[static_cast<size_t>(source)] = -1;
-  for (size_t next = 0; next < queue.size(); ++next) {
-    for (const int32_t id : arcsOf_[static_cast<size_t>(queue[next])]) {
+  for (size_t next = 0; next < queue_.size(); ++next) {
+    for (int32_t id = lastOf_[static_cast<size_t>(queue_[next])]; id >= 0; id = arcs_[static_cast<size_t>(id)].before) {
       const Arc& arc = arcs_[static_cast<size_t>(id)];
       int32_t& came = cameBy_[static_cast<size_t>(arc.to)];
       if (arc.room <= 0 || came != -2) continue;
       came = id;
       if (isSink[static_cast<size_t>(arc.to)]) return arc.to;
-      queue.push_back(arc.to);
+      queue_.push_back(arc.to);
     }
   }
   return -1;

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "topo/reach.h"
-#include "topo/search.h"
+#include "topo/search_field.h"
 
 namespace tutti::topo {
 
@@ -49,7 +49,12 @@ namespace {
 class GraphSearch {
  public:
   GraphSearch(const System& system, const Paths& paths, const GraphsRequest& request)
-      : system_(system), paths_(paths), request_(request), sm_(oldestSm(system)) {}
+      : system_(system),
+        paths_(paths),
+        request_(request),
+        sm_(oldestSm(system)),
+        rings_(system, paths, false, false),
+        trees_(system, paths, true, false) {}
 
   Result<Graphs> run() {
     if (Status status = ringAndTree(); !status.ok()) return tl::unexpected(std::move(status));
@@ -68,9 +73,16 @@ class GraphSearch {
   }
 
  private:
-  Result<ChannelSet> search(SearchRequest one) const {
+  Result<ChannelSet> search(SearchRequest one, int64_t parts = 1) {
     one.settings = request_.settings;
+    one.settings.effort /= parts;
+    if (!one.collnet && one.pattern == Pattern::Ring) return searchChannels(rings_, one);
+    if (isTree(one.pattern) && (!one.collnet || allNetsReduce())) return searchChannels(trees_, one);
     return searchChannels(system_, paths_, one);
+  }
+  bool allNetsReduce() const {
+    const auto& nets = system_.all(NodeKind::Net);
+    return std::all_of(nets.begin(), nets.end(), [&](NodeId net) { return system_.at(net).net.coll; });
   }
   Status keep(GraphKind kind, Result<ChannelSet> found) {
     if (!found) return std::move(found).error();
@@ -78,7 +90,7 @@ class GraphSearch {
     graphs_.computed[static_cast<size_t>(kind)] = true;
     return {};
   }
-  Result<ChannelSet> tree(int channels) const {
+  Result<ChannelSet> tree(int channels) {
     return search({.pattern = Pattern::BalancedTree, .minChannels = channels, .maxChannels = channels});
   }
 
@@ -97,9 +109,11 @@ class GraphSearch {
     duplicateChannels(*ring, sm_, request.maxChannels);
     Result<ChannelSet> trees = tree(ring->count());
     if (!trees) return std::move(trees).error();
+    int before = first;  // 2 is 1 + 1 and twice 1
     for (const int channels : {first + 1, 2 * first, first - 1}) {
+      if (channels == std::exchange(before, channels)) continue;
       if (channels < request.minChannels || channels > request.maxChannels || !treesCouldGain(*trees)) continue;
-      Result<ChannelSet> other = search({.minChannels = channels, .maxChannels = channels, .atLeastGBps = speed});
+      Result<ChannelSet> other = search({.minChannels = channels, .maxChannels = channels, .atLeastGBps = speed}, kShareOfOther);
       if (!other || other->channels.empty()) continue;
       duplicateChannels(*other, sm_, request.maxChannels);
       Result<ChannelSet> otherTrees = tree(other->count());
@@ -122,11 +136,14 @@ class GraphSearch {
   }
 
   static constexpr float kWorth = 1.01F;
+  static constexpr int64_t kShareOfOther = 4;  // of the effort, for another number of channels
 
   const System& system_;
   const Paths& paths_;
   const GraphsRequest& request_;
   int sm_;
+  Field rings_;
+  Field trees_;
   Graphs graphs_;
 };
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMaskGpus = 64;
 constexpr int64_t kCostScale = 1 << 16;
+constexpr uint32_t kRoundsOfHope = 3;  // with less than half of the channels
 
 uint32_t mix(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t h = a * 0x9e3779b1U ^ b * 0x85ebca77U ^ c * 0xc2b2ae3dU;
@@ -31,6 +32,14 @@ Packer::Packer(const Problem& problem, const Mode& mode, const Cuts& cuts, int64
   passed_.assign(static_cast<size_t>(problem.gpus()), false);
 }
 
+// `parts` are halves of a hop: 2 is a whole one.
+bool Packer::fits(const Hop& hop, int parts) const {
+  for (const Load& load : problem_.loads(hop)) {
+    if (static_cast<int64_t>(load.weight) * parts / 2 > room_[static_cast<size_t>(load.place)]) return false;
+  }
+  return true;
+}
+
 int64_t Packer::cost(const Hop& hop, int parts) const {
   int64_t sum = 0;
   for (const Load& load : problem_.loads(hop)) {
@@ -47,9 +56,8 @@ int64_t Packer::noisy(int64_t value, int a, int b) const {
   return value + value * static_cast<int64_t>(mix(seed_, static_cast<uint32_t>(a), static_cast<uint32_t>(b)) & 0xff) / 256;
 }
 
-// `parts` are halves of a hop: 2 is a whole one.
 bool Packer::take(const Hop& hop, int parts) {
-  if (cost(hop, parts) < 0) return false;
+  if (!fits(hop, parts)) return false;
   for (const Load& load : problem_.loads(hop)) room_[static_cast<size_t>(load.place)] -= static_cast<int64_t>(load.weight) * parts / 2;
   return true;
 }
@@ -101,7 +109,7 @@ void Packer::refreshReach() {
     uint64_t reached = 0;
     for (int to = 0; to < gpus; ++to) {
       const Hop& hop = problem_.between(from, to);
-      if (from != to && hop.type <= mode_.intra && cost(hop, 2) >= 0) reached |= uint64_t{1} << to;
+      if (from != to && hop.type <= mode_.intra && fits(hop, 2)) reached |= uint64_t{1} << to;
     }
     reachFrom_[static_cast<size_t>(from)] = reached;
   }
@@ -130,19 +138,27 @@ void Packer::candidates(const Ends& ends, int at, std::vector<Choice>& found) {
   found.clear();
   const int gpus = problem_.gpus();
   const int placed = static_cast<int>(path_.size());
-  for (int step = 1; step < gpus; ++step) {
-    const int to = at + step < gpus ? at + step : at + step - gpus;
-    if (passed_[static_cast<size_t>(to)]) continue;
-    if (to == ends.last && placed != gpus - 1) continue;
-    if (placed == 1 && ends.second >= 0 && to != ends.second) continue;
+  const auto look = [&](int to) {
+    if (to == ends.last && placed != gpus - 1) return;
+    if (placed == 1 && ends.second >= 0 && to != ends.second) return;
     const Hop& hop = problem_.between(at, to);
-    if (hop.type > mode_.intra) continue;
+    if (hop.type > mode_.intra) return;
     const int64_t price = cost(hop, 2);
-    if (price < 0) continue;
+    if (price < 0) return;
     const int onward = gpus > kMaskGpus ? 0 : std::popcount(reachFrom_[static_cast<size_t>(to)] & left_);
     found.push_back({noisy(price, at, to) * 64 + onward, to});
+  };
+  if (gpus <= kMaskGpus) {  // what was out of reach when the channel was begun still is
+    for (uint64_t rest = reachFrom_[static_cast<size_t>(at)] & left_; rest != 0; rest &= rest - 1) look(std::countr_zero(rest));
+  } else {
+    for (int to = 0; to < gpus; ++to) {
+      if (to != at && !passed_[static_cast<size_t>(to)]) look(to);
+    }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
+  // Of equal ones that which comes next after `at`. No stable_sort: it allocates.
+  const auto turned = [&](int number) { return number > at ? number - gpus : number; };
+  std::sort(found.begin(), found.end(),
+            [&](const Choice& a, const Choice& b) { return a.cost != b.cost ? a.cost < b.cost : turned(a.number) < turned(b.number); });
 }
 
 bool Packer::finish(const Ends& ends, int remaining) {
@@ -152,7 +168,7 @@ bool Packer::finish(const Ends& ends, int remaining) {
     if (hop.type > mode_.intra || !take(hop, 2)) return false;
   }
   spend(static_cast<int>(cuts_.all().size()));
-  if (remaining > 0 && cuts_.most(room_, remaining) < remaining) {  // what is left would not do
+  if (remaining > 0 && !cuts_.let(room_, remaining, tight_)) {  // what is left would not do
     if (closes) give(problem_.between(path_.back(), ends.first), 2);
     return false;
   }
@@ -228,7 +244,8 @@ bool Packer::reverseOfLast(int remaining) {
   if (fits(ends) && replay(backward, ends, remaining)) return true;
   const int netIn = even.netOut;
   const int netOut = even.netIn;
-  std::vector<Ends> found;
+  std::vector<Ends>& found = ends_;
+  found.clear();
   for (int first = 0; first < problem_.gpus(); ++first) {
     const Hop& in = problem_.in(netIn, first);
     const int64_t enter = in.type > mode_.inter ? -1 : cost(in, 2);
@@ -239,7 +256,7 @@ bool Packer::reverseOfLast(int remaining) {
         found.push_back({.first = first, .last = last, .netIn = netIn, .netOut = netOut, .cost = noisy(enter + leave, first, last)});
     }
   }
-  keepCheapest(found, 0, kEndsTried);
+  keepCheapest(found, kEndsTried);
   return findAmong(found, remaining);
 }
 
@@ -255,13 +272,19 @@ bool Packer::turnOfLast(const Ends& ends, int remaining) {
 bool Packer::findChannel(int remaining) {
   channelSteps_ = 24 * problem_.gpus() + 64;
   if (inPairs() && chosen_.size() % 2 == 1) return reverseOfLast(remaining);
-  return findAmong(endsToTry(), remaining);
+  endsToTry();
+  return findAmong(ends_, remaining);
 }
 
-bool Packer::findAmong(const std::vector<Ends>& tried, int remaining) {
+// Cheapest first, where they have a price.
+bool Packer::findAmong(std::vector<Ends>& tried, int remaining) {
   const int64_t share = std::max<int64_t>(channelSteps_ / 8, int64_t{3} * problem_.gpus());
   int64_t total = channelSteps_;
-  for (const Ends& ends : tried) {
+  const bool isPriced = problem_.inter();
+  if (isPriced) std::make_heap(tried.begin(), tried.end(), isCostlier);
+  for (size_t i = 0; i < tried.size(); ++i) {
+    if (isPriced) std::pop_heap(tried.begin(), tried.end() - static_cast<std::ptrdiff_t>(i), isCostlier);
+    const Ends& ends = isPriced ? tried[tried.size() - 1 - i] : tried[i];
     channelSteps_ = std::min(total, tried.size() > 1 ? share : total);
     const int64_t given = channelSteps_;
     spend(problem_.gpus());
@@ -316,17 +339,18 @@ std::vector<Order> Packer::pack(int target) {
   while (steps_ > 0) {
     const int before = static_cast<int>(chosen_.size());
     if (findChannel(target - before - 1)) {
-      if (chosen_.size() > best.size()) best = chosen_;
-      if (static_cast<int>(best.size()) == target) break;
+      if (static_cast<int>(chosen_.size()) == target) return std::move(chosen_);
       continue;
     }
     spend(problem_.gpus());
     if (before == 0 && round > 8) break;
+    if (round >= kRoundsOfHope && 2 * std::max(best.size(), chosen_.size()) < static_cast<size_t>(target)) break;
     ++round;
     seed_ = round;
+    if (chosen_.size() > best.size()) best = chosen_;
     ruin(round);
   }
-  return best;
+  return chosen_.size() > best.size() ? std::move(chosen_) : std::move(best);
 }
 
 }  // namespace tutti::topo

@@ -50,17 +50,19 @@ class Packer {
   bool turnOfLast(const Ends& ends, int remaining);
   bool replay(const std::vector<int16_t>& gpus, const Ends& ends, int remaining);
 
-  std::vector<Ends> endsToTry();
+  static bool isCostlier(const Ends& a, const Ends& b);
+  void endsToTry();
   void addRingEnds(const Ends& start, std::vector<Ends>& found);
   void addTreeEnds(const Ends& start, std::vector<Ends>& found);
   void priceWaysOut(int parts);
-  void keepCheapest(std::vector<Ends>& ends, size_t first, size_t most);
-  bool findAmong(const std::vector<Ends>& tried, int remaining);
+  void keepCheapest(std::vector<Ends>& ends, size_t most);
+  bool findAmong(std::vector<Ends>& tried, int remaining);
   bool chargeEnds(const Ends& ends, bool giveBack);
   bool deadEnd(const Ends& ends, int at) const;
   void candidates(const Ends& ends, int at, std::vector<Choice>& found);
 
   void spend(int looks) { steps_ -= 1 + looks / 8; }  ///< A step is about eight hops looked at.
+  bool fits(const Hop& hop, int parts) const;
   int64_t cost(const Hop& hop, int parts) const;      ///< Of what is left, the share that the hop takes; −1 when it does not fit.
   int64_t noisy(int64_t value, int a, int b) const;
   bool take(const Hop& hop, int parts);
@@ -80,9 +82,12 @@ class Packer {
   uint64_t left_ = 0;                // GPUs that the channel under way has not passed, of the first 64
   std::vector<bool> passed_;
   std::vector<WayOut> waysOut_;
+  std::vector<Ends> starts_;
+  std::vector<Ends> ends_;  // of the channel under way
   std::vector<int16_t> path_;
   std::vector<std::vector<Choice>> choices_;  // by depth, to spare allocations
   int64_t channelSteps_ = 0;  // of the channel under way
+  size_t tight_ = 0;          // the cut that said no last
   uint32_t seed_ = 0;         // 0: no noise
 };
 

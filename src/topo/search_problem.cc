@@ -23,26 +23,25 @@ std::vector<PathType> typesOf(const std::vector<Hop>& hops) {
 
 }  // namespace
 
-Problem::Problem(const System& system, const Paths& paths, const SearchRequest& request)
+Problem::Problem(const System& system, const Paths& paths, bool trees, bool collnet)
     : gpus_(system.count(NodeKind::Gpu)),
       nodes_(static_cast<int32_t>(system.nodes.size())),
       gpuNodes_(&system.all(NodeKind::Gpu)),
       placeAt_(system.links.size(), -1) {
   if (system.inter) {
     for (const NodeId net : system.all(NodeKind::Net)) {
-      if (!request.collnet || system.at(net).net.coll) netNodes_.push_back(net);
+      if (!collnet || system.at(net).net.coll) netNodes_.push_back(net);
     }
   }
   nets_ = static_cast<int>(netNodes_.size());
-  const bool bothWays = isTree(request.pattern);
   between_.reserve(cell(gpus_, 0));
   for (int from = 0; from < gpus_; ++from) {
-    for (int to = 0; to < gpus_; ++to) between_.push_back(from == to ? Hop{} : makeHop(system, paths, gpu(from), gpu(to), bothWays));
+    for (int to = 0; to < gpus_; ++to) between_.push_back(from == to ? Hop{} : makeHop(system, paths, gpu(from), gpu(to), trees));
   }
   for (int number = 0; number < nets_; ++number) {
     for (int to = 0; to < gpus_; ++to) {
-      in_.push_back(makeHop(system, paths, net(number), gpu(to), bothWays));
-      out_.push_back(makeHop(system, paths, gpu(to), net(number), bothWays));
+      in_.push_back(makeHop(system, paths, net(number), gpu(to), trees));
+      out_.push_back(makeHop(system, paths, gpu(to), net(number), trees));
     }
   }
   addRails(system);
@@ -104,11 +103,6 @@ void Problem::addRails(const System& system) {
     }
   }
   capacity_.insert(capacity_.end(), rails.begin(), rails.end());
-}
-
-bool Problem::mayLeaveBy(const Mode& mode, int netIn, int netOut) const {
-  if (mode.pattern == Pattern::Tree || mode.pattern == Pattern::Nvls || mode.pattern == Pattern::CollnetDirect) return netIn == netOut;
-  return mode.crossNic != CrossNic::Never || rail(netIn) == rail(netOut);
 }
 
 std::vector<PathType> Problem::typesBetween() const { return typesOf(between_); }

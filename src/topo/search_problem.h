@@ -46,7 +46,8 @@ struct Order {
 
 class Problem {
  public:
-  Problem(const System& system, const Paths& paths, const SearchRequest& request);
+  /// For rings, or for trees, whose hops carry data both ways; `collnet`: only nets that reduce.
+  Problem(const System& system, const Paths& paths, bool trees, bool collnet);
 
   int gpus() const { return gpus_; }
   int nets() const { return nets_; }
@@ -58,7 +59,10 @@ class Problem {
   std::span<const Load> loads(const Hop& hop) const { return {loads_.data() + hop.first, static_cast<size_t>(hop.count)}; }
 
   int rail(int net) const { return rail_[static_cast<size_t>(net)]; }
-  bool mayLeaveBy(const Mode& mode, int netIn, int netOut) const;
+  bool mayLeaveBy(const Mode& mode, int netIn, int netOut) const {
+    if (mode.pattern == Pattern::Tree || mode.pattern == Pattern::Nvls || mode.pattern == Pattern::CollnetDirect) return netIn == netOut;
+    return mode.crossNic != CrossNic::Never || rail(netIn) == rail(netOut);
+  }
 
   const std::vector<int64_t>& capacity() const { return capacity_; }
   int32_t links() const { return static_cast<int32_t>(ends_.size()); }  ///< Places below are links, those above rails.

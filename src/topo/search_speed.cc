@@ -1,6 +1,7 @@
 #include "topo/search_speed.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti::topo {
 
@@ -14,51 +15,56 @@ std::vector<int64_t> distinct(std::vector<int64_t> values) {
 
 }  // namespace
 
-int64_t roughBound(const Problem& problem, const Cuts& cuts, const Limits& limits) {
+int64_t roughBound(const Cuts& cuts, const Limits& limits) {
   int64_t least = limits.ceilingMBps * limits.maxChannels;
-  for (const Cut& cut : cuts.all()) {
+  for (const PlainCut& cut : cuts.plain()) {
     int64_t sum = 0;
-    for (const Load& link : cut.links) sum += problem.capacity()[static_cast<size_t>(link.place)] / link.weight + 1;
+    for (const PlainCut::Part& part : cut.parts) {
+      for (const PlainCut::Links& some : part.links) sum += (some.capacity / some.weight + 1) * some.count * part.count;
+    }
     least = std::min(least, sum / cut.perChannel + 1);
   }
   return least;
 }
 
-std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& limits, int64_t worth) {
+std::vector<Goal> goals(const Cuts& cuts, const Limits& limits, int64_t worth) {
   std::vector<Goal> found;
-  const int64_t rough = roughBound(problem, cuts, limits);
+  const int64_t rough = roughBound(cuts, limits);
   if (rough <= worth) return found;
+  // What some link holds, in MB/s × hops, and the most hops of it that matter: the larger of those for equal links.
+  std::vector<std::pair<int64_t, int64_t>> wholes;
+  for (const PlainCut& cut : cuts.plain()) {
+    const int64_t parts = cut.halves ? 2 : 1;
+    for (const PlainCut::Part& part : cut.parts) {
+      for (const PlainCut::Links& some : part.links)
+        wholes.emplace_back(parts * some.capacity / some.weight, parts * cut.perChannel * limits.maxChannels);
+    }
+  }
+  std::sort(wholes.begin(), wholes.end(), std::greater<>());
   // Between two of these speeds no cut lets another number of channels pass, so that the fastest of each stretch stands for it.
   std::vector<int64_t> speeds = {limits.ceilingMBps};
   const int64_t slowest = std::max(limits.floorMBps, worth / limits.maxChannels);
-  for (const Cut& cut : cuts.all()) {
-    const int64_t parts = cut.halves ? 2 : 1;
-    for (const Load& link : cut.links) {
-      const int64_t whole = parts * problem.capacity()[static_cast<size_t>(link.place)] / link.weight;
-      for (int64_t hops = std::max<int64_t>(1, whole / limits.ceilingMBps); hops <= parts * cut.perChannel * limits.maxChannels; ++hops) {
-        const int64_t speed = whole / hops;
-        if (speed < slowest) break;
-        if (speed < limits.ceilingMBps && rough / speed * speed > worth) speeds.push_back(speed);
-      }
+  int64_t before = -1;
+  for (const auto& [whole, most] : wholes) {
+    if (std::exchange(before, whole) == whole) continue;
+    for (int64_t hops = std::max<int64_t>(1, whole / limits.ceilingMBps); hops <= most; ++hops) {
+      const int64_t speed = whole / hops;
+      if (speed < slowest) break;
+      if (speed < limits.ceilingMBps && rough / speed * speed > worth) speeds.push_back(speed);
     }
   }
-  std::vector<int64_t> room(problem.capacity().size());
   for (const int64_t speed : distinct(std::move(speeds))) {
-    for (size_t i = 0; i < room.size(); ++i) room[i] = problem.capacity()[i] / speed;
-    const Goal goal{speed, cuts.most(room, limits.maxChannels)};
+    const Goal goal{speed, cuts.mostAt(speed, limits.maxChannels)};
     if (goal.channels >= limits.minChannels && goal.value() > worth) found.push_back(goal);
   }
   std::stable_sort(found.begin(), found.end(), [](const Goal& a, const Goal& b) { return a.value() > b.value(); });
   return found;
 }
 
-int64_t fastestFor(const Problem& problem, const Cuts& cuts, const Limits& limits, int channels) {
+int64_t fastestFor(const Cuts& cuts, const Limits& limits, int channels) {
   int64_t fits = 0;
-  std::vector<int64_t> room(problem.capacity().size());
   for (int64_t step = int64_t{1} << 20; step > 0; step /= 2) {
-    if (fits + step > limits.ceilingMBps) continue;
-    for (size_t i = 0; i < room.size(); ++i) room[i] = problem.capacity()[i] / (fits + step);
-    if (cuts.most(room, channels) >= channels) fits += step;
+    if (fits + step <= limits.ceilingMBps && cuts.mostAt(fits + step, channels) >= channels) fits += step;
   }
   return fits;
 }

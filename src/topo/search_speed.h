@@ -26,13 +26,13 @@ struct Limits {
 
 /// Speeds at which one more channel stops to fit somewhere, each with the channels that the cuts let pass; the best product first, of equal
 /// ones the highest speed; only those with a product above `worth` and at least minChannels.
-std::vector<Goal> goals(const Problem& problem, const Cuts& cuts, const Limits& limits, int64_t worth);
+std::vector<Goal> goals(const Cuts& cuts, const Limits& limits, int64_t worth);
 
 /// Products that no set of channels exceeds: the first goal's. Quicker than goals(), and not below it.
-int64_t roughBound(const Problem& problem, const Cuts& cuts, const Limits& limits);
+int64_t roughBound(const Cuts& cuts, const Limits& limits);
 
 /// The highest speed at which the cuts let `channels` pass, at most limits.ceilingMBps.
-int64_t fastestFor(const Problem& problem, const Cuts& cuts, const Limits& limits, int channels);
+int64_t fastestFor(const Cuts& cuts, const Limits& limits, int channels);
 
 struct Speeds {
   int64_t intraMBps = 0;

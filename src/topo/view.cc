@@ -1,6 +1,7 @@
 #include "topo/view.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "topo/build.h"
@@ -10,12 +11,23 @@ namespace {
 
 constexpr uint64_t kFirstHostHash = 0x1000;
 
+const Element* findGpu(const Element& element, int dev) {
+  const std::string* const own = element.name == "gpu" ? element.find("dev") : nullptr;
+  if (own != nullptr && std::strtol(own->c_str(), nullptr, 0) == dev) return &element;
+  for (const Element& child : element.children) {
+    if (const Element* found = findGpu(child, dev)) return found;
+  }
+  return nullptr;
+}
+
 /// A <gpu> elsewhere than where it belongs becomes no node.
-Status checkAllArePresent(const System& system, const ViewRequest& request) {
+Status checkAllArePresent(const Document& machine, const System& system, const ViewRequest& request) {
   for (const UsedHost& host : request.hosts) {
     for (const UsedGpu& gpu : host.gpus) {
       if (system.gpuOfRank(gpu.rank) != kNoNode) continue;
-      return error(Code::InvalidUsage, "<gpu dev=\"{}\"> is misplaced; expected it as the only <gpu> of a <pci> below a <cpu>", gpu.dev);
+      const Element* const found = findGpu(machine.root, gpu.dev);
+      const std::string place = found != nullptr ? topo::placeOf(machine, *found) : format("{}: <gpu dev=\"{}\">", machine.file, gpu.dev);
+      return error(Code::InvalidUsage, "{} is misplaced; expected it as the only <gpu> of a <pci> below a <cpu>", place);
     }
   }
   return {};
@@ -74,9 +86,7 @@ Result<View> makeView(const Document& machine, const ViewRequest& request) {
   view.system = std::move(built->system);
   view.notes = std::move(built->notes);
   view.system.ranks = request.ranks;
-  if (Status status = checkAllArePresent(view.system, request); !status.ok()) {
-    return tl::unexpected(std::move(status).at(format("topology {}", machine.file)));
-  }
+  if (Status status = checkAllArePresent(machine, view.system, request); !status.ok()) return tl::unexpected(std::move(status));
 
   auto first = computePaths(view.system, request.settings);
   if (!first) return tl::unexpected(std::move(first).error().at(format("topology {}", machine.file)));

@@ -111,9 +111,16 @@ void write(std::string& out, const Element& element, size_t indent) {
   out += "</" + element.name + ">\n";
 }
 
+/// A pipe that has a name but nobody at its other end does not stop the caller: reading finds its end, writing is refused.
+UniqueFd openFile(const std::string& path, int how) {
+  UniqueFd file(open(path.c_str(), how | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (file) (void)fcntl(file.get(), F_SETFL, fcntl(file.get(), F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
 /// No more than parseXml() needs to refuse what is too long.
 Status readText(const std::string& path, std::string& text) {
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file = openFile(path, O_RDONLY);
   if (!file) return error(Code::SystemError, "{}: {}", path, std::strerror(errno));
   struct stat about {};
   if (fstat(file.get(), &about) == 0 && S_ISDIR(about.st_mode)) return error(Code::SystemError, "{}: is a folder, not an XML file", path);
@@ -191,7 +198,7 @@ std::string writeXml(const Element& root) {
 }
 
 Status writeText(const std::string& path, std::string_view text) {
-  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const UniqueFd file = openFile(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (!file) return error(Code::SystemError, "{}: {}", path, std::strerror(errno));
   for (size_t done = 0; done < text.size();) {
     const ssize_t put = ::write(file.get(), text.data() + done, text.size() - done);

@@ -87,6 +87,8 @@ std::string machineKey() {
   return format("{:016x}", hashText(facts));
 }
 
+int32_t listedGpus() { return static_cast<int32_t>(gpuModels().size()); }
+
 std::string cacheFolder(const std::string& tuttiDir) {
   if (!tuttiDir.empty()) return tuttiDir;
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') return std::string(cache) + "/tutti";

@@ -17,6 +17,9 @@ namespace tutti::tune {
 /// in all processes of a machine, also in containers that are confined to some of its processors.
 std::string machineKey();
 
+/// How many GPUs NVIDIA's driver lists, in whichever containers the process is.
+int32_t listedGpus();
+
 /// `tuttiDir` (TUTTI_CACHE_DIR) itself; else $XDG_CACHE_HOME/tutti; else ~/.cache/tutti; empty when there is neither.
 std::string cacheFolder(const std::string& tuttiDir);
 

@@ -389,6 +389,15 @@ class Explain(Temporary):
             self.assertEqual(code, 0, err)
             self.assertIn(plan["algorithm"], out)
 
+    def test_bounds_that_contradict_or_are_none_are_told(self):
+        for environment, told in (({"NCCL_MIN_NCHANNELS": "40", "NCCL_MAX_NRINGS": "4"},
+                                   "NCCL_MIN_NRINGS or minCTAs is 40, more than NCCL_MAX_NCHANNELS, NCCL_MAX_NRINGS or maxCTAs: 4 holds"),
+                                  ({"NCCL_MIN_CTAS": "40", "NCCL_MAX_CTAS": "4"}, "minCTAs is 40, more than NCCL_MAX_CTAS or maxCTAs: 4 holds"),
+                                  ({"NCCL_MAX_CTAS": "999"}, "NCCL_MAX_CTAS=999: expected 1 to 64: ignored")):
+            code, out, err = run("explain", "all_reduce", "4M", "--ranks", "2", environment={**environment, "NCCL_DEBUG": "INFO"})
+            self.assertEqual(code, 0, err)
+            self.assertIn(told, out + err)
+
     def test_variables_forbid(self):
         for machine in (["--topo", self.DGX, "--nodes", "2"], ["--gpus", "4"], ["--ranks", "3"]):
             code, out, err = run("explain", "all_reduce", "8", "--json", *machine, environment={"NCCL_ALGO": "allreduce:tree"})
@@ -454,6 +463,10 @@ class Tune(Temporary):
         after, warnings = self.explain()
         self.assertEqual((after["constants"], warnings.count("WARN")), ("quick", 0), warnings)
         self.assertLess(after["estimatedUs"], before["estimatedUs"] / 10)
+        code, out, err = run("explain", "all_reduce", "64K", "--ranks", "2",
+                             environment={"TUTTI_CACHE_DIR": self.path("cache"), "NCCL_DEBUG": "INFO"})
+        self.assertEqual(code, 0, err)
+        self.assertEqual((out + err).count(f'chosen by the constants "quick", measured on this machine: {kept}'), 1, out + err)
         with open(kept, "w", encoding="utf-8") as file:
             json.dump({**platform, "host": {**self.CONSTANTS, "hopNs": "soon"}}, file)
         broken, warnings = self.explain()

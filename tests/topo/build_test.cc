@@ -152,6 +152,7 @@ TEST(Build, RefusesWhatMakesNoSense) {
       {cpu("<pci busid=\"0000:01:00.0\" link_width=\"-4\"/>"), "t.xml:2: <pci busid=\"0000:01:00.0\">: link_width=\"-4\"; expected"},
       {cpu("<pci busid=\"0000:01:00.0\" link_speed=\"fast\"/>"), "link_speed=\"fast\"; expected a speed such as"},
       {cpu("<pci/>"), "the attribute busid is missing; expected a PCI address"},
+      {cpu(pci("0000:01:00.0", R"(<nic><net dev="0" speed="-100000"/></nic>)")), "speed=\"-100000\"; expected a whole number from -1"},
       {cpu("", "arch=\"arm64\""), "the attribute numaid is missing"},
       {cpu("", "numaid=\"0\" arch=\"arm64\" affinity=\"xyz\""), "affinity=\"xyz\"; expected a mask of CPUs"},
       {cpu("") + cpu(""), "numaid=\"0\"; expected a number that no other <cpu> of the host has"},
@@ -160,6 +161,9 @@ TEST(Build, RefusesWhatMakesNoSense) {
       {cpu(pci("0000:01:00.0", R"(<gpu dev="0" sm="80" rank="0"><nvlink target="x" count="many" tclass="0x068000"/></gpu>)")),
        "count=\"many\""},
       {cpu(pci("0000:01:00.0", R"(<gpu dev="0" sm="80" rank="0"><nvlink count="1" tclass="0x030200"/></gpu>)")), "target is missing"},
+      {cpu(pci("0000:01:00.0", kGpu) + pci("0000:02:00.0", R"(<gpu dev="1" sm="80" rank="1">
+         <nvlink target="0000:01:00.0" count="1" tclass="0x030200"/></gpu>)")),
+       "t.xml:3: <nvlink target=\"0000:01:00.0\">: GPU1 states a link to GPU0, which states none back"},
       {cpu(pci("0000:01:00.0", R"(<nic><net dev="0" guid="xyz"/></nic>)")), "guid=\"xyz\"; expected a hexadecimal number"},
       {cpu(pci("0000:01:00.0", R"(<nic><net dev="0" latency="soon"/></nic>)")), "latency=\"soon\"; expected a number"},
       {cpu("", "numaid=\"0\" host_hash=\"0x5\""), "no <cpu> has host_hash=\"0x0\""},
@@ -214,12 +218,16 @@ TEST(Build, AWidthThatTheKernelDoesNotKnowIsNone) {
 
 TEST(Build, SaysWhatDetectionHasToAdd) {
   const auto built = build(cpu(pci("0000:01:00.0", "", R"(class="0x030200")") + pci("0000:02:00.0", "", R"(class="0x020700")") +
-                                   "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\"/></pci><fan/>",
+                                   "<pci busid=\"0000:03:00.0\"><gpu dev=\"0\" rank=\"0\">"
+                                   "<nvlink target=\"1\" count=\"1\" tclass=\"switch\"/></gpu></pci><fan/>"
+                                   "<nic><net dev=\"0\" speed=\"-1\"/><net dev=\"1\"/></nic>",
                                "numaid=\"0\""));
   ASSERT_TRUE(built.has_value());
   std::string all;
   for (const std::string& note : built->notes) all += note + "\n";
-  for (const char* expected : {"is a GPU by its class, but has no <gpu>", "is a NIC by its class", "sm is missing", "gdr is missing",
+  for (const char* expected : {"is a GPU by its class, but has no <gpu>", "is a NIC by its class", "sm is missing",
+                               "tclass=\"switch\" is no GPU's, CPU's or NVSwitch's",
+                               "speed is not known: taken for 10000 Mbit/s", "speed is missing: taken for 10000 Mbit/s", "gdr is missing",
                                "arch=\"\"", "link_speed is missing", "unknown element below <cpu>"}) {
     EXPECT_NE(all.find(expected), std::string::npos) << expected << " in\n" << all;
   }

@@ -1,8 +1,13 @@
 #include "topo/xml.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
+#include "core/format.h"
 #include "topo/data.h"
 #include "topo/same.h"
 
@@ -89,6 +94,31 @@ TEST(Xml, FilesThatCannotBeReadOrWrittenAreErrorsOfTheSystem) {
   ASSERT_TRUE(writeXmlFile(path, parse("<a b=\"1\"/>").root).ok());
   EXPECT_EQ(*readXml(path)->root.find("b"), "1");
   unlink(path.c_str());
+}
+
+/// Opening one waits for its other end, which may never come.
+TEST(Xml, APipeThatNobodyHoldsIsNotWaitedFor) {
+  const std::string path = format("/tmp/tutti_xml_pipe_{}", getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto read = readXml(path);
+  const Status written = writeText(path, "<system/>");
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  ASSERT_FALSE(read.has_value());
+  EXPECT_NE(read.error().text().find(path), std::string::npos);
+  EXPECT_EQ(written.code(), Code::SystemError);
+
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(write(ends[1], "<system/>", 9), 9);
+    (void)close(ends[1]);
+  });
+  const auto piped = readXml(format("/proc/self/fd/{}", ends[0]));
+  writer.join();
+  (void)close(ends[0]);
+  ASSERT_TRUE(piped.has_value()) << piped.error().text();
+  EXPECT_EQ(piped->root.name, "system");
 }
 
 TEST(Attributes, NumbersAreTakenWholeAndWithinBounds) {

@@ -14,7 +14,8 @@ constexpr int kMostRanks = 1024;
 
 constexpr const char* kExplainFooter = R"(
 Without --topo and --gpus: host devices of this machine, asked through the library (tuttiExplain). --gpus: GPUs of one host that NVSwitches
-join, by the library's own planner and the constants of the machine that they were measured on. --topo: an estimate for GPUs of several
+join, by the library's own planner and the constants that tutti tune --gpus kept of this machine, if it did; else those of the machine
+that the built-in ones were measured on. --topo: an estimate for GPUs of several
 hosts, from the channels that are found for a topology file and NCCL's constants; this library does not use GPUs of several hosts yet.
 
 NCCL_ALGO, NCCL_PROTO, NCCL_MAX_CTAS, TUTTI_ALGO and so on hold as they do for a communicator (tutti env).

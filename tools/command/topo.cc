@@ -75,6 +75,9 @@ void addTopo(CLI::App& app, Action& action) {
       ->allow_extra_args(false)
       ->check(within(1, kMostNodes));
   timed->add_option("--runs", times->runs, "of each file")->capture_default_str()->check(within(1, 1000));
+  timed->add_option("--expected", times->expected, "time the runs that this folder has the reference's facts of, beside its times")
+      ->type_name("FOLDER")
+      ->excludes("--nodes");
   timed->add_flag("--mnnvl", times->isClique, "the nodes are one multi-node NVLink clique");
   command->footer(kTopoFooter);
   const auto finish = [options, gpus] {

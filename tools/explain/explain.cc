@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/constants.h"
 #include "comm/settings.h"
 #include "config/params.h"
 #include "explain/fabric.h"
 #include "explain/modelled.h"
 #include "plan/device_planner.h"
 #include "plan/link_planner.h"
+#include "tune/store.h"
 #include "tutti.h"
 
 namespace tutti::tool {
@@ -119,7 +121,7 @@ Result<std::string> explainHost(const ExplainOptions& options) {
   return text;
 }
 
-Result<std::string> explainGpus(const ExplainOptions& options) {
+Result<std::string> explainGpus(const ExplainOptions& options, int listed) {
   if (Status status = plan::fitRanks(options.gpus); !status.ok()) return tl::unexpected(std::move(status));
   plan::Explanation explanation;
   const std::string name = nameOf(*options.operation);
@@ -128,7 +130,8 @@ Result<std::string> explainGpus(const ExplainOptions& options) {
   explanation.bytes = options.operation->sizeCount(count, options.gpus) * sizeOf(options.type);
   explanation.ranks = options.gpus;
   explanation.nodes = 1;
-  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment());
+  comm::Constants kept;
+  const auto gpus = ModelledGpus::make(options.gpus, configOfEnvironment(), {}, options.gpus <= listed ? kept.get() : nullptr);
   if (!gpus) return tl::unexpected(gpus.error());
   auto modelled = (*gpus)->plan(shapeOf(options, options.gpus), &explanation.rejected);
   if (!modelled) return tl::unexpected(std::move(modelled).error());
@@ -167,7 +170,7 @@ Result<std::string> explainTopology(const ExplainOptions& options) {
 
 int runExplain(const ExplainOptions& options) {
   const auto text = !options.topo.source.file.empty() ? explainTopology(options)
-                    : options.gpus > 0                ? explainGpus(options)
+                    : options.gpus > 0                ? explainGpus(options, tune::listedGpus())
                                                       : explainHost(options);
   if (!text) return tell(text.error());
   const auto shown = options.writesJson ? Result<std::string>(*text + "\n") : showExplanation(*text);

@@ -26,7 +26,8 @@ uint64_t countOf(const ExplainOptions& options, int ranks);
 
 /// The three ways to an explanation, as JSON (tutti.h, tuttiExplain).
 Result<std::string> explainHost(const ExplainOptions& options);
-Result<std::string> explainGpus(const ExplainOptions& options);
+/// `listed`: as many GPUs the machine has; of more than these, what `tutti tune` kept of it says nothing.
+Result<std::string> explainGpus(const ExplainOptions& options, int listed);
 Result<std::string> explainTopology(const ExplainOptions& options);
 
 /// The JSON as a table to read. Error: it is not what tutti.h promises.

@@ -12,7 +12,8 @@ constexpr int32_t kMultiprocessors = 132;
 }  // namespace
 
 Result<std::unique_ptr<ModelledGpus>> ModelledGpus::make(int32_t gpus, const comm::Config& config,
-                                                         const std::function<void(plan::DeviceSettings&)>& adjust) {
+                                                         const std::function<void(plan::DeviceSettings&)>& adjust,
+                                                         const tune::Platform* measured) {
   const auto host = comm::readSettings(config);
   if (!host) return tl::unexpected(host.error());
   exec::cuda::KernelUses uses;
@@ -22,7 +23,7 @@ Result<std::unique_ptr<ModelledGpus>> ModelledGpus::make(int32_t gpus, const com
   place.ranks = gpus;
   place.multiprocessors = kMultiprocessors;
   place.keepsLines = true;
-  auto settings = comm::readDeviceSettings(*host, config, place, uses);
+  auto settings = comm::readDeviceSettings(*host, config, place, uses, measured);
   if (!settings) return tl::unexpected(std::move(settings).error());
   if (adjust) adjust(*settings);
   return std::unique_ptr<ModelledGpus>(new ModelledGpus(gpus, *settings));

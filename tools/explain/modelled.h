@@ -19,10 +19,11 @@ struct ModelledCall {
 
 class ModelledGpus {
  public:
-  /// Rank 0 of `gpus` on one host, each like those that the built-in constants were measured on. `adjust` changes the settings that the
-  /// environment and `config` make. Error: what these say makes no sense.
+  /// Rank 0 of `gpus` on one host, each like those that the constants were measured on: `measured`, where it knows of GPUs, or else the
+  /// built-in ones. `adjust` changes the settings that the environment and `config` make. Error: what these say makes no sense.
   static Result<std::unique_ptr<ModelledGpus>> make(int32_t gpus, const comm::Config& config,
-                                                    const std::function<void(plan::DeviceSettings&)>& adjust = {});
+                                                    const std::function<void(plan::DeviceSettings&)>& adjust = {},
+                                                    const tune::Platform* measured = nullptr);
 
   /// `rejected`, when given, gets the other algorithms.
   Result<ModelledCall> plan(const plan::Shape& shape, std::vector<plan::Rejected>* rejected = nullptr);

@@ -85,6 +85,8 @@ channels,
 Counts do not divide evenly: the last chunk and the last slice are short, and chunks of other sizes, down to none,
 are checked as size classes. *Calls in a row* follow each other on the same pipes and windows while the caller
 changes its buffers; "A then B" are two algorithms in turn.
+Cases of 3 channels have rings and trees of their own on each, as machines with several tracks have
+([0024](decisions/0024-tracks.md)): each of the tracks is a case, with the nodes' ranks in other orders.
 What sizes are copied or lent, and how large cells and slots are, is the executors' business: no proof speaks of it.
 
 *Shared places* are those that several lanes touch, so

@@ -161,7 +161,7 @@ Status addNet(Document& machine, const Sysfs& sysfs, const NetFacts& net) {
   }
   element->set("dev", format("{}", net.dev));  // the plugin's count, whatever a file says
   setIfAbsent(*element, "latency", format("{:g}", net.latencyUs));
-  setIfAbsent(*element, "speed", format("{}", net.speedMbps));
+  setIfAbsent(*element, "speed", format("{}", std::max(net.speedMbps, -1)));
   setIfAbsent(*element, "port", format("{}", net.port));
   setIfAbsent(*element, "guid", format("{:#x}", net.guid));
   setIfAbsent(*element, "maxconn", format("{}", net.maxConnections));

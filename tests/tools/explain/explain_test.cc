@@ -2,12 +2,15 @@
 #include "explain/explain.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "topo/data.h"
+#include "tune/store.h"
 
 namespace tutti::tool {
 namespace {
@@ -119,14 +122,41 @@ TEST(ExplainGpus, KnowsEveryCollective) {
     for (const int gpus : {2, 8}) {
       ExplainOptions options = optionsOf(operation.name, 1 << 20);
       options.gpus = gpus;
-      const auto text = explainGpus(options);
+      const auto text = explainGpus(options, 0);
       ASSERT_TRUE(text) << operation.name << ": " << text.error().text();
       expectWhole(Json::parse(*text), std::string(operation.name));
     }
   }
   ExplainOptions tooMany = optionsOf("all_reduce", 8);
   tooMany.gpus = 1000;
-  EXPECT_FALSE(explainGpus(tooMany));
+  EXPECT_FALSE(explainGpus(tooMany, 0));
+}
+
+TEST(ExplainGpus, TakesWhatWasMeasuredOnThisMachine) {
+  char folder[] = "/tmp/tutti_explain_" "XX" "XX" "XX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  tune::Platform kept;
+  kept.name = "measured here";
+  kept.source = "a test";
+  kept.key = tune::machineKey();
+  kept.devices = tune::deviceMachine();
+  for (tune::KernelCost& cost : kept.devices->kernels) cost.startUs += 1000;
+  kept.devices->lone.startUs += 1000;
+  ASSERT_TRUE(tune::writeStored(folder, kept).ok());
+  ExplainOptions options = optionsOf("all_reduce", 1 << 20);
+  options.gpus = 2;
+  const auto before = explainGpus(options, 2);
+  ASSERT_EQ(setenv("TUTTI_CACHE_DIR", folder, 1), 0);
+  const auto after = explainGpus(options, 2);
+  const auto another = explainGpus(options, 1);
+  ASSERT_EQ(setenv("TUTTI_CACHE_DIR", "none", 1), 0);
+  (void)std::remove(tune::storedPath(folder, kept.key).c_str());
+  (void)std::remove(folder);
+  ASSERT_TRUE(before && after && another);
+  EXPECT_EQ(Json::parse(*before)["constants"], "hopper-nvlink");
+  EXPECT_EQ(Json::parse(*after)["constants"], "measured here");
+  EXPECT_GT(Json::parse(*after)["estimatedUs"].get<double>(), 1000);
+  EXPECT_EQ(Json::parse(*another)["constants"], "hopper-nvlink") << "a machine of one GPU has not measured two";
 }
 
 TEST(ExplainHost, IsWhatTheLibrarySays) {

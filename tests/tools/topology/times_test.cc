@@ -18,7 +18,8 @@ constexpr double kSlower = 1;
 
 FactsOptions nodesOf(int nodes) { return {.nodes = nodes, .gpus = {}, .settings = {}}; }
 
-// What the search promises: 5 ms in the median of all files, 50 ms for any. CPU time, so that a busy machine does not count.
+// What the search promises: 5 ms for each file, 50 ms at the worst. CPU time, so that a busy machine does not count; its caches do, so that
+// of a few runs the best counts, and a file has half as much again.
 TEST(Times, FromXmlToChannelsInMilliseconds) {
   std::vector<std::pair<double, std::string>> times;
   for (const std::string& file : topo::test::filesOf("", ".xml")) {
@@ -34,8 +35,24 @@ TEST(Times, FromXmlToChannelsInMilliseconds) {
   std::sort(times.begin(), times.end());
   std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
               times.back().second.c_str());
-  EXPECT_LT(times[times.size() / 2].first, 5 * kSlower);
-  EXPECT_LT(times.back().first, 50 * kSlower) << times.back().second;
+  EXPECT_LT(times.back().first, 1.5 * 5 * kSlower) << times.back().second;
+}
+
+// Ten times faster where the reference takes long, as its facts say, on another machine; seven times on a busy one.
+TEST(Times, AreATenthOfTheReferencesWhereItIsSlow) {
+  int slow = 0;
+  for (const std::string& file : topo::test::filesOf("/expected", ".json")) {
+    const size_t cut = file.rfind("/expected/");
+    const auto rows = compareTimes(file.substr(0, cut) + file.substr(cut + 9) + ".xml", file.substr(0, cut) + "/expected", 3);
+    ASSERT_TRUE(rows) << rows.error().text();
+    for (const Compared& row : *rows) {
+      if (row.referenceMs < 9) continue;
+      ++slow;
+      EXPECT_LT(row.ms * 7, row.referenceMs * kSlower) << row.name;
+    }
+  }
+  std::printf("%d runs that took the reference 9 ms or more\n", slow);
+  EXPECT_GE(slow, 20);
 }
 
 TEST(Times, OfEveryRunAndItsParts) {
@@ -51,9 +68,10 @@ TEST(Times, OfEveryRunAndItsParts) {
 }
 
 TEST(Times, FilesThatCannotBeReadEndIt) {
-  EXPECT_EQ(runTopoTimes({.files = {"/no/such.xml"}, .runs = 1}), 3);
-  EXPECT_EQ(runTopoTimes({.files = {TUTTI_SOURCE_DIR "/README.md"}, .runs = 1}), 2);
-  EXPECT_EQ(runTopoTimes({.files = {topo::test::ownFile("single-a100-nonic")}, .nodes = {1}, .runs = 1}), 0);
+  EXPECT_EQ(runTopoTimes({.files = {"/no/such.xml"}, .runs = 1, .expected = ""}), 3);
+  EXPECT_EQ(runTopoTimes({.files = {TUTTI_SOURCE_DIR "/README.md"}, .runs = 1, .expected = ""}), 2);
+  EXPECT_EQ(runTopoTimes({.files = {topo::test::ownFile("single-a100-nonic")}, .nodes = {1}, .runs = 1, .expected = ""}), 0);
+  EXPECT_EQ(runTopoTimes({.files = {topo::test::ownFile("single-a100-nonic")}, .runs = 1, .expected = "/no/such"}), 3);
 }
 
 }  // namespace
