@@ -146,7 +146,9 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;
-  settings.launchesEarly = config::get<Param::TuttiEarlyLaunch>() != 0 && place.streams && !sharesGpus;
+  // The one that runs and the one that waits take no more than a large call: where the user bounds those, nothing is early.
+  settings.launchesEarly =
+      config::get<Param::TuttiEarlyLaunch>() != 0 && place.streams && !sharesGpus && most >= 2 * exec::cuda::kMostEarlyBlocks;
   settings.hasBulk = config::get<Param::TuttiBulk>() != 0 && place.streams && plainBytes <= exec::cuda::kMostStreamedBytes;
   settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || !settings.hasBulk;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();

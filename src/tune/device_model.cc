@@ -63,8 +63,10 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
 
   Cost us;
   us.launchUs = machine_.launchUs + cost.startUs + blocks * machine_.blockUs;
-  if (blocks > exec::cuda::kMostEarlyBlocks) us.launchUs += machine_.lateUs;
-  const bool hasRounds = isWindow && algorithm.traits.rounds > 1;
+  // Constants of the other kernels were measured when nothing was early.
+  const bool isLone = kernel == KernelId::LineWindow || &cost == &machine_.lone;
+  if (isLone && blocks > exec::cuda::kMostEarlyBlocks) us.launchUs += machine_.lateUs;
+  const bool hasRounds = isLone && algorithm.traits.rounds > 1;
   if (hasRounds) us.launchUs += machine_.roundsUs;
   us.hopsUs = hops * cost.hopUs;
   double passing = p.crossing * bytes;

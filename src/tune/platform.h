@@ -57,8 +57,8 @@ struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
   // These three may be missing in a file.
-  double lateUs = 0;        ///< a call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
-  double roundsUs = 0;      ///< so does one of several rounds over windows, which is no brief call (exec/cuda/brief.h)
+  double lateUs = 0;        ///< a lone call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
+  double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
   CopyCost copies;  ///< may be missing in a file: then what stands here

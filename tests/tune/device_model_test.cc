@@ -122,6 +122,21 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfWindowsOfLines) {
   expectNear("direct", Collective::AllToAll, 16 * kMiB, 64, 34.4);
 }
 
+// What early launches and brief calls have changed is not charged to kernels that have neither.
+TEST(DeviceModel, ChargesLateGridsAndRoundsToLoneCallsAlone) {
+  DeviceMachine machine = deviceMachine();
+  const auto us = [&](std::string_view algorithm, KernelId kernel) {
+    return graphUs(algorithm, kernel, kMiB, 32, 33600, 57344, 4, Collective::AllReduce, machine);
+  };
+  const double simple = us("twoshot", KernelId::Simple), ring = us("ring", KernelId::Simple), lines = us("twoshot", KernelId::LineWindow);
+  machine.lateUs += 10;
+  machine.roundsUs += 10;
+  machine.roundsBlocks *= 2;
+  EXPECT_EQ(us("twoshot", KernelId::Simple), simple);
+  EXPECT_EQ(us("ring", KernelId::Simple), ring);
+  EXPECT_GT(us("twoshot", KernelId::LineWindow), lines + 20);
+}
+
 // What the kernels of lone calls carry out has their cost, not that of the Window kernel, which costs more.
 TEST(DeviceModel, KnowsTheKernelsOfLoneCalls) {
   const double lone = graphUs("oneshot", KernelId::Window, 8192, 1, 8192, 0);

@@ -46,7 +46,7 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   const Work& work = launch.work[0];
   const Round& round = rounds.round[0];
   const algo::Geometry& g = work.geometry;
-  if (rounds.count != 1 || work.firstBlock != 0) return false;
+  if (rounds.count != 1 || g.slices < 1 || work.firstBlock != 0 || work.lanes != 1) return false;
   if (work.scaling.hasFactor && (work.factorSource != nullptr || (round.stores.peers != 0 && !round.stores.scales))) return false;
 
   Chunks chunks(work);
@@ -60,6 +60,8 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   }
   const uint64_t partBytes = g.partElems * sizeOf(work.type);
   const uint64_t sliceBytes = std::min(g.sliceElems * sizeOf(work.type), partBytes);
+  const uint64_t bankBytes = launch.comm.window.shareBytes * static_cast<uint64_t>(launch.comm.ranks * launch.comm.window.channels);
+  if (bankBytes > std::numeric_limits<int32_t>::max()) return false;
   if (!chunks.areEqual() || std::max(chunks.bytes(), partBytes * static_cast<uint64_t>(g.channels)) > std::numeric_limits<int32_t>::max())
     return false;
 
@@ -76,7 +78,7 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   for (int32_t peer = 0; peer < comm.ranks; ++peer)
     brief.window[peer] = window.share(peer, 0, comm.rank, comm.ranks, work.firstChannel);
   brief.windows = window.share(comm.rank, 0, 0, comm.ranks, work.firstChannel);
-  brief.bankBytes = window.shareBytes * static_cast<uint64_t>(comm.ranks) * static_cast<uint64_t>(window.channels);
+  brief.bankBytes = bankBytes;
   brief.shareBytes = static_cast<uint32_t>(window.shareBytes);
   brief.stores = round.stores.peers;
   brief.empties = round.empties;

@@ -47,7 +47,8 @@ struct BriefLaunch {
 };
 static_assert(std::is_trivially_copyable_v<BriefLaunch>);
 
-/// False: the call is not a brief one, for it has several rounds, chunks of different lengths, or a factor that lies in memory.
+/// False: the call is not a brief one, for it has several rounds, no slice, chunks of different lengths or of 2 GiB, a factor that lies in
+/// memory, or does not begin with the launch's first block.
 /// `rounds` are makeRounds() of the only work of `launch`.
 bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief);
 

@@ -154,6 +154,13 @@ TEST(Brief, LeavesOutWhatItCannotCarryOut) {
   BriefLaunch brief;
   for (const Algorithm& algorithm : exec::record::algorithms()) {
     if (!mayBeLone(placeOf(algorithm))) continue;
+    const Launch nothing = launchOf({algorithm, 0, 2, 0, DataType::F32, 0, 2, 1 << 20});
+    EXPECT_FALSE(makeBrief(nothing, makeRounds(placeOf(algorithm), 0, 2, 0), brief)) << "no slice";
+    Launch later = launchOf({algorithm, 0, 2, 0, DataType::F32, 1000, 2, 1 << 20});
+    later.work[0].firstBlock = 1;
+    EXPECT_FALSE(makeBrief(later, makeRounds(placeOf(algorithm), 0, 2, 0), brief)) << "not the first block";
+    Launch huge = launchOf({algorithm, 0, 2, 0, DataType::F64, uint64_t{1} << 29, 2, 1 << 20});
+    EXPECT_FALSE(makeBrief(huge, makeRounds(placeOf(algorithm), 0, 2, 0), brief)) << "offsets of 32 bits";
     const Rounds rounds = makeRounds(placeOf(algorithm), 0, 2, 0);
     Launch launch = launchOf({algorithm, 0, 2, 0, DataType::F32, 1000, 2, 1 << 20});
     EXPECT_EQ(makeBrief(launch, rounds, brief), rounds.count == 1) << algorithm.traits.name;
