@@ -187,7 +187,9 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   const KernelEntry& entry = entryOf(kernel);
   Launch parameters = launch;
   const void* const function = entry.function[placeOf(launch.type)];
-  return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, options, stream);
+  LaunchOptions behind = options;  // a grid of roles gains nothing by being there early
+  behind.mayOverlap = false;
+  return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, behind, stream);
 }
 
 Status launchProbe(const ProbeLaunch& launch, void* stream) {

@@ -75,7 +75,7 @@ Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<
 
 struct LaunchOptions {
   int32_t blocks = 1;       ///< the highest of firstBlock + blocks() of all works; all must fit onto the device at once
-  bool mayOverlap = false;  ///< programmatic dependent launch: a grid of few blocks may be put on the device before the one ahead has ended
+  bool mayOverlap = false;  ///< programmatic dependent launch: a lone call of few blocks may be there before the grid ahead has ended
   bool mayBeLone = true;    ///< on a kernel of lone calls, where the call is one; the same on all ranks
 };
 
