@@ -6,19 +6,20 @@
 namespace tutti::exec::cuda {
 namespace {
 
-/// The chunks of one call, as bytes. `areEqual` once two of those that were asked for differ in length.
+/// The chunks of one call, as bytes: areEqual() until two of those that were asked for differ in length.
 class Chunks {
  public:
-  Chunks(const Work& work) : work_(work), elementBytes_(sizeOf(work.type)) {}
+  explicit Chunks(const Work& work) : work_(work), whole_(work.geometry), elementBytes_(sizeOf(work.type)) {
+    whole_.partElems = whole_.sliceElems = whole_.chunkElems;  // one channel, one slice
+  }
 
   const std::byte* at(algo::ChunkRef chunk) {
-    const algo::Geometry& g = work_.geometry;
-    const uint64_t begin = std::min(g.chunkElems * static_cast<uint64_t>(chunk.chunk), g.totalElems);
-    const uint64_t bytes = (std::min(begin + g.chunkElems, g.totalElems) - begin) * elementBytes_;
+    const algo::Range range = whole_.range(chunk.chunk, 0, 0);
+    const uint64_t bytes = range.elems * elementBytes_;
     areEqual_ = areEqual_ && (!isAny_ || bytes == bytes_);
     bytes_ = bytes;
     isAny_ = true;
-    return (chunk.buffer == algo::Buffer::In ? work_.in : work_.out) + begin * elementBytes_;
+    return (chunk.buffer == algo::Buffer::In ? work_.in : work_.out) + range.begin * elementBytes_;
   }
   /// Where peer 0's would be, and the distance between those of two peers.
   const std::byte* at(const Bundle& bundle, uint64_t& stride) {
@@ -34,6 +35,7 @@ class Chunks {
 
  private:
   const Work& work_;
+  algo::Geometry whole_;
   const uint64_t elementBytes_;
   uint64_t bytes_ = 0;
   bool isAny_ = false;
@@ -60,7 +62,7 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   }
   const uint64_t partBytes = g.partElems * sizeOf(work.type);
   const uint64_t sliceBytes = std::min(g.sliceElems * sizeOf(work.type), partBytes);
-  const uint64_t bankBytes = launch.comm.window.shareBytes * static_cast<uint64_t>(launch.comm.ranks * launch.comm.window.channels);
+  const uint64_t bankBytes = windowBytes(launch.comm.ranks, launch.comm.window.channels, launch.comm.window.shareBytes) / 2;
   if (bankBytes > std::numeric_limits<int32_t>::max()) return false;
   if (!chunks.areEqual() || std::max(chunks.bytes(), partBytes * static_cast<uint64_t>(g.channels)) > std::numeric_limits<int32_t>::max())
     return false;
@@ -74,7 +76,6 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   brief.epochs = window.epochs + work.firstChannel;
   brief.rank = static_cast<uint8_t>(comm.rank);
   brief.ranks = static_cast<uint8_t>(comm.ranks);
-  brief.elementBytes = static_cast<uint8_t>(sizeOf(work.type));
   for (int32_t peer = 0; peer < comm.ranks; ++peer)
     brief.window[peer] = window.share(peer, 0, comm.rank, comm.ranks, work.firstChannel);
   brief.windows = window.share(comm.rank, 0, 0, comm.ranks, work.firstChannel);

@@ -29,7 +29,6 @@ struct BriefLaunch {
   uint32_t stores = 0;  ///< bits: peers that get a part of a chunk
   uint8_t rank = 0;
   uint8_t ranks = 1;
-  uint8_t elementBytes = 1;
   bool hasOwn = false;  ///< `own` goes to `result`, alone or combined
   std::byte* window[kMaxLocalRanks] = {};  ///< by peer: where it finds what this rank stores; even bank, first channel
   const std::byte* windows = nullptr;      ///< what rank 0 stores for this rank; even bank, first channel
