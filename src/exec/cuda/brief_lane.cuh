@@ -8,6 +8,7 @@
 #pragma once
 
 #include "exec/cuda/brief.h"
+#include "exec/cuda/kernels.h"
 #include "exec/cuda/lone_lane.cuh"
 
 namespace tutti::exec::cuda {
@@ -158,6 +159,26 @@ __global__ void __launch_bounds__(mostBriefThreads(Lane::kProtocol, Lane::kPeers
   // Before it waits for anybody; by a warp that has the least to do.
   if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1) postOnBoards(call.wait);
   lane.run();
+}
+
+/// The kernels of `Lane`, BriefCells or BriefLines: those that combine, one a type, and the one that moves.
+template <template <class, int> class Lane, int kPeers>
+struct BriefFunction {
+  template <DataType kType>
+  const void* operator()() const {
+    return reinterpret_cast<const void*>(&briefKernel<Lane<Combined<kType>, kPeers>>);
+  }
+};
+template <template <class, int> class Lane, int kPeers>
+LoneEntry makeBriefEntry() {
+  static const KernelEntry combine =
+      makeEntry({mostBriefThreads(Lane<Moved, kPeers>::kProtocol, kPeers), 0}, BriefFunction<Lane, kPeers>{});
+  return {"brief", combine, reinterpret_cast<const void*>(&briefKernel<Lane<Moved, kPeers>>)};
+}
+/// `isPair`: for two ranks.
+template <template <class, int> class Lane>
+LoneEntry briefEntryOf(bool isPair) {
+  return isPair ? makeBriefEntry<Lane, 1>() : makeBriefEntry<Lane, kPeersAtOnce>();
 }
 
 }  // namespace tutti::exec::cuda
