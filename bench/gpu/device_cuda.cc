@@ -193,7 +193,9 @@ class CudaDevice final : public Device {
     std::vector<uint64_t> table = codes.inputs;
     table.insert(table.end(), codes.results.begin(), codes.results.end());
     if (table.size() > kMostCodes) stop("a table of {} codes; {} are the most", table.size(), kMostCodes);
-    BENCH_CUDA(cudaMemcpy(codes_, table.data(), table.size() * sizeof(uint64_t), cudaMemcpyHostToDevice));
+    // On the stream of those that read them, which does not wait for plain copies; a plain one may return before its end.
+    BENCH_CUDA(cudaMemcpyAsync(codes_, table.data(), table.size() * sizeof(uint64_t), cudaMemcpyHostToDevice, stream_));
+    BENCH_CUDA(cudaStreamSynchronize(stream_));
     view_ = {codes_,       codes_ + codes.inputs.size(), static_cast<uint32_t>(codes.inputs.size()), sizeOf(codes.type), codes.ranks,
              codes.combine};
   }

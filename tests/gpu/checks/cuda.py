@@ -76,8 +76,11 @@ class Device:
         self.driver.call("cuMemFree_v2", ctypes.c_uint64(address))
 
     def write(self, address, data):
+        """`data` is in device memory when this returns: the copy alone may return while its last stretch is still under way (CUDA's "API
+        synchronization behavior"), and no stream of stream() waits for it."""
         self.use()
         self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+        self.synchronize(None)
 
     def read(self, address, size):
         self.use()
