@@ -110,12 +110,9 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   own.splitShare = override<Param::CommSplitShareResources>(0, 1, own.splitShare);
   own.shrinkShare = override<Param::CommShrinkShareResources>(0, 1, own.shrinkShare);
 
-  if (own.minCTAs != kUndef && own.maxCTAs != kUndef && own.minCTAs > own.maxCTAs)
-    observe::info(observe::Subsys::Init | observe::Subsys::Env,
-                  "NCCL_MIN_CTAS or minCTAs is {}, more than NCCL_MAX_CTAS or maxCTAs: {} holds", own.minCTAs, own.maxCTAs);
   comm::Config result;
   if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);
-  if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, result.maxCtas);
+  if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, kMostCtas);  // above maxCtas: told by readSettings()
   if (own.CTAPolicy != kUndef) result.ctaPolicy = own.CTAPolicy;
   result.blocking = own.blocking != 0;  // undefined: blocking
   result.splitShare = own.splitShare == 1;

@@ -199,6 +199,8 @@ Result<transport::device::Surroundings> Devices::around(Device& device) {
   if (Status status = readProbe(config::get<Param::TuttiP2pProbe>(), around.rules); !status.ok()) return tl::unexpected(std::move(status));
   const auto level = readPeerLevel();
   if (!level) return tl::unexpected(level.error());
+  if (around.rules.p2pDisabled && *level && **level != topo::PathType::Loc && !hasToldOfLevel_.exchange(true))
+    observe::warn("NCCL_P2P_DISABLE=1 holds, so NCCL_P2P_LEVEL={} has no effect: unset one of them", config::get<Param::P2pLevel>());
   around.rules.isNear = [this, level = *level](driver::cuda::Device one, driver::cuda::Device other) {
     return paths_.allow(*driver_, level, one, other);
   };

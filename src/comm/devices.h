@@ -6,6 +6,7 @@
 // 2. Every kernel of the library is loaded when a GPU is opened, none later.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -110,6 +111,7 @@ class Devices {
   transport::device::Parking parking_;  // goes before the devices: banks lie on them
   memory::DeviceAllocator allocator_;
   transport::device::Segments segments_;
+  std::atomic<bool> hasToldOfLevel_ = false;
 };
 
 }  // namespace tutti::comm

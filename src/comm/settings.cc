@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
 #include "config/params.h"
 #include "observe/log.h"
@@ -47,7 +48,37 @@ tune::Machine readMachine(tune::Machine machine) {
   return machine;
 }
 
-/// The fewest and the most channels that the user allows.
+/// A bound of the environment.
+struct Bound {
+  const char* name;
+  int64_t value;
+};
+template <Param... kParams>
+std::vector<Bound> boundsOf() {
+  std::vector<Bound> bounds;
+  const auto add = [&](Param param, int64_t value) {
+    const config::Entry& entry = config::table()[static_cast<size_t>(param)];
+    if (value > 0 && value <= kMostChannels && value != entry.number) bounds.push_back({entry.name, value});
+  };
+  (add(kParams, config::get<kParams>()), ...);
+  return bounds;
+}
+/// InvalidUsage: two variables that cannot both hold.
+Status checkBounds(const std::vector<Bound>& least, const std::vector<Bound>& most) {
+  for (const Bound& low : least)
+    for (const Bound& high : most)
+      if (low.value > high.value)
+        return error(Code::InvalidUsage, "{}={} is more than {}={}: expected at most {}, or a larger {}, or one of them alone", low.name,
+                     low.value, high.name, high.value, high.value, high.name);
+  return {};
+}
+Status checkBounds() {
+  TUTTI_TRY(checkBounds(boundsOf<Param::MinCtas, Param::MinNchannels, Param::MinNrings>(),
+                        boundsOf<Param::MaxCtas, Param::MaxNchannels, Param::MaxNrings>()));
+  return checkBounds(boundsOf<Param::MinP2pNchannels>(), boundsOf<Param::MaxP2pNchannels>());
+}
+
+/// The fewest and the most channels that the user allows. Where the program's bounds and the environment's cannot both hold, the most does.
 std::pair<int32_t, int32_t> channelBounds(const Config& config, bool tells) {
   int64_t least = config.minCtas;
   int64_t most = config.maxCtas;
@@ -58,10 +89,10 @@ std::pair<int32_t, int32_t> channelBounds(const Config& config, bool tells) {
     if (n > 0) most = std::min(most, n);
   most = std::clamp<int64_t>(most, 1, kMostChannels);
   if (least > most && tells)
-    observe::info(observe::Subsys::Init | observe::Subsys::Env,
-                  "NCCL_MIN_NCHANNELS, NCCL_MIN_NRINGS or minCTAs is {}, "
-                  "more than NCCL_MAX_NCHANNELS, NCCL_MAX_NRINGS or maxCTAs: {} holds",
-                  least, most);
+    observe::warn(
+        "{} channels at least are asked for by minCTAs, NCCL_MIN_CTAS or NCCL_MIN_NCHANNELS, and {} at most by maxCTAs, NCCL_MAX_CTAS "
+        "or NCCL_MAX_NCHANNELS: {} holds",
+        least, most, most);
   return {static_cast<int32_t>(std::clamp<int64_t>(least, 1, most)), static_cast<int32_t>(most)};
 }
 
@@ -72,6 +103,7 @@ Result<plan::Settings> readSettings(const Config& config, const tune::Platform* 
   const auto simd = readSimd();
   if (!simd) return tl::unexpected(simd.error());
   settings.simd = *simd;
+  if (Status status = checkBounds(); !status.ok()) return tl::unexpected(std::move(status));
   std::tie(settings.channels, settings.maxChannels) =
       channelBounds(config, true);  // one lane group keeps a thread busy; more are for those who ask
   // A ring step holds what it received until it has sent: two slots at least.

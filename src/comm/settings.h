@@ -6,8 +6,8 @@
 
 namespace tutti::comm {
 
-/// From the environment and the configuration. InvalidUsage when NCCL_ALGO or TUTTI_ALGO hold an unknown name. `measured`: constants of the
-/// machine, where all ranks have the same; null: the built-in ones.
+/// From the environment and the configuration. InvalidUsage when NCCL_ALGO or TUTTI_ALGO hold an unknown name, or when bounds of channels
+/// in the environment contradict each other. `measured`: constants of the machine, where all ranks have the same; null: the built-in ones.
 Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured = nullptr);
 /// What the planner of a communicator of GPUs is told: what `host` settings mean there too, and what GPUs and ranks have agreed on.
 Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, const Config& config, const Place& place,

@@ -391,12 +391,20 @@ class Explain(Temporary):
 
     def test_bounds_that_contradict_or_are_none_are_told(self):
         for environment, told in (({"NCCL_MIN_NCHANNELS": "40", "NCCL_MAX_NRINGS": "4"},
-                                   "NCCL_MIN_NRINGS or minCTAs is 40, more than NCCL_MAX_NCHANNELS, NCCL_MAX_NRINGS or maxCTAs: 4 holds"),
-                                  ({"NCCL_MIN_CTAS": "40", "NCCL_MAX_CTAS": "4"}, "minCTAs is 40, more than NCCL_MAX_CTAS or maxCTAs: 4 holds"),
-                                  ({"NCCL_MAX_CTAS": "999"}, "NCCL_MAX_CTAS=999: expected 1 to 64: ignored")):
-            code, out, err = run("explain", "all_reduce", "4M", "--ranks", "2", environment={**environment, "NCCL_DEBUG": "INFO"})
+                                   "NCCL_MIN_NCHANNELS=40 is more than NCCL_MAX_NRINGS=4: expected at most 4, or a larger NCCL_MAX_NRINGS"),
+                                  ({"NCCL_MIN_CTAS": "40", "NCCL_MAX_CTAS": "4"}, "NCCL_MIN_CTAS=40 is more than NCCL_MAX_CTAS=4"),
+                                  ({"NCCL_MIN_CTAS": "9", "NCCL_MAX_NCHANNELS": "8"}, "NCCL_MIN_CTAS=9 is more than NCCL_MAX_NCHANNELS=8"),
+                                  ({"NCCL_MIN_P2P_NCHANNELS": "8", "NCCL_MAX_P2P_NCHANNELS": "2"}, "NCCL_MIN_P2P_NCHANNELS=8 is more than")):
+            for machine in (["--ranks", "2"], ["--gpus", "2"]):
+                code, out, err = run("explain", "all_reduce", "4M", *machine, environment=environment)
+                self.assertNotEqual(code, 0, out)
+                self.assertIn(told, out + err)
+        for environment in ({"NCCL_MAX_CTAS": "1"}, {"NCCL_MIN_CTAS": "4", "NCCL_MAX_CTAS": "4"}, {"NCCL_MAX_P2P_NCHANNELS": "1"}):
+            code, out, err = run("explain", "all_reduce", "4M", "--ranks", "2", environment=environment)
             self.assertEqual(code, 0, err)
-            self.assertIn(told, out + err)
+        code, out, err = run("explain", "all_reduce", "4M", "--ranks", "2", environment={"NCCL_MAX_CTAS": "999", "NCCL_DEBUG": "INFO"})
+        self.assertEqual(code, 0, err)
+        self.assertIn("NCCL_MAX_CTAS=999: expected 1 to 64: ignored", out + err)
 
     def test_variables_forbid(self):
         for machine in (["--topo", self.DGX, "--nodes", "2"], ["--gpus", "4"], ["--ranks", "3"]):
