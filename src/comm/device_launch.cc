@@ -273,7 +273,7 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   }
   exec::cuda::LaunchOptions options;
   options.blocks = blocks;
-  options.mayOverlap = settings_.launchesEarly;
+  options.mayOverlap = device_.ranks.load(std::memory_order_relaxed) <= settings_.mostEarlyRanks;
   return devices_.executor().launch(front.kernel, launch, options, stream);
 }
 

@@ -99,6 +99,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
 
 /// A graph that is still there may be launched, by whoever has it, whatever has become of the communicator.
 DeviceRank::~DeviceRank() {
+  device_.ranks.fetch_sub(1, std::memory_order_relaxed);
   if (endpoint_ == nullptr) return;
   const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());  // another thread may have a capture under way
   if (!outside) devices_.driver().tellLost(outside.error());

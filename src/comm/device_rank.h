@@ -105,7 +105,9 @@ class DeviceRank {
         device_(device),
         settings_(settings),
         planner_(layout, rank, settings),
-        captures_(devices.driver()) {}
+        captures_(devices.driver()) {
+    device_.ranks.fetch_add(1, std::memory_order_relaxed);
+  }
   Result<exec::cuda::ProgramView> load(const exec::cuda::PackedProgram& program);
   void refreshViews();
   /// A call, and where it comes among the messages of its launch.

@@ -51,6 +51,7 @@ struct Device {
   /// Stores of 128 bytes arrive whole and in order at all devices that it reaches: what NVLink does, from sm_90 on
   /// (tests/gpu/ll128_torture), and buses are not known to.
   bool keepsLines = false;
+  std::atomic<int32_t> ranks = 0;      ///< of communicators that use it
   driver::cuda::OwnedStream stream;    ///< for copies at set-up
   std::unique_ptr<LaunchOrder> order;  ///< null: each communicator is its own
 };

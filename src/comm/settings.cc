@@ -96,6 +96,12 @@ std::pair<int32_t, int32_t> channelBounds(const Config& config, bool tells) {
   return {static_cast<int32_t>(std::clamp<int64_t>(least, 1, most)), static_cast<int32_t>(most)};
 }
 
+/// A communicator has two small grids on the device then, and each grid a multiprocessor for a block. Those that were launched early before
+/// two more communicators came stay; with them and one grid of each of the two, all are on the device.
+int32_t mostEarlyRanks(int32_t multiprocessors) {
+  return std::max(0, (multiprocessors / exec::cuda::kMostEarlyBlocks - 2) / 2);
+}
+
 }  // namespace
 
 Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured) {
@@ -179,8 +185,9 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;
   // The one that runs and the one that waits take no more than a large call: where the user bounds those, nothing is early.
-  settings.launchesEarly =
-      config::get<Param::TuttiEarlyLaunch>() != 0 && place.streams && !sharesGpus && most >= 2 * exec::cuda::kMostEarlyBlocks;
+  if (const int64_t early = config::get<Param::TuttiEarlyLaunch>();
+      early != 0 && place.streams && !sharesGpus && most >= 2 * exec::cuda::kMostEarlyBlocks)
+    settings.mostEarlyRanks = early == 1 ? INT32_MAX : mostEarlyRanks(place.multiprocessors);
   settings.hasBulk = config::get<Param::TuttiBulk>() != 0 && place.streams && plainBytes <= exec::cuda::kMostStreamedBytes;
   settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || !settings.hasBulk;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();

@@ -63,7 +63,9 @@ struct DeviceSettings {
   bool hasLines = false;       ///< lines of 128 bytes arrive in order between all ranks
   bool hasSimple = true;       ///< the kernel of plain loads and stores may be chosen
   bool hasBulk = true;         ///< so may that of the bulk copy engine
-  bool launchesEarly = false;  ///< grids of few blocks are put on the device while the one before still runs (exec/cuda/work.h)
+  /// Grids of few blocks are put on the device while the one before still runs (exec/cuda/work.h), as long as at most so many communicators
+  /// use the device; 0: never.
+  int32_t mostEarlyRanks = 0;
   CopyEngines copyEngines = CopyEngines::WhereFaster;
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;

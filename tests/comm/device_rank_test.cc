@@ -135,6 +135,35 @@ TEST_F(DeviceRankTest, ARepeatedCallCostsNoMemoryAndFewCalls) {
   EXPECT_EQ(of(0).size(), 2u);
 }
 
+TEST_F(DeviceRankTest, LaunchesAreEarlyWhileFewCommunicatorsUseTheGpu) {
+  plan::DeviceSettings settings = settingsOf(kRanks);
+  settings.mostEarlyRanks = 2;
+  reopen(settings);
+  const auto isEarly = [&] {
+    DeviceCall again = collective(0, Collective::AllReduce, 2);
+    EXPECT_TRUE(ranks[0]->launch(std::span(&again, 1), 0).ok());
+    return of(0).back().options.mayOverlap;
+  };
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, 2));
+  launchAll(calls);
+  const auto open = [&](int32_t ordinal) {
+    auto other = DeviceRank::open(*transport::local::Hub::make(kRanks), Rank(0), layout, settings, true, gpus.devices,
+                                  **gpus.devices.at(ordinal));
+    EXPECT_TRUE(other) << other.error().text();
+    return std::move(*other);
+  };
+  EXPECT_TRUE(isEarly());
+  const auto second = open(0);
+  EXPECT_TRUE(isEarly());
+  {
+    const auto third = open(0);
+    EXPECT_FALSE(isEarly());
+  }
+  const auto elsewhere = open(1);
+  EXPECT_TRUE(isEarly());
+}
+
 TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {
   std::vector<std::vector<DeviceCall>> calls(kRanks);
   for (int32_t r = 0; r < kRanks; ++r) {

@@ -225,6 +225,36 @@ TEST_F(FromEnvironment, FewerChannelsHaveMoreUnderWayInNoMoreMemory) {
   EXPECT_EQ(settingsOf().slots[0], 2);
 }
 
+TEST_F(FromEnvironment, SmallCallsAreEarlyWhereTheyLeaveRoom) {
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  Place place;
+  place.ranks = 2;
+  place.multiprocessors = 132;
+  place.streams = true;
+  const auto most = [&] { return readDeviceSettings(read(), {}, place, uses).value().mostEarlyRanks; };
+  EXPECT_EQ(most(), 3);
+  place.multiprocessors = 78;
+  EXPECT_EQ(most(), 1);
+  place.multiprocessors = 20;
+  EXPECT_EQ(most(), 0);
+  place.multiprocessors = 132;
+  place.streams = false;  // an older GPU
+  EXPECT_EQ(most(), 0);
+  place.streams = true;
+  set("TUTTI_EARLY_LAUNCH", "1");
+  EXPECT_GT(most(), 1000);
+  set("NCCL_MAX_NCHANNELS", "31");
+  EXPECT_EQ(most(), 0);
+  set("NCCL_MAX_NCHANNELS", "32");
+  EXPECT_GT(most(), 1000);
+  set("TUTTI_MULTI_RANK_GPU", "1");
+  EXPECT_EQ(most(), 0);
+  set("TUTTI_MULTI_RANK_GPU", "0");
+  set("TUTTI_EARLY_LAUNCH", "0");
+  EXPECT_EQ(most(), 0);
+}
+
 TEST_F(FromEnvironment, TheKernelsOfPlainDataAreTheUsersToChoose) {
   exec::cuda::KernelUses uses;
   for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
