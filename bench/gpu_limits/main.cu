@@ -1,11 +1,12 @@
 // What two GPUs of this machine can do at best, by kernels that do nothing else: the floors beside which docs/performance/gpu.md puts
 // what the library takes.
 //
-// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N]
+// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host]
 //
 // 1. What a kernel costs in a graph, and a kernel that exchanges a flag with the peer: no call whose result depends on a peer takes less.
 // 2. What a number of blocks moves, by loads and stores and by the bulk copy engine, in own memory and to and from the peer.
-// 3. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
+// 3. What the processor takes for the calls of CUDA that a lone call makes (`--only host`: nothing but that).
+// 4. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
 
@@ -20,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "host.h"
 #include "kernels.cuh"
 
 namespace {
@@ -42,6 +44,7 @@ struct Settings {
   std::array<int, 2> device = {0, 1};
   uint64_t bytes = uint64_t{128} << 20;
   int rounds = 15;
+  bool isOnlyHost = false;
 };
 
 struct Gpu {
@@ -279,6 +282,9 @@ Settings parse(int argc, char** argv) {
       if (comma == nullptr) refuse("--devices " + std::string(value) + ": two numbers, such as 0,1");
       settings.device = {static_cast<int>(number(name, std::string(value, comma).c_str(), 0, 63)),
                          static_cast<int>(number(name, comma + 1, 0, 63))};
+    } else if (name == "--only") {
+      if (std::strcmp(value, "host") != 0) refuse("--only " + std::string(value) + ": only host can be by itself");
+      settings.isOnlyHost = true;
     } else {
       refuse("unknown option " + name);
     }
@@ -295,6 +301,9 @@ int main(int argc, char** argv) {
   if (settings.device[0] == settings.device[1] || std::max(settings.device[0], settings.device[1]) >= present)
     refuse("two different devices of " + std::to_string(present) + " are needed");
   Machine machine(settings);
+  LIMITS_CHECK(cudaSetDevice(settings.device[0]));
+  printHostCalls(machine.gpus()[0].stream);
+  if (settings.isOnlyHost) return 0;
   printNodes(machine);
   printLeast(machine);
   printRates(machine);
