@@ -73,7 +73,7 @@ Status Group::add(Creation creation, bool blocking) {
   Content alone;
   alone.blocking = blocking;
   alone.creations.push_back(std::move(creation));
-  return run(std::move(alone));
+  return run(alone);
 }
 
 Status Group::create(std::vector<Creation> creations, bool blocking) {

@@ -1,9 +1,7 @@
 // How a group's calls become launches, and launches follow one another.
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <tuple>
 
 #include "comm/device_rank.h"
 #include "exec/cuda/loops.h"
@@ -18,9 +16,6 @@ using exec::cuda::Work;
 
 namespace {
 
-/// Peer and direction of a message.
-std::pair<int32_t, bool> keyOf(const DeviceCall& call) { return {call.call.root, call.call.receives}; }
-
 /// What two blocks of a launch that run the same works must have in common, but for the loop type (Batch).
 bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& x = *a.plan->plan;
@@ -33,38 +28,42 @@ bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
 
 }  // namespace
 
-/// Calls that are launched together.
-struct DeviceRank::Batch {
-  std::vector<DeviceCall*> calls;
-  int32_t taken = 0;  // by messages: blocks that they may come to use
-  struct Blocks {
-    int32_t most = 0;  // of a message
-    int32_t first = 0;
-  };
-  std::map<std::pair<int32_t, bool>, Blocks> blocksOf;  // of messages of one peer and direction
-  std::optional<DataType> loops;  // of those calls that combine
-};
+DeviceRank::Batch::Blocks* DeviceRank::Batch::find(const DeviceCall& call) {
+  const auto at =
+      std::ranges::find_if(blocksOf, [&](const Blocks& b) { return b.peer == call.call.root && b.receives == call.call.receives; });
+  return at == blocksOf.end() ? nullptr : &*at;
+}
+
+void DeviceRank::Batch::clear() {
+  calls.clear();
+  firstBlock.clear();
+  blocksOf.clear();
+  taken = 0;
+  loops.reset();
+}
 
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
 /// the same launch, or the launches before it must end without it: messages go by kernel, which both sides choose alike, then by how far
 /// they go, then by their number of the pair. At each such place a rank has one message to send and one to receive at most; whoever is
 /// at the first place where anything is missing has both in its launch.
-std::vector<DeviceRank::Turn> DeviceRank::order(std::span<DeviceCall> calls) const {
-  std::vector<Turn> ordered;
-  std::map<std::tuple<KernelId, int32_t, bool>, int32_t> counts;
+void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
+  scratch.ordered.clear();
+  scratch.counts.clear();
   for (DeviceCall& call : calls) {
     if (call.plan == nullptr) continue;
     Turn turn{&call, {}};
     if (call.call.isMessage()) {
       const int32_t ahead = call.call.receives ? rank_.value - call.call.root : call.call.root - rank_.value;
-      const int32_t distance = (ahead + ranks_) % ranks_;
-      const KernelId kernel = call.plan->plan->kernel;
-      turn.place = {1 + static_cast<int32_t>(kernel), distance, counts[{kernel, distance, call.call.receives}]++};
+      const Scratch::Way way{call.plan->plan->kernel, (ahead + ranks_) % ranks_, call.call.receives};
+      auto count = std::ranges::find(scratch.counts, way, &std::pair<Scratch::Way, int32_t>::first);
+      if (count == scratch.counts.end()) count = scratch.counts.insert(count, {way, 0});
+      turn.place = {1 + static_cast<int32_t>(way.kernel), way.distance, count->second++};
     }
-    ordered.push_back(turn);
+    scratch.ordered.push_back(turn);
   }
-  std::stable_sort(ordered.begin(), ordered.end(), [](const Turn& a, const Turn& b) { return a.place < b.place; });
-  return ordered;
+  std::sort(scratch.ordered.begin(), scratch.ordered.end(), [](const Turn& a, const Turn& b) {
+    return a.place != b.place ? a.place < b.place : a.call < b.call;  // as they were issued
+  });
 }
 
 /// Works of one communicator never run side by side: they use the same pipes. A handle is not enough to tell that the stream is that of the
@@ -115,6 +114,7 @@ Status DeviceRank::leaveOrder(Stream stream, const driver::cuda::CaptureInfo& ca
 }
 
 Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
+  if (std::ranges::all_of(calls, [&](const DeviceCall& call) { return call.stream == calls.front().stream; })) return {};
   const auto scope = ContextScope::enter(device_.gpu->context());
   if (!scope) return scope.error();
   std::optional<uint64_t> id;  // of the capture; 0: none
@@ -166,22 +166,23 @@ Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
     if (alone->copies != nullptr) return inTurn({&alone->stream, 1}, [&] { return launchCopies(*alone, alone->stream); });
     return inTurn({&alone->stream, 1}, [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); });
   }
-  const std::vector<Turn> ordered = order(calls);
-  if (ordered.empty()) return {};
-  std::vector<Stream> streams;
+  order(calls, scratch_);
+  if (scratch_.ordered.empty()) return {};
+  scratch_.streams.clear();
   for (const DeviceCall& call : calls)
-    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
-  return inTurn(streams, [&] { return launchBatches(ordered, streams.front()); });
+    if (std::ranges::find(scratch_.streams, call.stream) == scratch_.streams.end()) scratch_.streams.push_back(call.stream);
+  return inTurn(scratch_.streams, [&] { return launchBatches(scratch_.ordered, scratch_.streams.front()); });
 }
 
 /// As few launches as can be.
 Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream) {
-  Batch batch;
+  Batch& batch = scratch_.batch;
+  batch.clear();
   for (size_t i = 0; i < ordered.size(); ++i) {
     const bool isCopied = ordered[i].call->copies != nullptr;
     if (!batch.calls.empty() && (isCopied || endsBefore(batch, ordered, i))) {
       TUTTI_TRY(launchBatch(batch, stream));
-      batch = {};
+      batch.clear();
     }
     if (isCopied)
       TUTTI_TRY(launchCopies(*ordered[i].call, stream));
@@ -194,16 +195,15 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
 /// Messages of one peer and direction follow one another on blocks of their own; collectives all begin at the first block.
 Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
   int32_t blocks = 0;
-  for (auto& [key, own] : batch.blocksOf) {
+  for (Batch::Blocks& own : batch.blocksOf) {
     own.first = blocks;
     blocks += own.most;
   }
-  std::vector<uint16_t> firstBlock;
   for (const DeviceCall* call : batch.calls) {
-    firstBlock.push_back(call->call.isMessage() ? static_cast<uint16_t>(batch.blocksOf[keyOf(*call)].first) : 0);
-    blocks = std::max(blocks, firstBlock.back() + call->plan->plan->blocks());
+    batch.firstBlock.push_back(call->call.isMessage() ? static_cast<uint16_t>(batch.find(*call)->first) : 0);
+    blocks = std::max(blocks, batch.firstBlock.back() + call->plan->plan->blocks());
   }
-  return launchWorks(batch.calls, firstBlock, blocks, stream);
+  return launchWorks(batch.calls, batch.firstBlock, blocks, stream);
 }
 
 Status DeviceRank::launchCopies(const DeviceCall& call, Stream stream) {
@@ -216,14 +216,14 @@ int32_t DeviceRank::messageBlocks(const DeviceCall& call) const {
 }
 
 /// Whether the next call needs a launch of its own. What is at one place is not torn apart.
-bool DeviceRank::endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const {
+bool DeviceRank::endsBefore(Batch& batch, const std::vector<Turn>& ordered, size_t next) const {
   const DeviceCall& call = *ordered[next].call;
   if (!mayShareLaunch(*batch.calls.front(), call)) return true;
   if (reduces(call.call.collective) && batch.loops && *batch.loops != exec::cuda::loopType(call.plan->plan->work.type)) return true;
   if (!call.call.isMessage()) return batch.calls.size() == exec::cuda::kInlineWorks;
   if (ordered[next].place == ordered[next - 1].place) return false;
   const bool hasPartner = next + 1 < ordered.size() && ordered[next + 1].place == ordered[next].place;
-  const auto blocksFor = [&](const DeviceCall& one) { return batch.blocksOf.contains(keyOf(one)) ? 0 : messageBlocks(one); };
+  const auto blocksFor = [&](const DeviceCall& one) { return batch.find(one) != nullptr ? 0 : messageBlocks(one); };
   const int32_t wanted = blocksFor(call) + (hasPartner ? blocksFor(*ordered[next + 1].call) : 0);
   const int32_t most = std::min(settings_.mostBlocks[static_cast<size_t>(call.plan->plan->kernel)], settings_.messageBlocks);
   return batch.calls.size() + 2 > exec::cuda::kInlineWorks || (wanted > 0 && batch.taken + wanted > most);
@@ -231,9 +231,12 @@ bool DeviceRank::endsBefore(const Batch& batch, const std::vector<Turn>& ordered
 
 void DeviceRank::add(Batch& batch, DeviceCall& call) const {
   if (call.call.isMessage()) {
-    const auto [at, isNew] = batch.blocksOf.try_emplace(keyOf(call));
-    at->second.most = std::max(at->second.most, call.plan->plan->blocks());
-    if (isNew) batch.taken += messageBlocks(call);
+    Batch::Blocks* own = batch.find(call);
+    if (own == nullptr) {
+      own = &batch.blocksOf.emplace_back(Batch::Blocks{call.call.root, call.call.receives});
+      batch.taken += messageBlocks(call);
+    }
+    own->most = std::max(own->most, call.plan->plan->blocks());
   }
   if (reduces(call.call.collective)) batch.loops = exec::cuda::loopType(call.plan->plan->work.type);
   batch.calls.push_back(&call);
@@ -243,7 +246,7 @@ void DeviceRank::add(Batch& batch, DeviceCall& call) const {
 Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, Stream stream) {
   const plan::DevicePlan& front = *calls.front()->plan->plan;
   const bool isMessage = calls.front()->call.isMessage();
-  Launch launch;
+  Launch& launch = scratch_.launch;
   launch.comm = views_[static_cast<int>(exec::cuda::kernelInfo(front.kernel).protocol)];
   launch.type = front.work.type;
   uint64_t signature = 0;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,8 @@
 #include "plan/cache.h"
 #include "plan/device_planner.h"
 #include "transport/device/endpoint.h"
+
+struct ncclComm;
 
 namespace tutti::comm {
 
@@ -40,6 +43,7 @@ struct LoadedPlan {
 /// A checked and planned call for a GPU.
 struct DeviceCall {
   Communicator* comm = nullptr;
+  ncclComm* handle = nullptr;  ///< of `comm`, in a group
   exec::host::Call call;
   std::shared_ptr<LoadedPlan> plan;  ///< null: no data, or a message of a rank to itself, paired when it is launched
   std::shared_ptr<const transport::device::UserWindow> copies;  ///< that holds the output: copy engines carry the call out; null: kernels
@@ -97,7 +101,6 @@ class DeviceRank {
   Device& device() const { return device_; }
 
  private:
-  struct Batch;
   DeviceRank(Rank rank, const connect::Layout& layout, const plan::DeviceSettings& settings, Devices& devices, Device& device)
       : rank_(rank),
         ranks_(layout.ranks()),
@@ -115,10 +118,42 @@ class DeviceRank {
     DeviceCall* call;
     std::array<int32_t, 3> place;
   };
-  std::vector<Turn> order(std::span<DeviceCall> calls) const;
+  /// Calls that are launched together: at most exec::cuda::kInlineWorks.
+  struct Batch {
+    /// Of the messages of a peer and direction.
+    struct Blocks {
+      int32_t peer;
+      bool receives;
+      int32_t most = 0;  // of a message
+      int32_t first = 0;
+    };
+    std::vector<DeviceCall*> calls;
+    std::vector<uint16_t> firstBlock;  // of each, when they are launched
+    std::vector<Blocks> blocksOf;
+    int32_t taken = 0;              // by messages: blocks that they may come to use
+    std::optional<DataType> loops;  // of those calls that combine
+
+    Blocks* find(const DeviceCall& call);
+    void clear();
+  };
+  /// What a launch is put together in: kept, so that repeated groups allocate nothing.
+  struct Scratch {
+    struct Way {
+      exec::cuda::KernelId kernel;
+      int32_t distance;
+      bool receives;
+      bool operator==(const Way&) const = default;
+    };
+    std::vector<Turn> ordered;
+    std::vector<std::pair<Way, int32_t>> counts;  // of messages
+    std::vector<driver::cuda::Stream> streams;
+    Batch batch;
+    exec::cuda::Launch launch;
+  };
+  void order(std::span<DeviceCall> calls, Scratch& scratch) const;
   int32_t messageBlocks(const DeviceCall& call) const;
   Status launchBatch(Batch& batch, driver::cuda::Stream stream);
-  bool endsBefore(const Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
+  bool endsBefore(Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
   Status launchCopies(const DeviceCall& call, driver::cuda::Stream stream);
@@ -152,6 +187,7 @@ class DeviceRank {
   std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;
   uint64_t timeoutNs_ = 0;  // of the launch that is made
+  Scratch scratch_;
 };
 
 }  // namespace tutti::comm

@@ -97,10 +97,16 @@ Status Group::end() {
   leave();
   if (depth_ > 0) return {};
   // Taken out first: whatever happens below, the next group starts empty.
-  return run(std::exchange(content_, {}));
+  Content content = std::exchange(content_, {});
+  Status status = run(content);
+  constexpr size_t kMostKept = 64;
+  content.deviceCalls.clear();
+  if (content.deviceCalls.capacity() <= kMostKept && content_.deviceCalls.capacity() == 0)
+    content_.deviceCalls.swap(content.deviceCalls);  // groups of a few messages come again and again
+  return status;
 }
 
-Status Group::run(Content content) {
+Status Group::run(Content& content) {
   if (!content.error.ok()) return undo(content.creations, std::move(content.error));
   const bool blocking = content.blocking.value_or(true);
   const bool begins = !content.creations.empty() || !content.calls.empty() || !content.deviceCalls.empty();
@@ -112,7 +118,7 @@ Status Group::run(Content content) {
   if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return first;
   if (!content.windows.empty() && !keep(settle(std::move(content.windows)))) return first;
   if (!content.calls.empty() && !keep(launch(std::move(content.calls)))) return first;
-  if (!content.deviceCalls.empty() && !keep(launch(std::move(content.deviceCalls)))) return first;
+  if (!content.deviceCalls.empty() && !keep(launch(content.deviceCalls, blocking))) return first;
   bool ends = false;
   for (const auto& ending : content.endings) {
     Status status = ending();
@@ -129,12 +135,12 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
     if (!content.creations.empty()) (void)undo(content.creations, error(Code::InvalidUsage, "the group was not launched"));
     std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
     bool isKnown = !content.calls.empty() || !content.deviceCalls.empty();
-    for (DeviceEntry& entry : content.deviceCalls) {
-      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+    for (DeviceCall& call : content.deviceCalls) {
+      auto use = process().handles.useAgain(call.handle, call.comm);
       if (!use) return std::move(use).error();
-      TUTTI_TRY((*use)->chooseOnGpu({&entry.call, 1}));
-      isKnown = isKnown && !entry.call.call.isMessage();
-      if (entry.call.plan != nullptr) totals[entry.call.comm] += static_cast<float>(entry.call.estimatedUs);
+      TUTTI_TRY((*use)->chooseOnGpu({&call, 1}));
+      isKnown = isKnown && !call.call.isMessage();
+      if (call.plan != nullptr) totals[call.comm] += static_cast<float>(call.estimatedUs);
     }
     for (const Entry& entry : content.calls) {
       auto use = process().handles.useAgain(entry.handle, entry.call.comm);
@@ -175,7 +181,7 @@ Status Group::add(ncclComm* handle, PendingCall call) {
   Content alone;
   alone.blocking = blocking;
   alone.calls.push_back({handle, std::move(call)});
-  return run(std::move(alone));
+  return run(alone);
 }
 
 Status Group::add(ncclComm* handle, DeviceCall call) {
@@ -186,14 +192,15 @@ Status Group::add(ncclComm* handle, DeviceCall call) {
     return call.comm->launchOnGpu(std::span(&call, 1));
   }
   TUTTI_TRY(admit(blocking));
+  call.handle = handle;
   if (isOpen()) {
-    content_.deviceCalls.push_back({handle, std::move(call)});
+    content_.deviceCalls.push_back(std::move(call));
     return {};
   }
   Content alone;
   alone.blocking = blocking;
-  alone.deviceCalls.push_back({handle, std::move(call)});
-  return run(std::move(alone));
+  alone.deviceCalls.push_back(std::move(call));
+  return run(alone);
 }
 
 Status Group::addEnding(std::function<Status()> ending) {

@@ -62,10 +62,6 @@ class Group {
     ncclComm* handle;
     PendingCall call;
   };
-  struct DeviceEntry {
-    ncclComm* handle;
-    DeviceCall call;
-  };
   /// A communicator on its way.
   struct Creation {
     ncclComm** result = nullptr;
@@ -81,16 +77,17 @@ class Group {
     std::vector<Creation> creations;
     std::vector<WindowRequest> windows;
     std::vector<Entry> calls;
-    std::vector<DeviceEntry> deviceCalls;
+    std::vector<DeviceCall> deviceCalls;
     std::vector<std::function<Status()>> endings;
   };
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);
-  static Status run(Content content);
+  static Status run(Content& content);
   static Status settle(std::vector<WindowRequest> windows);
   static Status waitForAll(const std::vector<WindowRequest>& windows);
   static Status launch(std::vector<Entry> entries);
-  static Status launch(std::vector<DeviceEntry> entries);
+  static Status launch(std::vector<DeviceCall>& calls, bool blocking);
+  static Status launchTogether(std::vector<DeviceCall>& calls);
   static Status create(std::vector<Creation> creations, bool blocking);
   static Status startAll(std::vector<Creation>& creations);
   static Status waitForAll(std::vector<Creation>& creations);

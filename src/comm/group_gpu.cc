@@ -92,18 +92,32 @@ Status Group::waitForAll(const std::vector<WindowRequest>& windows) {
   return {};
 }
 
-Status Group::launch(std::vector<DeviceEntry> entries) {
+/// Calls of one communicator that blocks, all of which have what they need: what most groups are.
+Status Group::launch(std::vector<DeviceCall>& calls, bool blocking) {
+  const DeviceCall& front = calls.front();
+  const auto isPlain = [&](const DeviceCall& call) { return call.handle == front.handle && call.plan != nullptr && call.isOpen(); };
+  if (!blocking || !std::ranges::all_of(calls, isPlain)) return launchTogether(calls);
+  const auto use = process().handles.useAgain(front.handle, front.comm);
+  if (!use) return use.error();
+  Communicator& comm = *front.comm;
+  TUTTI_TRY(comm.chooseOnGpu(calls));
+  TUTTI_TRY(comm.checkStreamsOnGpu(calls));
+  TUTTI_TRY(comm.offerOnGpu(calls));
+  return comm.launchOnGpu(calls);
+}
+
+Status Group::launchTogether(std::vector<DeviceCall>& calls) {
   std::vector<HandleTable::Use> uses;
   std::vector<Opening::Share> shares;
-  for (DeviceEntry& entry : entries) {
-    auto at = std::ranges::find(shares, entry.handle, &Opening::Share::handle);
+  for (DeviceCall& call : calls) {
+    auto at = std::ranges::find(shares, call.handle, &Opening::Share::handle);
     if (at == shares.end()) {
-      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+      auto use = process().handles.useAgain(call.handle, call.comm);
       if (!use) return std::move(use).error();
       uses.push_back(std::move(*use));
-      at = shares.insert(at, {entry.handle, entry.call.comm, {}});
+      at = shares.insert(at, {call.handle, call.comm, {}});
     }
-    at->calls.push_back(std::move(entry.call));
+    at->calls.push_back(std::move(call));
   }
   for (Opening::Share& share : shares) {
     TUTTI_TRY(share.comm->pairSelfMessages(share.calls));
