@@ -17,6 +17,11 @@ namespace {
 using config::Param;
 
 constexpr int32_t kMostChannels = 64;
+/// ncclConfig_t::CTAPolicy, NCCL_CTA_POLICY.
+constexpr int32_t kEfficient = 1;
+constexpr int32_t kZero = 2;
+/// As many blocks as NCCL takes on NVLink: calls as fast as its, and products beside them lose as little (docs/performance/gpu.md).
+constexpr int64_t kEfficientChannels = 24;
 /// Slots of plain data on GPUs are multiples of what the workers of a block move in one pass.
 constexpr uint64_t kPlainUnit = 28672;
 /// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
@@ -88,6 +93,7 @@ std::pair<int32_t, int32_t> channelBounds(const Config& config, bool tells) {
   for (const int64_t n : {config::get<Param::MaxNchannels>(), config::get<Param::MaxNrings>()})
     if (n > 0) most = std::min(most, n);
   most = std::clamp<int64_t>(most, 1, kMostChannels);
+  if (config.ctaPolicy == kEfficient) most = std::min(most, std::max(least, kEfficientChannels));
   if (least > most && tells)
     observe::warn(
         "{} channels at least are asked for by minCTAs, NCCL_MIN_CTAS or NCCL_MIN_NCHANNELS, and {} at most by maxCTAs, NCCL_MAX_CTAS "
@@ -191,7 +197,6 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.hasBulk = config::get<Param::TuttiBulk>() != 0 && place.streams && plainBytes <= exec::cuda::kMostStreamedBytes;
   settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || !settings.hasBulk;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();
-  constexpr int32_t kZero = 2;  // NCCL_CTA_POLICY_ZERO
   if (copyEngines == 0)
     settings.copyEngines = plan::CopyEngines::Never;
   else if (copyEngines == 1 || config.ctaPolicy == kZero)

@@ -202,6 +202,27 @@ TEST_F(FromEnvironment, ChannelsOfMessagesAreTheUsers) {
   EXPECT_EQ(channels(), before + 3);
 }
 
+TEST_F(FromEnvironment, TheEfficientPolicyLeavesMultiprocessorsToOthers) {
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  Place place;
+  place.ranks = 2;
+  place.multiprocessors = 132;
+  Config config;
+  const auto most = [&] { return readDeviceSettings(read(), config, place, uses).value().maxChannels; };
+  EXPECT_EQ(most(), 64);
+  config.ctaPolicy = 1;
+  EXPECT_EQ(most(), 24);
+  config.maxCtas = 8;
+  EXPECT_EQ(most(), 8);
+  config.maxCtas = 64;
+  config.minCtas = 40;  // the user's own wish
+  EXPECT_EQ(most(), 40);
+  config.ctaPolicy = 2;
+  config.minCtas = 1;
+  EXPECT_EQ(most(), 64);
+}
+
 TEST_F(FromEnvironment, FewerChannelsHaveMoreUnderWayInNoMoreMemory) {
   exec::cuda::KernelUses uses;
   for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
