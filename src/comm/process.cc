@@ -1,14 +1,21 @@
 #include "comm/process.h"
 
+#include <cxxabi.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "config/effects.h"
 #include "config/params.h"
 #include "driver/cuda/real.h"
 #include "observe/log.h"
+
+// Names this library, which stays until its threads' states have ended: the C++ ABI's name.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl*,readability-identifier-naming)
+extern "C" __attribute__((visibility("hidden"))) char __dso_handle;
 
 namespace tutti::comm {
 
@@ -96,12 +103,27 @@ void noteLoneCall() {
   loneVisitor = thread.visitor;
 }
 
+namespace {
+
+/// One pointer of thread-local storage, whatever the state grows to: the library is opened into other people's processes. No object of the
+/// language, whose memory must not be looked at once it is destroyed: destructors of the program's thread-local objects may call later.
+constinit thread_local ThreadState* ownState = nullptr;
+
+void endState(void* state) {
+  if (ownState == state) ownState = nullptr;
+  delete static_cast<ThreadState*>(state);
+}
+
+}  // namespace
+
 ThreadState& thisThread() {
-  // One pointer of thread-local storage, whatever the state grows to: the library is opened into other people's processes.
-  thread_local std::unique_ptr<ThreadState> state;
-  if (!state) [[unlikely]]
-    state = std::make_unique<ThreadState>();
-  return *state;
+  if (ownState == nullptr) [[unlikely]] {
+    auto state = std::make_unique<ThreadState>();
+    // A thread that is ending calls what is registered meanwhile as well.
+    if (abi::__cxa_thread_atexit(endState, state.get(), &__dso_handle) != 0) throw std::bad_alloc();
+    ownState = state.release();
+  }
+  return *ownState;
 }
 
 }  // namespace tutti::comm

@@ -83,6 +83,7 @@ struct ThreadState {
   Visitor* visitor = nullptr;  ///< from its first lone call on
 };
 
+/// Made when first asked for, ended with the thread. Thread-local objects of the program that are destroyed after it get a new one.
 ThreadState& thisThread();
 
 /// The calling thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a

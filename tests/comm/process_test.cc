@@ -36,6 +36,31 @@ TEST(StreamTable, RefusesWhatIsNone) {
   }
 }
 
+/// Asks for the thread's state when thread-local objects are destroyed: after it, where it was made before it.
+struct AsksLate {
+  AsksLate() = default;
+  ~AsksLate() {
+    if (told == nullptr) return;
+    ThreadState& state = thisThread();
+    *told = state.hostDevice;
+    state.hostDevice = 7;
+    state.group.start();
+    if (thisThread().hostDevice != 7 || !thisThread().group.isOpen()) *told = -2;
+  }
+  int* told = nullptr;
+};
+
+TEST(Process, AThreadThatEndsMayStillAsk) {
+  int told = 5;
+  std::thread([&told] {
+    thread_local AsksLate late;
+    late.told = &told;  // constructed before the state, so destroyed after it
+    thisThread().hostDevice = 3;
+    noteLoneCall();
+  }).join();
+  EXPECT_EQ(told, -1) << "a state of its own, which no earlier call has touched";
+}
+
 TEST(Process, IsOneForAllThreads) {
   Process* other = nullptr;
   std::thread thread([&] { other = &process(); });
