@@ -66,6 +66,7 @@ extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, siz
     constexpr uintptr_t kAlignment = NCCL_WIN_REQUIRED_ALIGNMENT;
     if (reinterpret_cast<uintptr_t>(buff) % kAlignment != 0)
       return tutti::error(Code::InvalidArgument, "buff {} is not aligned: windows begin at multiples of {} bytes", buff, kAlignment);
+    if (tutti::config::get<tutti::config::Param::WinEnable>() == 0) return {};
     if (!c.isOnGpu())
       return tutti::api::notBuilt("a symmetric window", "collectives take unregistered buffers at the same speed on host devices");
     if (Status status = c.usable(); !status.ok()) return status;

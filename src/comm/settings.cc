@@ -132,7 +132,7 @@ Result<plan::Settings> readSettings(const Config& config, const tune::Platform* 
   if (!nccl) return tl::unexpected(std::move(nccl).error());
   auto tutti = tune::Filter::parse("TUTTI_ALGO", config::get<Param::TuttiAlgo>(), tune::tuttiAlgorithmNames());
   if (!tutti) return tl::unexpected(std::move(tutti).error());
-  settings.restrictions = {std::move(*nccl), std::move(*tutti)};
+  settings.restrictions = {std::move(*nccl), std::move(*tutti), config::get<Param::PatEnable>() == 0};
   auto protocols = tune::Filter::parse("NCCL_PROTO", config::get<Param::Proto>(), tune::ncclProtocolNames());
   if (!protocols) return tl::unexpected(std::move(protocols).error());
   settings.protocols = std::move(*protocols);

@@ -15,6 +15,7 @@ const Filter& filterFor(const Restrictions& restrictions, Collective collective)
 
 bool isAllowed(const Restrictions& restrictions, Collective collective, std::string_view algorithm) {
   const Filter& filter = filterFor(restrictions, collective);
+  if (restrictions.forbidsPat && algorithm == "pat" && &filter == &restrictions.nccl) return false;
   if (!isGoverned(collective) && &filter == &restrictions.nccl) return true;
   return filter.allows(collective, algorithm);
 }
@@ -68,7 +69,8 @@ Result<std::vector<const Algorithm*>> candidates(Collective collective, const Re
   // A default for everything may name nothing that a collective has which few algorithms know; one that names the collective is meant.
   if (allowed.empty() && !isGoverned(collective) && !filter.names(collective)) allowed = all;
   if (allowed.empty())
-    return fail(Code::InvalidUsage, "{} leaves no algorithm for {}: there are {}", filter.source(), name(collective), available);
+    return fail(Code::InvalidUsage, "{}{} leaves no algorithm for {}: there are {}", filter.source(),
+                restrictions.forbidsPat ? " with NCCL_PAT_ENABLE=0" : "", name(collective), available);
   if (!deterministic || !reduces(collective)) return allowed;
 
   algo::Order best = algo::Order::Layout;
@@ -82,6 +84,7 @@ Result<std::vector<const Algorithm*>> candidates(Collective collective, const Re
 
 std::string whyNot(const Algorithm& algorithm, const Restrictions& restrictions) {
   if (isAllowed(restrictions, algorithm.traits.collective, algorithm.traits.name)) return "TUTTI_DETERMINISTIC wants a better order";
+  if (restrictions.forbidsPat && algorithm.traits.name == "pat") return "NCCL_PAT_ENABLE=0 forbids it";
   return format("{} forbids it", filterFor(restrictions, algorithm.traits.collective).source());
 }
 

@@ -15,6 +15,7 @@ namespace tutti::tune {
 struct Restrictions {
   Filter nccl;   ///< NCCL_ALGO
   Filter tutti;  ///< TUTTI_ALGO
+  bool forbidsPat = false;  ///< NCCL_PAT_ENABLE=0, but where TUTTI_ALGO speaks of the collective
 };
 
 /// Whether NCCL_ALGO and tuners speak of it.

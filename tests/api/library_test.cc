@@ -58,6 +58,13 @@ TEST_F(Registration, WhatIsNotBuiltSaysSo) {
   EXPECT_EQ(ncclCommWindowRegister(comms[0], nullptr, 8, &window, 0), ok);
   EXPECT_EQ(ncclCommWindowRegister(comms[0], memory, 0, &window, 0), ok);
   EXPECT_EQ(window, reinterpret_cast<ncclWindow_t>(0x99)) << "untouched";
+  if (const char* forbidden = std::getenv("NCCL_WIN_ENABLE"); forbidden != nullptr && *forbidden == '0') {
+    EXPECT_EQ(ncclCommWindowRegister(comms[0], memory, 8192, &window, NCCL_WIN_COLL_SYMMETRIC), ok);
+    EXPECT_EQ(window, nullptr) << "success without a window";
+    EXPECT_EQ(ncclCommWindowDeregister(comms[0], window), ok);
+    EXPECT_EQ(ncclMemFree(memory), ok);
+    return;
+  }
   EXPECT_TRUE(refused(ncclCommWindowRegister(comms[0], static_cast<char*>(memory) + 8, 4096, &window, 0), ncclInvalidArgument, {"4096"}));
   EXPECT_EQ(window, nullptr);
   const std::initializer_list<std::string_view> kWords = {"not built"};

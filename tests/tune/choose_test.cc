@@ -45,6 +45,24 @@ TEST(Candidates, NcclAlgoNamesRingTreeAndPat) {
   EXPECT_EQ(left(Collective::Broadcast, restrict("allreduce:tree")), left(Collective::Broadcast));
 }
 
+TEST(Candidates, PatMayBeForbidden) {
+  Restrictions none;
+  none.forbidsPat = true;
+  EXPECT_EQ((" " + left(Collective::AllGather, none) + " ").find(" pat "), std::string::npos);
+  EXPECT_NE((" " + left(Collective::AllGather) + " ").find(" pat "), std::string::npos);
+  Restrictions only = restrict("PAT");
+  only.forbidsPat = true;
+  EXPECT_NE(refusal(Collective::AllGather, only).text().find("with NCCL_PAT_ENABLE=0 leaves no algorithm"), std::string::npos);
+  Restrictions own = restrict("", "pat");
+  own.forbidsPat = true;
+  EXPECT_EQ(left(Collective::AllGather, own), "pat") << "TUTTI_ALGO wins";
+  for (const exec::record::Algorithm& a : exec::record::algorithms()) {
+    if (a.traits.name == "pat") {
+      EXPECT_EQ(whyNot(a, none), "NCCL_PAT_ENABLE=0 forbids it");
+    }
+  }
+}
+
 TEST(Candidates, OnlyNotTheseKeepsWhatNcclHasNoNameFor) {
   EXPECT_EQ(left(Collective::AllReduce, restrict("^NVLS")), left(Collective::AllReduce));
   EXPECT_EQ(left(Collective::Broadcast, restrict("^Ring")), "chain direct");

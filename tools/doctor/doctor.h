@@ -41,7 +41,7 @@ std::vector<Candidate> findLibraries(const GetEnv& env, const std::string& cache
 std::vector<Finding> judgeLibraries(const std::vector<Candidate>& candidates, const std::string& own);
 
 /// Null `api`: no driver, for the reason given.
-std::vector<Finding> judgeGpus(driver::cuda::Api* api, const std::string& why, bool hasKernels);
+std::vector<Finding> judgeGpus(driver::cuda::Api* api, const std::string& why, int32_t runtime);
 
 struct Limits {
   uint64_t files = 0;       ///< RLIMIT_NOFILE

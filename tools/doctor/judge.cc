@@ -54,7 +54,7 @@ std::vector<Finding> judgeLibraries(const std::vector<Candidate>& candidates, co
   return findings;
 }
 
-std::vector<Finding> judgeGpus(driver::cuda::Api* api, const std::string& why, bool hasKernels) {
+std::vector<Finding> judgeGpus(driver::cuda::Api* api, const std::string& why, int32_t runtime) {
   std::vector<Finding> findings;
   if (api == nullptr) {
     findings.push_back({Kind::Note, format("{}: ranks compute on CPUs", why), "in a container, see that it is started with its GPUs"});
@@ -77,8 +77,13 @@ std::vector<Finding> judgeGpus(driver::cuda::Api* api, const std::string& why, b
     return findings;
   }
   findings.push_back({Kind::Fine, format("CUDA driver {}.{}, {} GPUs", version / 1000, version % 1000 / 10, count), ""});
-  if (!hasKernels)
+  if (runtime == 0)
     findings.push_back({Kind::Wrong, "this build has no kernels for GPUs", "build it with TUTTI_CUDA=ON, or use TUTTI_DEVICE=host"});
+  else if (version / 1000 < runtime / 1000)
+    findings.push_back(
+        {Kind::Wrong,
+         format("the kernels of this build are CUDA {}.{}'s, which this driver does not run", runtime / 1000, runtime % 1000 / 10),
+         format("install a driver for CUDA {}, or build with a toolkit of CUDA {}", runtime / 1000, version / 1000)});
   for (int32_t d = 0; d < count; ++d) {
     driver::cuda::Device device = 0;
     char name[128] = "";
@@ -106,7 +111,8 @@ std::vector<Finding> judgeGpus(driver::cuda::Api* api, const std::string& why, b
                         format("GPU {}: {}, sm_{}{}, {} GiB", d, name, major, minor, bytes >> 30),
                         major < kOldest ? "the kernels need sm_80 or newer: TUTTI_DEVICE=host" : ""});
     if (!apart.empty())
-      findings.push_back({Kind::Note, format("GPU {} cannot access the memory of GPU {}", d, apart),
+      findings.push_back({Kind::Note,
+                          format("GPU {} cannot access the memory of GPU {}: data between them goes through host memory", d, apart),
                           "an IOMMU or access control services (ACS) may forbid it; without them `nvidia-smi topo -p2p r` shows OK"});
   }
   return findings;

@@ -170,8 +170,7 @@ int run() {
   take(judgeLibraries(findLibraries([](const char* name) { return std::getenv(name); }, cache, packages, probeApart), own));
 
   auto api = driver::cuda::openDriver();
-  const bool hasKernels = exec::cuda::makeExecutor() != nullptr;
-  take(judgeGpus(api ? api->get() : nullptr, api ? "" : api.error().text(), hasKernels));
+  take(judgeGpus(api ? api->get() : nullptr, api ? "" : api.error().text(), exec::cuda::builtRuntime()));
   take(judgeLimits(readLimits()));
 
   size_t wrong = 0;

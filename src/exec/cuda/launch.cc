@@ -219,5 +219,6 @@ class Kernels final : public Executor {
 }  // namespace
 
 std::unique_ptr<Executor> makeExecutor() { return std::make_unique<Kernels>(); }
+int32_t builtRuntime() { return CUDART_VERSION; }
 
 }  // namespace tutti::exec::cuda

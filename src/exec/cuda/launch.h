@@ -104,5 +104,7 @@ class Executor {
 
 /// Null in a build without kernels (TUTTI_CUDA=OFF).
 std::unique_ptr<Executor> makeExecutor();
+/// The CUDA runtime that is built in, as 13000 for 13.0; 0: none. A driver of an older major version runs no kernel of it.
+int32_t builtRuntime();
 
 }  // namespace tutti::exec::cuda

@@ -81,21 +81,33 @@ TEST_F(DoctorLibraries, APreloadThatIsNotThereIsWrong) {
 
 TEST(DoctorGpus, AreNamedAndSoIsWhatTheyLack) {
   driver::cuda::FakeApi fake({.devices = 3, .cut = {{0, 2}}});
-  const auto judged = judgeGpus(&fake, "", true);
+  const auto judged = judgeGpus(&fake, "", 13000);
   ASSERT_EQ(judged.size(), 6u) << "the driver, three GPUs, two of which lack a peer";
   EXPECT_EQ(judged[0].what, "CUDA driver 13.0, 3 GPUs");
   EXPECT_NE(judged[1].what.find("GPU 0: Fake GPU, sm_90"), std::string::npos) << judged[1].what;
-  EXPECT_EQ(judged[2].what, "GPU 0 cannot access the memory of GPU 2");
-  EXPECT_EQ(judgeGpus(&fake, "", false)[1].kind, Kind::Wrong);
+  EXPECT_EQ(judged[2].what, "GPU 0 cannot access the memory of GPU 2: data between them goes through host memory");
+  EXPECT_EQ(judgeGpus(&fake, "", 0)[1].kind, Kind::Wrong);
+}
+
+TEST(DoctorGpus, ADriverThatIsTooOldForTheKernelsIsWrong) {
+  driver::cuda::FakeApi old({.devices = 1, .version = 12080});
+  const auto judged = judgeGpus(&old, "", 13000);
+  ASSERT_EQ(judged.size(), 3u);
+  EXPECT_EQ(judged[1].kind, Kind::Wrong);
+  EXPECT_EQ(judged[1].what, "the kernels of this build are CUDA 13.0's, which this driver does not run");
+  EXPECT_EQ(judged[1].remedy, "install a driver for CUDA 13, or build with a toolkit of CUDA 12");
+  for (const int32_t runtime : {12060, 12090}) EXPECT_EQ(judgeGpus(&old, "", runtime).size(), 2u) << "of the same major version";
+  driver::cuda::FakeApi young({.devices = 1, .version = 13020});
+  EXPECT_EQ(judgeGpus(&young, "", 12080).size(), 2u) << "a newer driver runs older kernels";
 }
 
 TEST(DoctorGpus, ADriverThatFailsIsWrongAndNoneIsNot) {
-  EXPECT_EQ(judgeGpus(nullptr, "no CUDA driver: x", true)[0].kind, Kind::Note);
+  EXPECT_EQ(judgeGpus(nullptr, "no CUDA driver: x", 13000)[0].kind, Kind::Note);
   driver::cuda::FakeApi fake;
   for (size_t call = 1; call <= 5; ++call) {
     fake.failAt(call, driver::cuda::Error::SystemNotReady);
     size_t wrong = 0;
-    for (const Finding& f : judgeGpus(&fake, "", true))
+    for (const Finding& f : judgeGpus(&fake, "", 13000))
       wrong += f.kind == Kind::Wrong && f.what.find("CUDA_ERROR_SYSTEM_NOT_READY (802)") != std::string::npos ? 1 : 0;
     EXPECT_EQ(wrong, 1u) << "call " << call;
   }
