@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "comm/distant_wire.h"
 #include "comm/meeting.h"
+#include "exec/host/work.h"
 #include "transport/local/waits_wire.h"
 
 namespace tutti::comm {
@@ -24,7 +26,8 @@ struct Departure {
 
 /// Where a rank stands; behind it its latest calls, and its wait as waits_wire.h writes it down.
 struct Standing {
-  static constexpr uint64_t kMostCalls = 16;
+  /// What a reader may owe to be compared, and as many by which this rank may be ahead of it.
+  static constexpr uint64_t kMostCalls = 2 * exec::host::Work::kMostOwed;
   int32_t rank;
   uint32_t calls;
   uint64_t episode;
@@ -186,6 +189,8 @@ void Distant::sayWhereAllStand(Hub& hub) {
     if (hub.isOnHost(Rank(r))) courier_->sendToHosts(hub, News::Standing, encode(hub, Rank(r), nullptr, 0, false));
 }
 
+/// Of calls that are known nothing is news; and messages overtake each other, being made by several threads: an older one must not
+/// take back what a later one said (board.h, rule 3).
 void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
   Standing standing{};
   if (body.size() < sizeof standing) return;
@@ -195,20 +200,24 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
       standing.calls * sizeof(Call) > body.size())
     return;
   const Rank rank(standing.rank);
+  uint64_t known = hub.board(rank).begun();
   for (uint32_t i = 0; i < standing.calls; ++i) {
     Call call;
     std::memcpy(&call, body.data() + i * sizeof call, sizeof call);
-    const bool isOne = static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes;
-    if (isOne && !hub.board(rank).find(call.sequence)) hub.board(rank).post(call);
+    const bool isOne = static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes &&
+                       !call.isMessage() && call.sequence < std::numeric_limits<uint64_t>::max();
+    if (!isOne || call.sequence < known) continue;
+    hub.board(rank).post(call);
+    known = call.sequence + 1;
   }
   if (standing.waits) {
     const auto words = body.subspan(standing.calls * sizeof(Call));
     const auto wait = transport::local::decodeWait({reinterpret_cast<const char*>(words.data()), words.size()});
     if (wait && !transport::local::isWaitAmong(hub.ranks(), *wait)) return;
-    uint64_t& known = episodes_[standing.rank];
-    if (wait && known != standing.episode) hub.waits().publish(rank, *wait);
+    uint64_t& published = episodes_[standing.rank];
+    if (wait && published != standing.episode) hub.waits().publish(rank, *wait);
     if (wait) hub.waits().confirm(rank);
-    known = standing.episode;
+    published = standing.episode;
   } else if (!standing.wantsAnswer && standing.episode != 0) {
     hub.waits().withdraw(rank);
     episodes_[standing.rank] = 0;

@@ -91,8 +91,10 @@ class HandleTable {
     Communicator* comm_ = nullptr;
   };
 
-  /// For a thread, until it gives it back; null where the kernel offers no barriers, or there is no memory.
+  /// A visitor for the calling thread, which alone marks with it until dismiss(), and makes one Visit at a time. One that another thread
+  /// gave back is taken first. Null where the kernel offers no barriers, or there is no memory: such a thread makes Uses.
   Visitor* admit();
+  /// By the thread that has it, outside any Visit.
   void dismiss(Visitor* visitor);
   /// In a process that has just been forked: threads that are not in it visit nothing.
   void forgetVisits();

@@ -1,5 +1,7 @@
 #include "comm/distant.h"
 
+#include <cstring>
+#include <limits>
 #include <thread>
 
 #include "exec/host/verdict.h"
@@ -134,6 +136,70 @@ TEST(Distant, ASplitThatOneHostGivesUpFailsForTheOtherThatHasIt) {
   for (const Letter& letter : late) hosts.courier(letter.to).hear(letter.from, letter.message);
   const auto theirs = there->poll();
   EXPECT_TRUE(theirs && !*theirs) << "it stays given up";
+}
+
+/// Like none of its neighbours.
+Call callOf(uint64_t sequence) {
+  Call call;
+  call.count = 100 + sequence;
+  call.sequence = sequence;
+  return call;
+}
+
+/// One-way calls are compared late: all that a rank owes must be there to be compared with.
+TEST(Distant, ARankSaysAsManyOfItsCallsAsAnotherMayOwe) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  for (uint64_t i = 0; i < 40; ++i) left->board(Rank(0)).post(callOf(i));
+  left->remote()->stands(Rank(0), nullptr, 0);
+  (void)hosts.deliver();
+  for (uint64_t i = 0; i < 40; ++i) EXPECT_EQ(right->board(Rank(0)).find(i), callOf(i)) << i;
+}
+
+/// Two threads say where a rank stands; who looked first may come last.
+TEST(Distant, WhatIsOlderThanWhatIsKnownChangesNothing) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  const auto sayOnce = [&](uint64_t from, uint64_t until) {
+    for (uint64_t i = from; i < until; ++i) left->board(Rank(0)).post(callOf(i));
+    left->remote()->stands(Rank(0), nullptr, 0);
+    return hosts.post.takeAll();
+  };
+  const auto early = sayOnce(0, 10), late = sayOnce(10, 100);
+  for (const auto& letters : {late, early})
+    for (const Letter& letter : letters)
+      if (letter.to == 1) hosts.courier(1).hear(letter.from, letter.message);
+  const auto& board = right->board(Rank(0));
+  EXPECT_EQ(board.begun(), 100U);
+  for (uint64_t i = 40; i < 100; ++i) EXPECT_EQ(board.find(i), callOf(i)) << i;
+  Call other = callOf(99);
+  ++other.count;
+  EXPECT_FALSE(board.hasNothingBut(other)) << "the disagreement is seen";
+}
+
+/// By a peer that is out of its mind.
+TEST(Distant, CallsThatNoRankMakesAreNotPosted) {
+  const auto impossible = {+[](Call& call) { call.sequence = std::numeric_limits<uint64_t>::max(); },
+                           +[](Call& call) { call.collective = Collective::SendRecv; },
+                           +[](Call& call) { call.collective = static_cast<Collective>(200); },
+                           +[](Call& call) { call.type = static_cast<DataType>(200); }};
+  for (const auto& spoil : impossible) {
+    TwoHosts hosts;
+    const auto left = hosts.introduce(0), right = hosts.introduce(1);
+    left->board(Rank(0)).post(callOf(0));
+    left->remote()->stands(Rank(0), nullptr, 0);
+    for (Letter letter : hosts.post.takeAll()) {
+      if (letter.to != 1) continue;
+      Call call = callOf(0);
+      spoil(call);
+      std::memcpy(letter.message.data() + letter.message.size() - sizeof call, &call, sizeof call);
+      hosts.courier(1).hear(letter.from, letter.message);
+    }
+    EXPECT_EQ(right->board(Rank(0)).endOfLatest(), nullptr);
+    left->remote()->stands(Rank(0), nullptr, 0);
+    (void)hosts.deliver();
+    EXPECT_EQ(right->board(Rank(0)).find(0), callOf(0)) << "what comes after is believed";
+  }
 }
 
 /// A receiver that has departed wants nothing any more: its sender does not wait for it.

@@ -30,7 +30,9 @@ struct Turn {
   bool comparesLate = true;  ///< ranks stay closer together in repeated calls than boards are long. Set before the first work
   bool checks = true;  ///< false: calls are not compared, waits never give up; to measure what that costs. Set before the first work
   Nanoseconds silence = std::chrono::seconds(10);  ///< a wait this long is explained in the log, once. Set before the first work
-  observe::FlightRecorder recorder;  ///< written under `recording` once streams' threads may have news beside the calling thread
+  /// Of the rank's FlightMemory. Written under `recording` once streams' threads may have news beside the calling thread, as record()
+  /// sees to; without it by a call that runs alone, before which all works of streams have ended.
+  observe::FlightRecorder recorder;
   std::atomic_flag recording;
   std::atomic<bool> isShared = false;  ///< they may. Set by the calling thread before the first work is queued
   /// Longest wait in nanoseconds; 0: no limit. Any thread writes, the driving thread reads: the value is all that matters.
@@ -65,6 +67,10 @@ struct Turn {
 
 class Work {
  public:
+  /// One-way calls like the one before that may be compared later: as many as fit between two looks at the lines that peers write in every
+  /// call, which have to come over each time.
+  static constexpr uint64_t kMostOwed = 32;
+
   explicit Work(std::shared_ptr<Turn> turn) : turn_(std::move(turn)), member_(&turn_->hub->member(turn_->rank)) {}
   ~Work() { abandon(); }
   Work(const Work&) = delete;
@@ -167,10 +173,6 @@ class Work {
   uint64_t countUnmet() const;
   int64_t waitedMs() const;
   void stopWatching();
-
-  /// One-way calls like the one before that may be compared later: as many as fit between two looks at the lines that peers write in every
-  /// call, which have to come over each time.
-  static constexpr uint64_t kMostOwed = 32;
 
   std::shared_ptr<Turn> turn_;
   transport::local::Member* member_;  // the rank's place at the turn's hub

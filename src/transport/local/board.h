@@ -4,7 +4,9 @@
 // 1. Calls that follow one another and are alike are one run, and a run is one entry, however long it gets: who makes the same call again
 //    writes one word. The latest kRuns runs can be read; of older ones a reader finds nothing, never the wrong call.
 // 2. A call is kept exactly: nothing of its count or root is cut off.
-// 3. Zeroed memory is an empty board.
+// 3. Numbers ascend: a post takes back what was posted from its number on, as by a launch that failed. So of two runs the later one ends
+//    the older one's calls, and a reader that comes to a run that has ended before its number looks no further.
+// 4. Zeroed memory is an empty board.
 #pragma once
 
 #include <algorithm>
@@ -51,11 +53,11 @@ class Board {
     const uint64_t runs = runs_.load(std::memory_order_acquire);  // pairs with post()
     for (uint64_t back = 1; back <= std::min(runs, kRuns); ++back) {
       const auto run = read(at(runs - back));
-      if (run && run->call.sequence <= sequence && sequence < run->until) {
-        Call call = run->call;
-        call.sequence = sequence;
-        return call;
-      }
+      if (!run || run->call.sequence > sequence) continue;
+      if (sequence >= run->until) break;  // rule 3
+      Call call = run->call;
+      call.sequence = sequence;
+      return call;
     }
     return std::nullopt;
   }

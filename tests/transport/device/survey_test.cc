@@ -221,7 +221,7 @@ TEST(Survey, AnAbortEndsProbes) {
   const auto began = std::chrono::steady_clock::now();
   ranks.hub->failAll(error(Code::RemoteError, "for a test"));
   ranks.rank.clear();
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(150));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, kPatient.patience / 2) << "a probe that ends by itself takes all of it";
 }
 
 TEST(Survey, EveryFailureOfTheDriverIsNamedAndLeavesNothing) {

@@ -135,6 +135,23 @@ TEST(Board, ForgetsWhatIsLongPastAndNeverMixesItUp) {
   }
 }
 
+/// As when a launch fails whose calls were posted, and others are made instead.
+TEST(Board, APostTakesBackWhatWasPostedFromItsNumberOn) {
+  Board board;
+  for (uint64_t i = 3; i < 8; ++i) board.post(callOf(i));
+  Call other = callOf(5);
+  ++other.count;
+  board.post(other);
+  EXPECT_EQ(board.find(4), callOf(4));
+  EXPECT_EQ(board.find(5), other);
+  for (const uint64_t sequence : {6U, 7U}) {
+    EXPECT_FALSE(board.find(sequence)) << sequence;
+    Call own = callOf(sequence);
+    ++own.count;
+    EXPECT_TRUE(board.hasNothingBut(own)) << sequence;
+  }
+}
+
 /// One of runs of 1, 2 … 5 calls.
 Call callInRuns(uint64_t sequence) {
   constexpr uint64_t kRunOf[15] = {0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
