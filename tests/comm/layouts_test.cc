@@ -11,6 +11,7 @@
 #include "comm/device_play.h"
 #include "comm/said_network.h"
 #include "comm/two_hosts.h"
+#include "config/params.h"
 #include "observe/log.h"
 #include "topo/host_devices.h"
 #include "topo/xml.h"
@@ -179,6 +180,21 @@ TEST_F(OnGpus, WritesDownWhatItFound) {
   }
   unlink(topology.c_str());
   unlink(graphs.c_str());
+}
+
+TEST_F(OnGpus, GraphsAreWrittenByTheRankThatIsAskedTo) {
+  const std::vector<Arrival> arrivals = arrive({0, 1, 2, 3});
+  const std::string graphs = testing::TempDir() + "tutti_dump_rank_" + std::to_string(getpid());
+  const Variable wanted("NCCL_GRAPH_DUMP_FILE", graphs);
+  const Variable rank("NCCL_GRAPH_DUMP_FILE_RANK", "2");
+  config::resetForTest();  // numbers are read once
+  ASSERT_TRUE(layouts_.find(outcomeOf(arrivals, 0), true, 0));
+  EXPECT_NE(access(graphs.c_str(), F_OK), 0) << "rank 0 is not asked to";
+  ASSERT_TRUE(layouts_.find(outcomeOf(arrivals, 2), true, 0));
+  EXPECT_EQ(access(graphs.c_str(), F_OK), 0);
+  unlink(graphs.c_str());
+  unsetenv("NCCL_GRAPH_DUMP_FILE_RANK");
+  config::resetForTest();
 }
 
 /// Rank 0 on one host, ranks 1 and 2 on another one like it, two nets each.

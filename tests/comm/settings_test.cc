@@ -128,7 +128,8 @@ class FromEnvironment : public testing::Test {
   void SetUp() override {
     for (const char* n : {"TUTTI_SIMD", "TUTTI_SLOTS", "TUTTI_SLICE_BYTES", "TUTTI_ALGO", "NCCL_ALGO", "NCCL_BUFFSIZE",
                           "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "TUTTI_SPIN",
-                          "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "TUTTI_HOP_NS"})
+                          "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "TUTTI_HOP_NS",
+                          "TUTTI_SWITCH_NS", "TUTTI_CORE_GBPS", "TUTTI_FLIGHT_RECORDER"})
       unsetenv(n);
     setenv("NCCL_CONF_FILE", "/dev/null", 1);
     config::resetForTest();
@@ -312,6 +313,27 @@ TEST_F(FromEnvironment, MeasuredConstantsReplaceTheBuiltInOnes) {
   EXPECT_EQ(read().constants, "host");
   set("TUTTI_HOP_NS", "500");
   EXPECT_EQ(readSettings({}, &measured)->machine.hopNs, 500) << "the variable wins";
+}
+
+TEST_F(FromEnvironment, EachConstantOfTheMachineHasAVariable) {
+  set("TUTTI_SWITCH_NS", "4321");
+  EXPECT_EQ(read().machine.switchNs, 4321);
+  EXPECT_EQ(read().machine.bytesPerNs, tune::hostMachine().bytesPerNs);
+  set("TUTTI_CORE_GBPS", "17");
+  EXPECT_EQ(read().machine.bytesPerNs, 17) << "10^9 bytes a second";
+  EXPECT_EQ(read().machine.hopNs, tune::hostMachine().hopNs);
+  for (const char* none : {"0", "-5", "fast"}) {
+    set("TUTTI_CORE_GBPS", none);
+    EXPECT_EQ(read().machine.bytesPerNs, tune::hostMachine().bytesPerNs) << none;
+  }
+}
+
+TEST_F(FromEnvironment, TheFlightRecorderHasASizeAndCanBeOff) {
+  EXPECT_EQ(readFlightEvents(), 1024);
+  set("TUTTI_FLIGHT_RECORDER", "16");
+  EXPECT_EQ(readFlightEvents(), 16);
+  set("TUTTI_FLIGHT_RECORDER", "0");
+  EXPECT_EQ(readFlightEvents(), 0);
 }
 
 TEST_F(FromEnvironment, BuffsizeIsDividedAmongTheSlots) {

@@ -2,10 +2,13 @@
 
 usage: faults.py [--ranks N] [--count N] [--seed S] [--seconds S] [--host] [--only KIND]
 One fault of each kind in turn, at a point that the seed chooses: kill (SIGKILL), stop (SIGSTOP, with a deadline), abort, skip (a call
-that one rank leaves out), mismatch (a call that one rank makes differently). Ranks that survive are used again; --host needs no GPU.
+that one rank leaves out), mismatch (a call that one rank makes with another count, type or collective). Which call the ranks repeat, the
+seed chooses too. A rank that vanishes must be reported within 1 s, with its process, host and last call. Ranks that survive are used again,
+and what they hold (memory of the GPU; with --host, which needs none, memory shared between processes) must be what it was before.
 """
 import argparse
 import collections
+import ctypes
 import json
 import os
 import queue
@@ -25,16 +28,21 @@ KINDS = ("kill", "stop", "abort", "skip", "mismatch")
 DEADLINE_MS = 1500
 STEPS = 12
 WARM = 3  # steps before anything goes wrong
-SOON_S = {"kill": 2.0, "stop": DEADLINE_MS / 1000 + 2.0, "abort": 2.0, "skip": DEADLINE_MS / 1000 + 3.0, "mismatch": 2.0}
+SOON_S = {"kill": 1.0, "stop": DEADLINE_MS / 1000 + 1.0, "abort": 1.0, "skip": DEADLINE_MS / 1000 + 3.0, "mismatch": 2.0}
 RIGHT = {"kill": {nccl.REMOTE}, "stop": {nccl.REMOTE}, "abort": {nccl.REMOTE}, "skip": {nccl.REMOTE, nccl.INVALID_USAGE},
          "mismatch": {nccl.INVALID_USAGE}}
+SYMMETRIC = ("AllReduce", "AllGather", "ReduceScatter")
+# A small broadcast does not need every rank, so who is late there goes unnoticed. Messages are not compared as collectives are.
+CALLS = {"kill": SYMMETRIC + ("Broadcast", "Exchange"), "stop": SYMMETRIC + ("Exchange",), "abort": SYMMETRIC + ("Broadcast", "Exchange"),
+         "skip": SYMMETRIC + ("Exchange",), "mismatch": SYMMETRIC}
+OTHER = {"AllReduce": "ReduceScatter", "AllGather": "AllReduce", "ReduceScatter": "AllGather"}
+HELD_BYTES = 2 << 20  # one unit of the driver's memory
 
 
 class HostBuffers:
     """Host devices compute when the call is made."""
 
     def __init__(self, _rank, most):
-        import ctypes
         self.memory = (ctypes.c_double * (most // 8))()
         self.address, self.stream = ctypes.addressof(self.memory), None
 
@@ -44,8 +52,11 @@ class HostBuffers:
     def is_idle(self):
         return True
 
-    def free_bytes(self):
-        return 0
+    def held(self):
+        """Bytes of the memory that processes share."""
+        with open("/proc/self/maps") as maps:
+            spans = [line.split()[0].split("-") for line in maps if "/memfd:" in line]
+        return sum(int(end, 16) - int(begin, 16) for begin, end in spans)
 
 
 class GpuBuffers:
@@ -59,8 +70,9 @@ class GpuBuffers:
     def is_idle(self):
         return self.device.is_idle(self.stream)
 
-    def free_bytes(self):
-        return self.device.free_bytes()
+    def held(self):
+        """Less what was free at first: other processes may use the GPU, as long as they do not begin or end."""
+        return -self.device.free_bytes()
 
 
 def say(**what):
@@ -75,6 +87,7 @@ class Worker:
     def __init__(self, rank, host):
         self.lib, self.rank = nccl.Library(), rank
         self.buffers = (HostBuffers if host else GpuBuffers)(rank, self.MOST)
+        self.level = None  # held after the first communicator: what is loaded and kept with it is no loss
 
     def loop(self):
         self.buffers.use()
@@ -85,9 +98,45 @@ class Worker:
                 self.scenario(order)
             elif order.get("publish"):
                 say(id=self.lib.unique_id().hex())
+            elif order.get("settle"):
+                say(more=self.more(order["settle"]))
+
+    def more(self, seconds):
+        """What is held now beyond the level: peers let go of memory when they have aborted, and processes when they have ended."""
+        end = time.monotonic() + seconds
+        if self.level is None:
+            time.sleep(seconds)
+            self.level = self.buffers.held()
+        while self.buffers.held() > self.level and time.monotonic() < end:
+            time.sleep(0.01)
+        return self.buffers.held() - self.level
+
+    def make(self, call, count, dtype, ranks, comm):
+        """One call on `count` numbers or fewer; its code."""
+        def pointer(number):
+            return ctypes.c_void_p(self.buffers.address + 8 * number)
+
+        def size(numbers):
+            return ctypes.c_size_t(numbers)
+
+        block, stream = max(count // ranks, 1), ctypes.c_void_p(self.buffers.stream)
+        if call == "AllReduce":
+            return self.lib.code("ncclAllReduce", pointer(0), pointer(0), size(count), dtype, nccl.MAX, comm, stream)
+        if call == "AllGather":
+            return self.lib.code("ncclAllGather", pointer(self.rank * block), pointer(0), size(block), dtype, comm, stream)
+        if call == "ReduceScatter":
+            return self.lib.code("ncclReduceScatter", pointer(0), pointer(self.rank * block), size(block), dtype, nccl.MAX, comm, stream)
+        if call == "Broadcast":
+            return self.lib.code("ncclBroadcast", pointer(0), pointer(0), size(count), dtype, 0, comm, stream)
+        block = max(block // 2, 1)
+        self.lib.group_start()
+        for peer in range(ranks):  # an error of one is that of the group
+            if peer != self.rank:
+                self.lib.code("ncclSend", pointer(peer * block), size(block), dtype, peer, comm, stream)
+                self.lib.code("ncclRecv", pointer((ranks + peer) * block), size(block), dtype, peer, comm, stream)
+        return self.lib.code("ncclGroupEnd")
 
     def scenario(self, order):
-        free = self.buffers.free_bytes()
         comm = self.lib.init_rank(order["ranks"], bytes.fromhex(order["id"]), self.rank)
         fault = order["kind"] if order["victim"] == self.rank else None
         code, step, text, since = nccl.SUCCESS, 0, "", None
@@ -100,10 +149,14 @@ class Worker:
                 continue
             if here and fault == "abort":
                 threading.Timer(order["delay"], lambda: self.lib.abort(comm)).start()
-            count = order["count"] + (1 if here and fault == "mismatch" else 0)
+            call, count, dtype = order["call"], order["count"], nccl.FLOAT64
+            if here and fault == "mismatch":
+                other = order["other"]
+                call = OTHER[call] if other == "call" else call
+                count += order["ranks"] if other == "count" else 0
+                dtype = nccl.INT64 if other == "type" else dtype
             begun = time.monotonic()
-            code = self.lib.all_reduce_code(self.buffers.address, self.buffers.address, count, nccl.FLOAT64, nccl.MAX, comm,
-                                            self.buffers.stream)
+            code = self.make(call, count, dtype, order["ranks"], comm)
             while code == nccl.SUCCESS:
                 idle = self.buffers.is_idle()
                 code = self.lib.async_error(comm) if not (here and fault == "abort") else code
@@ -133,7 +186,7 @@ class Worker:
             if time.monotonic() - begun > 10:
                 say(hang="after the abort")
                 return
-        say(code=code, text=text, since=since, step=step, aborting=aborting, lost=free - self.buffers.free_bytes())
+        say(code=code, text=text, since=since, step=step, aborting=aborting)
 
 
 class Process:
@@ -198,11 +251,12 @@ class Job:
         victim, step = chance.randrange(self.options.ranks), chance.randrange(WARM, STEPS - 1)
         count = chance.choice([1, 100, 5000, 100_000, 400_000])
         delay = chance.choice([0, 0.0005, 0.005, 0.05])
+        call, other = chance.choice(CALLS[kind]), chance.choice(["count", "type", "call"])
         # Who survives makes the identity: it listens there as long as the communicator lives.
         first = self.processes[(victim + 1) % self.options.ranks]
         first.order(publish=True)
         order = {"id": first.hear(30)["id"], "ranks": self.options.ranks, "kind": kind, "victim": victim, "step": step, "count": count,
-                 "delay": delay}
+                 "delay": delay, "call": call, "other": other}
         for process in self.processes.values():
             process.order(**order)
         told = self.processes[victim].hear(60)
@@ -212,15 +266,26 @@ class Job:
             time.sleep(delay)
             happened = time.time()
             os.kill(self.processes[victim].process.pid, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+        pid = self.processes[victim].process.pid
         try:
-            return self.judge(order, happened)
+            worst, slowest = self.judge(order, happened, pid)
         finally:
             if kind in ("kill", "stop"):
                 self.drop(victim)
+        return call, worst, slowest, self.settle(kind)
 
-    def judge(self, order, happened):
+    def settle(self, kind):
+        """The most that a rank holds beyond what it held after its first communicator, in bytes."""
+        for process in self.processes.values():
+            process.order(settle=0.2 * self.options.patience)
+        more = {rank: process.hear(30)["more"] for rank, process in self.processes.items()}
+        rank = max(more, key=more.get)
+        expect(more[rank] <= HELD_BYTES, f"{kind}: rank {rank} holds {more[rank]} bytes more than after its first communicator")
+        return more[rank]
+
+    def judge(self, order, happened, pid):
         kind, victim = order["kind"], order["victim"]
-        worst = slowest = lost = 0.0
+        worst = slowest = 0.0
         for rank, process in self.processes.items():
             if rank == victim and kind in ("kill", "stop"):
                 continue
@@ -232,13 +297,28 @@ class Job:
                 continue
             expect(told["code"] in RIGHT[kind], f"{kind} of rank {victim}: rank {rank} got {told['code']} ({told['text']})")
             expect(told["text"], f"{kind} of rank {victim}: rank {rank} got {told['code']} without a text")
-            if kind in ("kill", "stop", "abort"):
-                expect(f"rank {victim}" in told["text"], f"{kind}: rank {rank} does not name rank {victim}: {told['text']}")
+            self.judge_text(order, rank, told["text"], pid)
             worst, slowest = max(worst, told["since"] - happened), max(slowest, told["aborting"])
-            lost = max(lost, told["lost"])
         expect(worst <= SOON_S[kind] * self.options.patience, f"{kind}: noticed after {worst:.2f} s")
         expect(slowest <= 0.5 * self.options.patience, f"{kind}: an abort took {slowest:.2f} s")
-        return worst, slowest, lost
+        return worst, slowest
+
+    @staticmethod
+    def judge_text(order, rank, text, pid):
+        """What an error must name: who it was; of a rank that vanished process, host and last call; of calls that differ both."""
+        kind, victim, call = order["kind"], order["victim"], order["call"]
+        wanted = []
+        if kind in ("kill", "stop", "abort", "mismatch"):
+            wanted.append([f"rank {victim}"])
+        if kind == "kill":
+            wanted.append([f"process {pid} on {os.uname().nodename}", f"process {pid} on this host"])
+            last = "" if call == "Exchange" else call
+            wanted.append([f"the last call of rank {victim} was {last}", f"the last that came from rank {victim} was of {last}"])
+        if kind == "mismatch":
+            wanted.append([call])
+            wanted.append([OTHER[call] if order["other"] == "call" else call])
+        for any_of in wanted:
+            expect(any(words in text for words in any_of), f"{kind} in {call}: rank {rank} does not say '{any_of[0]}': {text}")
 
 
 def main():
@@ -267,9 +347,9 @@ def main():
             kind = options.only or KINDS[number % len(KINDS)]
 
             def one(kind=kind, seed=seed):
-                worst, slowest, lost = job.scenario(kind, random.Random(seed))
-                figures[kind].append((worst, slowest, lost))
-                return f"noticed after {worst:.3f} s, abort {1000 * slowest:.0f} ms"
+                call, worst, slowest, held = job.scenario(kind, random.Random(seed))
+                figures[kind].append((worst, slowest, held))
+                return f"in {call}, noticed after {worst:.3f} s, abort {1000 * slowest:.0f} ms"
 
             if not report.run(f"{kind}-{seed}", one):
                 job.close()
@@ -277,7 +357,7 @@ def main():
         job.close()
     for kind, all_of in sorted(figures.items()):
         print(f"     {kind}: {len(all_of)} times, noticed after {max(f[0] for f in all_of):.3f} s at most, abort "
-              f"{1000 * max(f[1] for f in all_of):.0f} ms at most, {max(f[2] for f in all_of) / 2**20:.1f} MiB lost at most", flush=True)
+              f"{1000 * max(f[1] for f in all_of):.0f} ms at most, {max(f[2] for f in all_of) / 2**20:.1f} MiB held at most beyond the first", flush=True)
     print(f"     mapped: {' '.join(sorted(job.mapped))}", flush=True)
     return report.finish()
 

@@ -1,6 +1,6 @@
 """PyTorch on the library: collectives, messages, groups, graphs, and small training runs; one process a GPU.
 
-usage: pytorch.py [--seconds S] [--only NAME] [--curves FILE [--curves-only] [--compare FILE]] [--gloo]
+usage: pytorch.py [--seconds S] [--only NAME] [--curves FILE [--curves-only] [--compare FILE [--exact]]] [--gloo]
 with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (tests/gpu/check sets them). --gloo tries the program itself, without a GPU.
 All ranks run the same checks in the same order; after a failure the rank ends, and tests/gpu/check ends the others.
 """
@@ -28,6 +28,7 @@ class Here:
     size = int(os.environ["WORLD_SIZE"])
     device = torch.device("cpu")
     gloo = False
+    exact = False
     store = None
     begun = 0
 
@@ -57,6 +58,7 @@ def library():
     wanted = os.path.realpath(nccl.path())
     expect(Here.gloo or wanted in [os.path.realpath(file) for file in files], f"{wanted} is not mapped: {files}")
     others = [file for file in files if os.path.realpath(file) != wanted]
+    expect(not others or "TUTTI_CHECK_SWAPPED" not in os.environ, f"the file of the wheel was swapped, and another is mapped: {others}")
     if not Here.gloo:
         version = torch.cuda.nccl.version()
         return f"version {'.'.join(map(str, version))}, mapped {wanted}{', and also ' + ' '.join(others) if others else ''}"
@@ -345,7 +347,7 @@ def train(wrap):
     """The losses of all steps, averaged over the ranks."""
     torch.manual_seed(7)
     if not Here.gloo:
-        torch.use_deterministic_algorithms(False)
+        torch.use_deterministic_algorithms(Here.exact, warn_only=True)
         torch.backends.cuda.matmul.allow_tf32 = False
     model = wrap(Transformer().to(Here.device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -375,7 +377,8 @@ def learns(name, losses, reference):
     if name in reference:
         worst = max(abs(a - b) for a, b in zip(losses, reference[name]))
         expect(worst < 2e-3, f"up to {worst:.6f} away from the other library's curve")
-        text += f", at most {worst:.2e} from the other library's"
+        expect(not Here.exact or losses == reference[name], f"not bit by bit the other library's curve: up to {worst:.2e} away")
+        text += ", bit by bit the other library's" if losses == reference[name] else f", at most {worst:.2e} from the other library's"
     return text
 
 
@@ -473,8 +476,10 @@ def main():
     parser.add_argument("--curves", help="write the losses here")
     parser.add_argument("--curves-only", action="store_true")
     parser.add_argument("--compare", help="losses of another library")
+    parser.add_argument("--exact", action="store_true", help="the same losses, bit by bit; the model computes deterministically")
     parser.add_argument("--gloo", action="store_true")
     options = parser.parse_args()
+    Here.exact = options.exact
     Here.gloo = options.gloo
     if not Here.gloo:
         Here.device = torch.device("cuda", Here.rank % torch.cuda.device_count())

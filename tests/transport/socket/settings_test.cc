@@ -40,6 +40,7 @@ TEST(Settings, AreReadFromTheEnvironment) {
   setenv("NCCL_SOCKET_MIN_TASKSIZE", "1000", 1);
   setenv("NCCL_SOCKET_INLINE", "64", 1);
   setenv("NCCL_SOCKET_RCVBUF", "4096", 1);
+  setenv("NCCL_SOCKET_SNDBUF", "8192", 1);
   setenv("NCCL_SOCKET_RETRY_CNT", "5", 1);
   setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "7", 1);
   config::resetForTest();
@@ -49,7 +50,7 @@ TEST(Settings, AreReadFromTheEnvironment) {
   EXPECT_EQ(settings.minTaskBytes, 1000U);
   EXPECT_EQ(settings.inlineBytes, 64U);
   EXPECT_EQ(settings.receiveBuffer, 4096);
-  EXPECT_EQ(settings.sendBuffer, -1);
+  EXPECT_EQ(settings.sendBuffer, 8192);
   EXPECT_EQ(settings.retryCount, 5);
   EXPECT_EQ(settings.retrySleepMs, 7);
 }

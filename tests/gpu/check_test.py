@@ -1,0 +1,86 @@
+"""Tests of tests/gpu/check itself, on a Python that pretends to run PyTorch: check_test.py."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+# Told with -c it says where its packages are; else it is a rank of the script, of which the second run fails where there is a file "fail".
+PYTHON = """#!/bin/sh
+here=$(dirname "$0")
+if [ "$1" = -c ]; then
+  [ -d "$here/site" ] || exit 1
+  printf '["%s", "%s"]' "$here/site/torch" "$here/site/nvidia/nccl"
+  exit 0
+fi
+echo "NCCL version 2.28.9+tutti0.1.0"
+echo "rank $RANK preload='$LD_PRELOAD' path='$PYTHONPATH' words=$*"
+[ -n "$PYTHONPATH" ] && echo "file: $(cat "$PYTHONPATH/torch/lib/../../nvidia/nccl/lib/libnccl.so.2")"
+echo run >> "$here/runs.$RANK"
+if [ -e "$here/fail" ] && [ "$(wc -l < "$here/runs.$RANK")" = 2 ]; then echo "FAIL torch.rank$RANK/all: pretended"; exit 1; fi
+echo "ok   torch.rank$RANK/all: fine"
+"""
+
+
+class Torch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "lib").mkdir()
+        (self.root / "lib" / "libnccl.so.2").write_text("ours")
+        python = self.root / "python"
+        python.write_text(PYTHON)
+        python.chmod(0o755)
+
+    def install(self):
+        for name, text in (("torch/__init__.py", ""), ("torch/lib/libtorch.so", "torch"), ("torch/cuda/nccl.py", "nccl"),
+                           ("nvidia/nccl/lib/libnccl.so.2", "theirs"), ("nvidia/nccl/include/nccl.h", "header"),
+                           ("nvidia/cublas/lib/libcublas.so", "cublas")):
+            file = self.root / "site" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+    def check(self, *words):
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run([sys.executable, HERE / "check", "torch", "--build", self.root, "--python", self.root / "python", "--seconds", "30",
+                               *words], capture_output=True, text=True, check=False, env=environment)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_the_script_is_repeated_and_repetitions_are_counted(self):
+        code, output = self.check("--repeat", "3")
+        self.assertEqual(code, 0, output)
+        self.assertIn("torch: 3 of 3 repetitions passed; 3 were started", output)
+        self.assertIn("check: 6 passed, 0 failed, 0 skipped", output)
+
+    def test_a_repetition_that_fails_is_not_lost_among_others(self):
+        (self.root / "fail").touch()
+        code, output = self.check("--repeat", "3")
+        self.assertEqual(code, 1, output)
+        self.assertIn("torch: 2 of 3 repetitions passed; 3 were started", output)
+
+    def test_the_file_of_the_wheel_is_swapped_for_the_process_alone(self):
+        self.install()
+        code, output = self.check("--swap")
+        self.assertEqual(code, 0, output)
+        self.assertIn("rank 1 preload=''", output)
+        self.assertIn("file: ours", output)
+        self.assertEqual((self.root / "site/nvidia/nccl/lib/libnccl.so.2").read_text(), "theirs")
+
+    def test_what_is_not_installed_cannot_be_swapped(self):
+        code, output = self.check("--swap")
+        self.assertEqual(code, 1, output)
+        self.assertIn("FAIL torch/swap:", output)
+
+    def test_curves_are_compared_bit_by_bit_with_a_reference_only(self):
+        self.assertEqual(self.check("--exact")[0], 2)
+        code, output = self.check("--exact", "--reference", str(self.root / "lib" / "libnccl.so.2"))
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, r"words=\S+pytorch.py --curves \S+curves.tutti --compare \S+curves.reference --exact")
+
+
+if __name__ == "__main__":
+    unittest.main()
