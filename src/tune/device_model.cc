@@ -27,8 +27,10 @@ Profile profileOfMessages(const Algorithm& algorithm) {
 const KernelCost& costOf(const DeviceMachine& machine, const Algorithm& algorithm, KernelId kernel, int32_t ranks) {
   const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
   if (kernel == KernelId::Window && exec::cuda::mayBeLone(place)) return machine.lone;
-  if (kernel == KernelId::Cells && algorithm.traits.collective == Collective::SendRecv && ranks <= exec::cuda::kMaxLocalRanks)
-    return machine.messages;
+  if (algorithm.traits.collective == Collective::SendRecv && ranks <= exec::cuda::kMaxLocalRanks) {
+    if (kernel == KernelId::Cells) return machine.messages;
+    if (kernel == KernelId::Lines) return machine.lineMessages;
+  }
   return machine.kernels[static_cast<size_t>(kernel)];
 }
 

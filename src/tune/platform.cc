@@ -165,6 +165,8 @@ DeviceMachine readDevices(Reader reader) {
   machine.lone = readKernel(kernels.object("lone"));
   machine.messages = kernels.has("messages") ? readKernel(kernels.object("messages"))
                                              : machine.kernels[static_cast<size_t>(exec::cuda::KernelId::Cells)];
+  machine.lineMessages = kernels.has("linemessages") ? readKernel(kernels.object("linemessages"))
+                                                     : machine.kernels[static_cast<size_t>(exec::cuda::KernelId::Lines)];
   return machine;
 }
 
@@ -179,6 +181,7 @@ Json devicesJson(const DeviceMachine& machine) {
         kernelJson(machine.kernels[static_cast<size_t>(k)]);
   json["kernels"]["lone"] = kernelJson(machine.lone);
   json["kernels"]["messages"] = kernelJson(machine.messages);
+  json["kernels"]["linemessages"] = kernelJson(machine.lineMessages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
   return json;
 }
@@ -232,8 +235,8 @@ Status checkPlatform(const Platform& platform) {
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
   if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
-  for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages})
-    if (cost->blockGBs <= 0 || cost->linkGBs <= 0) return refuse("blockGBs or linkGBs of lone or messages");
+  for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages, &platform.devices->lineMessages})
+    if (cost->blockGBs <= 0 || cost->linkGBs <= 0) return refuse("blockGBs or linkGBs of lone, messages or linemessages");
   return {};
 }
 

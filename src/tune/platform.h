@@ -64,6 +64,7 @@ struct DeviceMachine {
   CopyCost copies;  ///< may be missing in a file: then what stands here
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
   KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel
+  KernelCost lineMessages;  ///< the same of the Lines kernel
 };
 
 struct Platform {

@@ -253,5 +253,19 @@ TEST(DeviceModel, RingsAreAsFastAsTheLinksOfTheirTracks) {
   EXPECT_LT(usOf(connect::Layout::natural(4), 6), usOf(mesh, 6)) << "where links are not known, the constants of the machine hold";
 }
 
+TEST(DeviceModel, MessagesHaveKernelsOfTheirOwn) {
+  const auto us = [](KernelId kernel, const DeviceMachine& machine, int32_t ranks = 2) {
+    return graphUs("p2p", kernel, kMiB, 16, 57600, 57600, ranks, Collective::SendRecv, machine);
+  };
+  DeviceMachine machine = deviceMachine();
+  machine.lineMessages.startUs += 100;
+  EXPECT_NEAR(us(KernelId::Lines, machine), us(KernelId::Lines, deviceMachine()) + 100, 1e-6);
+  EXPECT_EQ(us(KernelId::Cells, machine), us(KernelId::Cells, deviceMachine()));
+  EXPECT_EQ(us(KernelId::Lines, machine, 16), us(KernelId::Lines, deviceMachine(), 16)) << "more ranks than such a kernel has room for";
+  machine = deviceMachine();
+  machine.messages.startUs += 100;
+  EXPECT_NEAR(us(KernelId::Cells, machine), us(KernelId::Cells, deviceMachine()) + 100, 1e-6);
+}
+
 }  // namespace
 }  // namespace tutti::tune

@@ -143,7 +143,7 @@ DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachi
   result.before = meanFactor(estimator.all(), probes);
   std::vector<double*> values;
   if (!inGraphs) values.push_back(&machine.launchUs);
-  std::vector<tune::KernelCost*> costs = {&machine.lone, &machine.messages};
+  std::vector<tune::KernelCost*> costs = {&machine.lone, &machine.messages, &machine.lineMessages};
   for (tune::KernelCost& cost : machine.kernels) costs.push_back(&cost);
   for (tune::KernelCost* const cost : costs)
     for (double* const value :

@@ -133,6 +133,7 @@ Result<double> tuneGpus(const TuneOptions& options, tune::Platform& platform) {
     row(exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name, found.machine.kernels[static_cast<size_t>(k)]);
   row("lone", found.machine.lone);
   row("messages", found.machine.messages);
+  row("linemsgs", found.machine.lineMessages);
   std::printf("launch %.2f us\n", found.machine.launchUs);
   std::printf("estimates are off by a factor of %.2f in the mean; with the built-in constants %.2f\n", found.after, found.before);
   platform.devices = found.machine;

@@ -1,142 +1,26 @@
-// The kernel of launches that hold a few messages and nothing else, over pipes of cells: no program, no jobs, no roles, no shared memory.
-// The pipes, slots, counts and flags are those of pipe.h, so the other side of a message may be on the kernel of programs.
-//
-// A block carries out its channel of every message that begins at or before it, one after the other, with all threads.
-// 1. Cell c of a piece belongs to thread c % blockDim.x. An empty piece still has one cell.
-// 2. The sender keeps in its end what it has last seen of `freed`, and looks again when its cells are on their way: a message for which
-//    that leaves room does not wait for a look.
-// 3. The receiver frees the last piece of a message when the next one begins, so that nobody waits for a fence. A sender that has filled
-//    all slots but one may therefore wait for the next receive.
-// 4. Each warp reads the end for itself; it is written when all threads have met. Once a wait has given up nothing is signalled any more.
+// The kernel of a few messages (message_block.cuh) over pipes of cells. Cell c of a piece belongs to thread c % blockDim.x.
 #include "exec/cuda/cell.cuh"
-#include "exec/cuda/kernels.h"
-#include "exec/cuda/lone_message.h"
-#include "exec/cuda/wait.cuh"
+#include "exec/cuda/message_block.cuh"
 
 namespace tutti::exec::cuda {
 namespace {
 
 constexpr int kCellsAtOnce = 4;  ///< of a thread, loaded before the first is needed
 
-__device__ __forceinline__ int32_t laneOfWarp() { return static_cast<int32_t>(threadIdx.x % 32); }
-__device__ __forceinline__ uint64_t fromLane(uint64_t value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
-template <class T>
-__device__ __forceinline__ T* fromLane(T* value, int lane) {
-  return reinterpret_cast<T*>(fromLane(reinterpret_cast<uint64_t>(value), lane));
-}
+class CellMessage : public MessageBlock<CellMessage, Protocol::Cells> {
+  using Base = MessageBlock<CellMessage, Protocol::Cells>;
+  friend Base;
 
-class MessageBlock {
  public:
-  /// `followsAnother`: of this launch, on this block.
-  __device__ __forceinline__ MessageBlock(const CommView& comm, const LoneMessage& message, int32_t channel, bool followsAnother)
-      : comm_(comm), message_(message), channel_(channel), followsAnother_(followsAnother) {}
-
-  __device__ __forceinline__ bool hasFailed() const { return failed_; }
-
-  __device__ __forceinline__ void run() {
-    if (message_.peer == comm_.rank) return copyAll();
-    if (!findEnd()) return;
-    if (!message_.sends && threadIdx.x == 0) {
-      if (followsAnother_) arch::fenceAcqRelSys();  // else the launch that has read the piece has ended
-      arch::storeRelaxedSys(end_.tell, end_.done);
-    }
-    const auto pieceBytes = static_cast<uint32_t>(carriedBytes(Protocol::Cells, comm_.pipes.slotBytes));
-    const int32_t slices = message_.geometry.slices;
-    bool isFirst = true;
-#pragma unroll 1
-    for (int32_t slice = 0; slice < slices; ++slice) {
-      Range range = rangeOf(slice);
-      do {
-        if (!isFirst) betweenPieces();
-        isFirst = false;
-        const uint32_t bytes = static_cast<uint32_t>(min(range.bytes, static_cast<uint64_t>(pieceBytes)));
-        if (message_.sends) {
-          send(message_.in + range.begin, bytes);
-        } else {
-          receive(message_.out + range.begin, bytes);
-        }
-        ++end_.done;
-        range.begin += bytes;
-        range.bytes -= bytes;
-      } while (range.bytes > 0);
-    }
-    failed_ = __syncthreads_or(static_cast<int>(failed_)) != 0;
-    if (threadIdx.x != 0 || failed_) return;
-    PipeEnd& end = ends()[place_];
-    end.done = end_.done;
-    if (message_.sends) end.freed = arch::loadAcquireSys(end_.wait);
-  }
+  static constexpr Protocol kProtocol = Protocol::Cells;
+  using Base::Base;
 
  private:
-  struct Range {
-    uint64_t begin;
-    uint64_t bytes;
-  };
-  __device__ __forceinline__ Range rangeOf(int32_t slice) const {
-    const algo::Range elems = message_.geometry.range(0, channel_, slice);
-    return {elems.begin * message_.elementBytes, elems.elems * message_.elementBytes};
-  }
-  __device__ __forceinline__ int32_t pipeChannel() const { return channel_ + message_.firstChannel; }
-  __device__ __forceinline__ PipeEnd* ends() const { return comm_.pipes.ends + pipeChannel() * kMostEnds; }
-  __device__ __forceinline__ WaitNote note(Waiting waiting) const { return {waiting, comm_.rank, message_.peer, pipeChannel(), 0}; }
-
-  /// Every warp for itself: each thread loads an end, so that all of them come in one flight. False, and the end of the communicator, where
-  /// the pipe was never opened.
-  __device__ __forceinline__ bool findEnd() {
-#pragma unroll 1
-    for (int first = 0; first < kMostEnds; first += 32) {
-      const PipeEnd own = ends()[first + laneOfWarp()];
-      const bool isIt = own.peer == message_.peer && own.port == algo::kUserPort && own.sends == message_.sends;
-      const uint32_t found = __ballot_sync(0xffffffffu, isIt);
-      if (found == 0) continue;
-      const int lane = __ffs(static_cast<int>(found)) - 1;
-      end_.slots = fromLane(own.slots, lane);
-      end_.wait = fromLane(own.wait, lane);
-      end_.tell = fromLane(own.tell, lane);
-      end_.done = fromLane(own.done, lane);
-      end_.freed = fromLane(own.freed, lane);
-      place_ = first + lane;
-      return true;
-    }
-    if (threadIdx.x == 0) reportGiveUp(comm_.wait, note(Waiting::None), 0, 0);
-    failed_ = true;
-    return false;
-  }
-
-  /// Before the slot of another piece: a receiver's last one is free when all its threads have read it.
-  __device__ __forceinline__ void betweenPieces() {
-    if (message_.sends) return;
-    failed_ = __syncthreads_or(static_cast<int>(failed_)) != 0;
-    if (threadIdx.x != 0 || failed_) return;
-    arch::fenceAcqRelSys();
-    arch::storeRelaxedSys(end_.tell, end_.done);
-  }
-
-  __device__ __forceinline__ arch::Words2* slot() const {
-    return reinterpret_cast<arch::Words2*>(end_.slots + end_.done % static_cast<uint32_t>(comm_.pipes.slots) * comm_.pipes.slotBytes);
-  }
   static __device__ __forceinline__ uint32_t cellsOf(uint32_t bytes) { return (max(bytes, 1u) + 7u) / 8u; }
+  static __device__ __forceinline__ uint32_t cellAt(uint32_t first, int i) { return first + static_cast<uint32_t>(i) * blockDim.x; }
 
-  __device__ __forceinline__ void awaitSlot() {
-    const auto slots = static_cast<uint64_t>(comm_.pipes.slots);
-    if (end_.done < slots + end_.freed) return;
-    const uint64_t expected = end_.done + 1 - slots;
-    uint64_t freed = 0;
-    if (laneOfWarp() == 0) {
-      failed_ = failed_ || !waitUntil(comm_.wait, note(Waiting::ForSlot), expected, [&](uint64_t& seen) {
-                  seen = freed = arch::loadAcquireSys(end_.wait);
-                  return seen >= expected;
-                });
-    }
-    end_.freed = fromLane(freed, 0);
-    failed_ = __any_sync(0xffffffffu, failed_);
-  }
-
-  __device__ __forceinline__ void send(const std::byte* from, uint32_t bytes) {
-    awaitSlot();
-    if (failed_) return;
-    arch::Words2* const cells = slot();
-    const uint64_t flag = end_.done + 1;
+  __device__ __forceinline__ void send(const std::byte* from, uint32_t bytes, uint64_t flag) const {
+    arch::Words2* const cells = this->slot();
     const uint32_t count = cellsOf(bytes);
 #pragma unroll 1
     for (uint32_t first = threadIdx.x; first < count; first += kCellsAtOnce * blockDim.x) {
@@ -153,14 +37,13 @@ class MessageBlock {
       arch::storeRelaxedSys(cells + c, sealCell(0, flag));
   }
 
-  __device__ __forceinline__ void receive(std::byte* to, uint32_t bytes) {
-    const arch::Words2* const cells = slot();
-    const uint64_t flag = end_.done + 1;
+  __device__ __forceinline__ void receive(std::byte* to, uint32_t bytes, uint64_t flag) {
+    const arch::Words2* const cells = this->slot();
     const uint32_t count = cellsOf(bytes);
 #pragma unroll 1
     for (uint32_t first = threadIdx.x; first < count && !failed_; first += kCellsAtOnce * blockDim.x) {
       arch::Words2 cell[kCellsAtOnce];
-      failed_ = !waitUntil(comm_.wait, note(Waiting::ForCell), flag, [&](uint64_t& seen) {
+      failed_ = !waitUntil(comm_.wait, this->note(Waiting::ForCell), flag, [&](uint64_t& seen) {
 #pragma unroll
         for (int i = 0; i < kCellsAtOnce; ++i)
           if (cellAt(first, i) < count) cell[i] = arch::loadRelaxedSys(cells + cellAt(first, i));
@@ -179,49 +62,10 @@ class MessageBlock {
         if (cellAt(first, i) < count) storePlain(to, kCellDataBytes * cellAt(first, i), dataOf(cell[i]), bytes, message_.elementBytes);
     }
   }
-  static __device__ __forceinline__ uint32_t cellAt(uint32_t first, int i) { return first + static_cast<uint32_t>(i) * blockDim.x; }
-
-  __device__ __forceinline__ void copyAll() {
-    if (!message_.sends || message_.in == message_.out) return;
-#pragma unroll 1
-    for (int32_t slice = 0; slice < message_.geometry.slices; ++slice) {
-      const Range range = rangeOf(slice);
-#pragma unroll 1
-      for (uint64_t at = kCellDataBytes * threadIdx.x; at < range.bytes; at += kCellDataBytes * blockDim.x)
-        storePlain(message_.out + range.begin, at, loadPlain(message_.in + range.begin, at, range.bytes, message_.elementBytes),
-                   range.bytes, message_.elementBytes);
-    }
-  }
-
-  const CommView& comm_;
-  const LoneMessage& message_;
-  const int32_t channel_;
-  const bool followsAnother_;
-  PipeEnd end_;  ///< the same in all threads
-  int32_t place_ = 0;
-  bool failed_ = false;
 };
-
-__global__ void __launch_bounds__(mostLoneThreads(Protocol::Cells), 1) loneMessageKernel(const __grid_constant__ LoneMessages launch) {
-  arch::waitForPrecedingGrids();
-  if (gridDim.x <= kMostEarlyBlocks) arch::allowNextGrid();
-  if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1) postOnBoards(launch.comm.wait);
-  bool isFirst = true;
-#pragma unroll 1
-  for (int32_t m = 0; m < launch.count; ++m) {
-    const LoneMessage& message = launch.message[m];
-    const int32_t channel = static_cast<int32_t>(blockIdx.x) - message.firstBlock;
-    if (channel < 0 || channel >= message.geometry.channels) continue;
-    if (!isFirst) __syncthreads();  // it may use the end, and the memory, of the one before
-    MessageBlock block(launch.comm, message, channel, !isFirst);
-    block.run();
-    if (block.hasFailed()) return;  // in all threads alike
-    isFirst = false;
-  }
-}
 
 }  // namespace
 
-const void* loneMessages() { return reinterpret_cast<const void*>(&loneMessageKernel); }
+const void* loneMessages() { return reinterpret_cast<const void*>(&loneMessageKernel<CellMessage>); }
 
 }  // namespace tutti::exec::cuda

@@ -48,8 +48,9 @@ LoneEntry loneLinesEntry();
 /// Of brief ones (brief.h); `isPair`: of two ranks.
 LoneEntry briefCellsEntry(bool isPair);
 LoneEntry briefLinesEntry(bool isPair);
-/// The kernel of launches of a few messages over pipes of cells (lone_message.h).
+/// The kernels of launches of a few messages over pipes of cells and of lines (lone_message.h).
 const void* loneMessages();
+const void* loneLineMessages();
 
 /// The kernel of copies.h, both its stages; one block.
 const void* copiesFunction();

@@ -151,6 +151,8 @@ Status loadKernels(KernelUses* uses) {
   }
   const Footprint messages{"messages", loneMessages(), mostLoneThreads(Protocol::Cells), 0};
   if (Status status = load(messages, found.of[static_cast<int>(KernelId::Cells)]); !status.ok()) return status;
+  const Footprint lineMessages{"linemessages", loneLineMessages(), mostLoneThreads(Protocol::Lines), 0};
+  if (Status status = load(lineMessages, found.of[static_cast<int>(KernelId::Lines)]); !status.ok()) return status;
   KernelUse ofProbe;
   if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
   KernelUse ofCopies;
@@ -179,9 +181,12 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     const LoneEntry kernels = hasLines ? loneLinesEntry() : loneCellsEntry();
     return enqueue({kernels.name, functionOf(kernels, first), threads, 0}, &parameters, options, stream);
   }
-  if (kernel == KernelId::Cells && options.mayBeLone && areLoneMessages(launch)) {
+  if ((kernel == KernelId::Cells || kernel == KernelId::Lines) && options.mayBeLone && areLoneMessages(launch)) {
     LoneMessages parameters = makeMessages(launch);
-    return enqueue({"messages", loneMessages(), messageThreads(launch), 0}, &parameters, options, stream);
+    const bool hasLines = kernel == KernelId::Lines;
+    const int threads = messageThreads(launch, kernelInfo(kernel).protocol);
+    return enqueue({hasLines ? "linemessages" : "messages", hasLines ? loneLineMessages() : loneMessages(), threads, 0}, &parameters,
+                   options, stream);
   }
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);

@@ -32,7 +32,7 @@ static_assert(std::is_trivially_copyable_v<LoneMessages>);
 
 constexpr bool isMessage(const Work& work) { return work.algorithm == placeAmong<algo::Message>(algo::AllAlgorithms{}); }
 
-/// Whether the launch is one for the kernel of lone messages: over pipes of cells, and few.
+/// Whether the launch is one for the kernel of lone messages: over pipes of cells or lines, and few.
 constexpr bool areLoneMessages(const Launch& launch) {
   if (launch.works > kMostLoneMessages || launch.comm.ranks > kMaxLocalRanks) return false;
   for (int32_t w = 0; w < launch.works; ++w)
@@ -53,10 +53,10 @@ constexpr LoneMessages makeMessages(const Launch& launch) {
 }
 
 /// Threads of a block: those that the longest slice keeps busy. The two sides of a message need not agree on it.
-constexpr int messageThreads(const Launch& launch) {
+constexpr int messageThreads(const Launch& launch, Protocol protocol) {
   int threads = kLeastLoneThreads;
   for (int32_t w = 0; w < launch.works; ++w) {
-    const int own = loneThreads(launch.work[w].geometry, launch.work[w].type, Protocol::Cells);
+    const int own = loneThreads(launch.work[w].geometry, launch.work[w].type, protocol);
     threads = own > threads ? own : threads;
   }
   return threads;

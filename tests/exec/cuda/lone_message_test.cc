@@ -63,7 +63,7 @@ TEST(LoneMessage, KeepsWhatTheWorkSays) {
 }
 
 TEST(LoneMessage, ThreadsFollowTheLongestPiece) {
-  const auto threads = [](std::initializer_list<Work> works) { return messageThreads(launchOf(works)); };
+  const auto threads = [](std::initializer_list<Work> works) { return messageThreads(launchOf(works), Protocol::Cells); };
   EXPECT_EQ(threads({message(8, 1, true)}), kLeastLoneThreads);
   EXPECT_EQ(threads({message(0, 1, true)}), kLeastLoneThreads);
   EXPECT_EQ(threads({message(8, 1, true), message(8 * 100, 1, false)}), 128);
