@@ -7,8 +7,8 @@
 //    calls have several is launched several times, in the same order on all ranks, on one stream.
 // 3. work.h says how a plan becomes works; packProgram() says whether a program can run here.
 // 4. A lone call for the Window kernel may run on a kernel that carries out its rounds (lone.h): the same windows, epochs and bits.
-//    So may messages for the Cells and Lines kernels that are few and alone in their launch (lone_message.h): the same pipes; the peer may do
-//    otherwise. Calls for LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
+//    So may messages for the Cells and Lines kernels that are few and alone in their launch (lone_message.h): the same pipes; the peer may
+//    do otherwise. Calls for LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
 #pragma once
 
 #include <cstdint>
