@@ -30,6 +30,7 @@ bool Launch::isCondemned() const {
 Status Launch::cancel() {
   const Status cause = error(Code::RemoteError, "a communicator failed while its call waited for the streams of its group");
   for (const auto& work : works_) work->cancel(cause);
+  for (const auto& stream : streams_) stream->fail(cause);
   finish();
   return cause;
 }

@@ -153,8 +153,21 @@ TEST(Launch, AnErrorIsKeptOnEveryStream) {
   EXPECT_TRUE(streams[2]->takeError().ok());
 
   const Status status = comm.copy(data, data)->submit({streams[2]}, true, launchOrder);
-  EXPECT_TRUE(saysAborted(status)) << "run by the caller: returned, too";
-  EXPECT_TRUE(saysAborted(streams[2]->takeError()));
+  EXPECT_EQ(status.code(), Code::RemoteError) << "run by the caller: returned, too; or cancelled, if the stream took its time";
+  EXPECT_EQ(streams[2]->takeError().text(), status.text());
+}
+
+TEST(Launch, AnErrorIsKeptOnStreamsThatHadNotReachedIt) {
+  Comm comm(1);
+  Streams streams = makeStreams(1);
+  std::vector<int32_t> data(4);
+  Blocker blocker(*streams[0]);
+  comm.planned.hub().failAll(error(Code::RemoteError, "aborted"));
+  const Status status = comm.copy(data, data)->submit({streams[0]}, true, launchOrder);
+  EXPECT_EQ(status.code(), Code::RemoteError) << status.text();
+  EXPECT_EQ(streams[0]->takeError().text(), status.text());
+  blocker.open();
+  for (const auto& s : streams) s->synchronize();
 }
 
 TEST(Launch, ReleasesStreamsAndItselfWhenItHasRun) {
