@@ -27,13 +27,15 @@ TUTTI_HD void gatherContributions(Lane& lane, const LayoutView& view, Contributi
   for (int32_t step = 1; step < view.ranks; ++step) lane.await(rankAfter(view, step));
 }
 
-/// `give(peer)` puts what this rank has for a peer, `take(peer)` loads what the peer has put; either may do nothing.
-template <class Lane, class Give, class Take>
-TUTTI_HD void meet(Lane& lane, const LayoutView& view, Give&& give, Take&& take) {
+/// `give(peer)` puts what this rank has for a peer, `take(peer)` loads what the peer has put; either may do nothing. What a rank does for
+/// itself, `meanwhile()`, keeps no peer waiting.
+template <class Lane, class Give, class Meanwhile, class Take>
+TUTTI_HD void meet(Lane& lane, const LayoutView& view, Give&& give, Meanwhile&& meanwhile, Take&& take) {
   for (int32_t step = 1; step < view.ranks; ++step) {
     give(rankAfter(view, step));
     lane.arrive(rankAfter(view, step));
   }
+  meanwhile();
   for (int32_t step = view.ranks - 1; step > 0; --step) {  // the rank before this one has stored here first
     lane.await(rankAfter(view, step));
     take(rankAfter(view, step));
@@ -44,7 +46,7 @@ TUTTI_HD void meet(Lane& lane, const LayoutView& view, Give&& give, Take&& take)
 template <class Lane, class Source, class Destination>
 TUTTI_HD void exchange(Lane& lane, const LayoutView& view, Source&& source, Destination&& destination) {
   meet(
-      lane, view, [&](Rank peer) { lane.put(source(peer), peer); }, [&](Rank peer) { lane.load(peer, destination(peer)); });
+      lane, view, [&](Rank peer) { lane.put(source(peer), peer); }, [] {}, [&](Rank peer) { lane.load(peer, destination(peer)); });
 }
 
 struct DirectReduceScatter {
@@ -87,10 +89,10 @@ struct DirectAllGather {
   template <class Lane>
     requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
-    const int32_t own = view.rank.value;
-    lane.copy(in(0), out(own));
-    exchange(
-        lane, view, [&](Rank) { return out(own); }, [](Rank peer) { return out(peer.value); });
+    const auto give = [&](Rank peer) { lane.put(in(0), peer); };
+    const auto copyOwn = [&] { lane.copy(in(0), out(view.rank.value)); };
+    const auto take = [&](Rank peer) { lane.load(peer, out(peer.value)); };
+    meet(lane, view, give, copyOwn, take);
   }
 };
 
@@ -108,9 +110,10 @@ struct DirectAllToAll {
   template <class Lane>
     requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
-    lane.copy(in(view.rank.value), out(view.rank.value));
-    exchange(
-        lane, view, [](Rank peer) { return in(peer.value); }, [](Rank peer) { return out(peer.value); });
+    const auto give = [&](Rank peer) { lane.put(in(peer.value), peer); };
+    const auto copyOwn = [&] { lane.copy(in(view.rank.value), out(view.rank.value)); };
+    const auto take = [&](Rank peer) { lane.load(peer, out(peer.value)); };
+    meet(lane, view, give, copyOwn, take);
   }
 };
 

@@ -24,14 +24,16 @@ struct DirectBroadcast {
     requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const bool isRoot = view.rank == view.root;
-    if (isRoot) lane.copy(in(0), out(0));
     const auto give = [&](Rank peer) {
-      if (isRoot) lane.put(out(0), peer);
+      if (isRoot) lane.put(in(0), peer);
+    };
+    const auto copyOwn = [&] {
+      if (isRoot) lane.copy(in(0), out(0));
     };
     const auto take = [&](Rank peer) {
       if (peer == view.root) lane.load(peer, out(0));
     };
-    meet(lane, view, give, take);
+    meet(lane, view, give, copyOwn, take);
   }
 };
 
@@ -51,14 +53,16 @@ struct DirectGather {
     requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const bool isRoot = view.rank == view.root;
-    if (isRoot) lane.copy(in(0), out(view.rank.value));
     const auto give = [&](Rank peer) {
       if (peer == view.root) lane.put(in(0), peer);
+    };
+    const auto copyOwn = [&] {
+      if (isRoot) lane.copy(in(0), out(view.rank.value));
     };
     const auto take = [&](Rank peer) {
       if (isRoot) lane.load(peer, out(peer.value));
     };
-    meet(lane, view, give, take);
+    meet(lane, view, give, copyOwn, take);
   }
 };
 
@@ -78,14 +82,16 @@ struct DirectScatter {
     requires PeerMemory<Lane>
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
     const bool isRoot = view.rank == view.root;
-    if (isRoot) lane.copy(in(view.rank.value), out(0));
     const auto give = [&](Rank peer) {
       if (isRoot) lane.put(in(peer.value), peer);
+    };
+    const auto copyOwn = [&] {
+      if (isRoot) lane.copy(in(view.rank.value), out(0));
     };
     const auto take = [&](Rank peer) {
       if (peer == view.root) lane.load(peer, out(0));
     };
-    meet(lane, view, give, take);
+    meet(lane, view, give, copyOwn, take);
   }
 };
 

@@ -16,6 +16,7 @@ namespace tutti::algo {
 /// What a rank does alone. Every lane can.
 template <class Derived>
 struct LocalVerbs {
+  /// Where both are one place, in place, nothing is written: peers may be reading it.
   TUTTI_HD void copy(ChunkRef src, ChunkRef dst) { step(false, src, dst); }
   /// The sum of one: the own contribution, scaled as it is.
   TUTTI_HD void reduceCopy(ChunkRef src, ChunkRef dst) { step(true, src, dst); }

@@ -37,7 +37,7 @@ struct Settings {
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
-  uint64_t sharedBytes = 2 << 20;  ///< what a rank's peers in other processes can leave in a bank of its window, all together
+  uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes can leave in a bank of its window, all together
   bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
   bool spansHosts = false;         ///< no window that all ranks see
   uint32_t copies = 0;             ///< by system call, from processes of the same host: what reach a reader needs

@@ -117,6 +117,8 @@ class Operation {
       std::byte* payload = nullptr;
     };
     Cell cells[2];  // by bank: the one that it is about
+    const std::byte* ahead[2] = {};  // Await, by bank: what is read next, and how many lines of it
+    int8_t numAhead = 0;
     const BoundStep* step = nullptr;
   };
 
@@ -135,6 +137,7 @@ class Operation {
   bool fold(const Lane& lane, const BriefStep& step);
   void prepareCellsBriefly() const;
   void publish(std::vector<BriefStep>& brief);
+  void lookAhead(BriefStep& await, const std::vector<BriefStep>& brief) const;
   /// Where rank `peer` arrives for this one.
   const transport::local::CellHead& arrivalOf(const BoundStep& step, uint64_t epoch, Rank peer) const {
     return cellsOf_[0].empty() ? step.window->head(epoch, peer) : *cellsOf_[epoch % 2][static_cast<size_t>(peer.value)].head;

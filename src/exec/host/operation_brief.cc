@@ -45,6 +45,8 @@ void Operation::layOutBriefly() {
       if (folds(step) || step.kind == BriefKind::Own) step.kind = BriefKind::General;
   }
   publish(brief);
+  for (BriefStep& step : brief)
+    if (step.kind == BriefKind::Await) lookAhead(step, brief);
   isBriefLent_ = std::any_of(brief.begin(), brief.end(), [](const BriefStep& step) {
     return step.kind == BriefKind::General && step.step->kind == Kind::Pipe && step.step->numTo > 0;
   });
@@ -90,6 +92,25 @@ void Operation::publish(std::vector<BriefStep>& brief) {
     if (isOwn && std::exchange(isDone, true)) step.kind = BriefKind::Left;
   }
   for (size_t bank = 0; bank < 2; ++bank) cellsOf_[bank] = std::move(cells[bank]);
+}
+
+/// The lines that are read when the awaited peer has come, beside that of its epoch: to ask for them with every look takes less time than
+/// to fetch them one after the other afterwards. Of longer values the later lines come while the first are read.
+void Operation::lookAhead(BriefStep& await, const std::vector<BriefStep>& brief) const {
+  constexpr uint64_t kMostBytes = 256;  // `bench_mpi all_reduce reduce_scatter all_gather --from 32 --to 1200 --factor 1.42`
+  const auto reads = [&](const BriefStep& step) {
+    return step.round == await.round && (step.kind == BriefKind::Fold || (step.kind == BriefKind::Load && step.peer == await.peer));
+  };
+  const auto reader = std::find_if(brief.begin(), brief.end(), reads);
+  if (reader == brief.end() || reader->bytes <= kCacheLine - offsetof(CellHead, inlineData) || reader->bytes > kMostBytes) return;
+  const bool isInline = reader->bytes <= kCellInlineBytes;
+  await.numAhead = isInline ? 1 : static_cast<int8_t>((reader->bytes + kCacheLine - 1) / kCacheLine);
+  for (uint64_t bank = 0; bank < 2; ++bank) {
+    const BriefStep::Cell& cell = await.cells[bank];
+    const bool isPublished = !cellsOf_[0].empty();
+    const std::byte* const payload = isPublished ? cell.payload : await.step->window->payload(bank, await.peer, reader->bytes);
+    await.ahead[bank] = isInline ? reinterpret_cast<const std::byte*>(cell.head) + kCacheLine : payload;
+  }
 }
 
 /// A value that is copied into a cell as it is.
@@ -218,7 +239,12 @@ inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
     case BriefKind::Await: {
       const CellHead& head = *step.cells[epoch % 2].head;
       // acquire: pairs with the release of Arrive
-      if (!soon(looks_, [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; })) return false;
+      const auto hasArrived = [&head, epoch] { return head.epoch.load(std::memory_order_acquire) == epoch; };
+      const bool hasCome = step.numAhead == 0 ? soon(looks_, hasArrived) : soon(looks_, [&] {
+        for (int line = 0; line < step.numAhead; ++line) prefetch(step.ahead[epoch % 2] + static_cast<size_t>(line) * kCacheLine);
+        return hasArrived();
+      });
+      if (!hasCome) return false;
       return acceptCall(head.signature, step.peer);
     }
     case BriefKind::Load: return load(lane, step);

@@ -105,7 +105,9 @@ bool Execution::storeOutput(int32_t lane, const FlatStep& step, Value value) {
   Spot& spot = spots_[spotOf(step.dst, state.slice)];
   if (spot.value.kind != ValueKind::None)
     return fail(lane, format("stores to out[{}] again, after {}", step.dstChunk, describe(whereAt(spot.writer, spot.writerTick))));
+  const uint32_t version = spot.version;
   noteWrite(lane, spot);
+  if (step.changesNothing()) spot.version = version;
   spot.value = value;
   return true;
 }

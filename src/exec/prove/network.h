@@ -35,6 +35,8 @@ struct FlatStep {
   const int32_t* to = nullptr;    ///< Pipe: pipes. Arrive, Give: [0] the signal. Store: [0] the peer
 
   int32_t sizeChunk() const { return dst >= 0 ? dstChunk : srcChunk; }
+  /// A copy of a place onto itself, where input and output are one.
+  bool changesNothing() const { return kind == algo::Kind::Pipe && !reduce && numFrom == 0 && dst >= 0 && src == dst; }
 };
 
 struct Pipe {

@@ -161,7 +161,7 @@ bool Races::accessStep(const FlatStep& step, int32_t lane) {
   if (step.kind == Kind::LoadReduce)
     for (int32_t writer = 0; writer < case_.ranks; ++writer)
       if (!readCell(lane, step, writer)) return false;
-  return step.dst < 0 || write(lane, execution_->spotOf(step.dst, state.slice));
+  return step.dst < 0 || step.changesNothing() || write(lane, execution_->spotOf(step.dst, state.slice));
 }
 
 /// The read of a cell, or of what was lent through it, which the writer waits for before its operation ends.
