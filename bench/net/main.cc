@@ -192,7 +192,7 @@ class Side {
     recv_->release();
   }
   void pushSmall(uint64_t value) {
-    await(true, [&] { return send_->ready(); });
+    await(true, [&] { return send_->ready(kSmall); });
     SlotHead& head = send_->head();
     head.signature = value;
     head.bytes = kSmall;
@@ -202,7 +202,7 @@ class Side {
     (void)engine_->progress();
   }
   void pushReference(size_t at, size_t bytes) {
-    await(true, [&] { return send_->ready(); });
+    await(true, [&] { return send_->ready(bytes); });
     SlotHead& head = send_->head();
     head.signature = at;
     head.bytes = bytes;

@@ -24,7 +24,7 @@ bool Distant::isDelivered(bool toAll) const {
     if (!toAll && shared_.departed(Rank(entry.first[3]))) return true;
     const PipeView& pipe = entry.second->pipe.view();
     const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
-    return pipe.heads[freed % pipe.slots].filled.load(std::memory_order_acquire) != freed + 1;
+    return pipe.head(freed).filled.load(std::memory_order_acquire) != freed + 1;
   });
 }
 

@@ -28,7 +28,7 @@ struct PipeCount {
 /// Messages that a pipe has been given so far.
 inline uint64_t countMessages(const transport::local::PipeView& pipe) {
   uint64_t most = 0;
-  for (uint32_t s = 0; s < pipe.slots; ++s)
+  for (uint32_t s = 0; s < pipe.numHeads; ++s)
     most = std::max(most, pipe.heads[s].filled.load(std::memory_order_acquire));  // pairs with SendEnd::push, or the job's release
   return most;
 }

@@ -63,7 +63,7 @@ class RecvJob final : public Job {
   Poll test(net::Request request, uint64_t* bytes);
   uint64_t freed() const { return pipe_.freed->value.load(std::memory_order_acquire); }  // pairs with RecvEnd::release
   Header& header(uint64_t number) { return headers_[number % headers_.size()]; }
-  local::SlotHead& head() const { return pipe_.heads[received_ % pipe_.slots]; }
+  local::SlotHead& head() const { return pipe_.head(received_); }
 
   net::Network& network_;
   const int32_t device_;

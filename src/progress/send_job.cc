@@ -67,7 +67,7 @@ void SendJob::disconnect() {
 }
 
 bool SendJob::filled() const {
-  return pipe_.heads[issued_ % pipe_.slots].filled.load(std::memory_order_acquire) == issued_ + 1;  // pairs with SendEnd::push
+  return pipe_.head(issued_).filled.load(std::memory_order_acquire) == issued_ + 1;  // pairs with SendEnd::push
 }
 
 Result<net::MemoryKey> SendJob::keyFor(const std::byte* data, uint64_t bytes) {
@@ -132,7 +132,7 @@ bool SendJob::isUnderWay() const {
 /// Makes the next request. False: there is none to make now.
 bool SendJob::issue() {
   if (flown_ - landed_ == kFlights || !filled()) return false;
-  const SlotHead& head = pipe_.heads[issued_ % pipe_.slots];
+  const SlotHead& head = pipe_.head(issued_);
   if (!headerFlown_) return beginMessage(head);
   const uint64_t piece = std::min(pieceBytes_, head.bytes - offset_);
   const net::OutMessage message{pipe_.payload(issued_) + offset_, piece, kPayloadTag, payloadKey_};

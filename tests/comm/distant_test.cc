@@ -48,7 +48,7 @@ TEST(Distant, HalvesFindEachOtherWhicheverIsAskedForFirst) {
     RecvEnd recv(receiverFirst ? *early : *late);
     for (uint64_t i = 0; i < 20; ++i) {
       push(send, i, 1000 + i);
-      ASSERT_TRUE(hosts.driveUntil([&] { return recv.ready() && send.ready(); }));
+      ASSERT_TRUE(hosts.driveUntil([&] { return recv.ready() && send.ready(sizeof(uint64_t)); }));
       EXPECT_EQ(take(recv), i);
       EXPECT_EQ(right->remote()->lastHeard(Rank(0)), 1000 + i);
     }

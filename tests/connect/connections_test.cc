@@ -18,7 +18,7 @@ constexpr PipeSize kSize{2, 64};
 constexpr ChannelId kChannel{0};
 
 void push(SendEnd& end, uint64_t word) {
-  ASSERT_TRUE(end.ready());
+  ASSERT_TRUE(end.ready(sizeof word));
   end.head().lent = 0;
   end.head().bytes = sizeof word;
   std::memcpy(end.head().inlineData, &word, sizeof word);

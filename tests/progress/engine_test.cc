@@ -54,7 +54,7 @@ TEST_P(EngineOver, CarriesEveryByteInOrder) {
   int sent = 0;
   int received = 0;
   while (received < kMessages) {
-    while (sent < kMessages && link->send.ready()) {
+    while (sent < kMessages && link->send.ready(sizes[static_cast<size_t>(sent)])) {
       const uint64_t bytes = sizes[static_cast<size_t>(sent)];
       const std::byte* data = source.data() + sent;
       if (bytes > Link::kSlotBytes) {

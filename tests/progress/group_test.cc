@@ -133,7 +133,7 @@ TEST(JobGroup, FailsASenderThatHasMoreAfterThePeerLeft) {
   const std::byte word{1};
   uint64_t sent = 0;  // what the kernel took before the leave was noticed is not known to be lost
   ASSERT_TRUE(pair.driveUntil([&] {
-    if (link->send.ready()) link->push(&word, 1, ++sent);
+    if (link->send.ready(1)) link->push(&word, 1, ++sent);
     return link->sender->final();
   }));
   EXPECT_EQ(link->sender->state(), JobState::Failed);
@@ -155,7 +155,7 @@ TEST(JobGroup, SurvivesADeathAtEveryStage) {
     uint64_t steps = random() % 200;
     int messages = 0;
     const auto drive = [&] {
-      if (link->send.ready() && messages < 40) {
+      if (link->send.ready(data.size()) && messages < 40) {
         const uint64_t bytes = messages % 3 == 0 ? data.size() : messages % 3 == 1 ? 8 : 3000;
         if (bytes > Link::kSlotBytes) {
           link->pushReference(data.data(), bytes, 1);

@@ -164,11 +164,11 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   SendEnd* const* const to = lane.steps->targets.data() + step.firstTo;
   for (int i = 0; i < step.numFrom; ++i)
     if (!soon(looks_, [end = from[i].end] { return end->ready(); })) return false;
-  for (int i = 0; i < step.numTo; ++i)
-    if (!to[i]->ready()) return false;
-
   const algo::Range range = rangeOf(lane, step);
   const uint64_t bytes = range.elems * plan_->elementBytes;
+  for (int i = 0; i < step.numTo; ++i)
+    if (!to[i]->ready(bytes)) return false;
+
   const void* sources[1 + kMostLinks];
   int numSources = 0;
   const bool ownFirst = step.src.buffer != Buffer::None;

@@ -165,7 +165,7 @@ Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
   RecvEnd* const from = step.source;
   if (from != nullptr && !soon(looks_, [from] { return from->ready(); })) return false;
   for (int i = 0; i < step.numTo; ++i)
-    if (!step.targets[i]->ready()) return false;
+    if (!step.targets[i]->ready(step.bytes)) return false;
 
   const std::byte* value = (step.isFromIn ? in_ : out_) + step.from;
   if (from != nullptr) {

@@ -62,10 +62,11 @@ void Operation::forEachUnmet(const Lane& lane, Note&& note) const {
     const uint64_t epoch = epochOf(lane, step);
     if (arrivalOf(step, epoch, step.peer).epoch.load(std::memory_order_acquire) != epoch) note(step.peer);  // pairs with Arrive's release
   } else if (step.kind == Kind::Pipe) {
+    const uint64_t bytes = rangeOf(lane, step).elems * plan_->elementBytes;
     for (uint32_t i = step.firstFrom; i < step.firstFrom + static_cast<uint32_t>(step.numFrom); ++i)
       if (const Source& source = lane.steps->sources[i]; !source.end->ready()) note(source.rank);
     for (uint32_t i = step.firstTo; i < step.firstTo + static_cast<uint32_t>(step.numTo); ++i)
-      if (transport::local::SendEnd* end = lane.steps->targets[i]; !end->ready()) note(end->peer());
+      if (transport::local::SendEnd* end = lane.steps->targets[i]; !end->ready(bytes)) note(end->peer());
   }
 }
 

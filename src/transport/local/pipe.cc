@@ -1,5 +1,6 @@
 #include "transport/local/pipe.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::transport::local {
@@ -7,7 +8,11 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-uint64_t stagingAt(uint32_t slots) { return (slots * sizeof(SlotHead) + sizeof(FreedCount) + kPage - 1) / kPage * kPage; }
+/// A small message is taken in a few dozen nanoseconds, and it takes hundreds until the sender has heard of it.
+constexpr uint32_t kHeads = 16;
+
+uint32_t headsOf(uint32_t slots) { return slots * std::max(1U, kHeads / slots); }
+uint64_t stagingAt(uint32_t slots) { return (headsOf(slots) * sizeof(SlotHead) + sizeof(FreedCount) + kPage - 1) / kPage * kPage; }
 uint64_t strideOf(uint64_t slotBytes) { return (slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
 }  // namespace
@@ -17,8 +22,9 @@ uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes) { return stagingAt(slots)
 PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
   PipeView view;
   view.heads = reinterpret_cast<SlotHead*>(memory);
-  view.freed = reinterpret_cast<FreedCount*>(memory + slots * sizeof(SlotHead));
+  view.freed = reinterpret_cast<FreedCount*>(memory + headsOf(slots) * sizeof(SlotHead));
   view.memory = memory + stagingAt(slots);
+  view.numHeads = headsOf(slots);
   view.slots = slots;
   view.slotBytes = strideOf(slotBytes);
   return view;

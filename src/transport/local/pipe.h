@@ -8,6 +8,8 @@
 //    Only a reader that says that it can read there (`reach`) is given such a message.
 // 3. Numbers start at 1 and never wrap: 2^64 messages outlast the machine.
 // 4. What both sides look at holds no pointer that only one of them can follow, and zeroed memory is a fresh pipe.
+// 5. There are more heads than slots: of messages that travel in their heads the sender may be ahead by as many. Any other waits until
+//    fewer messages than slots are not freed.
 #pragma once
 
 #include <atomic>
@@ -51,15 +53,21 @@ struct PipeView {
   SlotHead* heads = nullptr;
   std::byte* memory = nullptr;  ///< slots × slotBytes of staging space, written by the sender
   FreedCount* freed = nullptr;
+  uint32_t numHeads = 0;  ///< a multiple of slots
   uint32_t slots = 0;
   uint64_t slotBytes = 0;
 
-  /// The payload of a message, counted from 0; if it was lent, in the sender's process.
+  /// Of a message, counted from 0.
+  SlotHead& head(uint64_t message) const { return heads[message % numHeads]; }
+  std::byte* staging(uint64_t message) const { return memory + (message % slots) * slotBytes; }
+  /// If it was lent, in the sender's process.
   std::byte* payload(uint64_t message) const {
-    SlotHead& slot = heads[message % slots];
+    SlotHead& slot = head(message);
     if (slot.lent != 0) return reinterpret_cast<std::byte*>(slot.lent);
-    return slot.bytes <= kInlineBytes ? slot.inlineData : memory + (message % slots) * slotBytes;
+    return slot.bytes <= kInlineBytes ? slot.inlineData : staging(message);
   }
+  /// How many messages of so many bytes may be on their way at once.
+  uint32_t capacity(uint64_t bytes) const { return bytes <= kInlineBytes ? numHeads : slots; }
 };
 static_assert(std::is_trivially_copyable_v<PipeView>);
 
@@ -67,10 +75,13 @@ class SendEnd {
  public:
   explicit SendEnd(const PipeView& pipe, Rank peer = Rank()) : pipe_(pipe), peer_(peer) {}
 
-  /// Whether a slot is free for the next message.
-  bool ready() { return sent_ - seenFreed_ < pipe_.slots || sent_ - refresh() < pipe_.slots; }
+  /// Whether there is room for the next message, of so many bytes.
+  bool ready(uint64_t bytes) {
+    const uint64_t capacity = pipe_.capacity(bytes);
+    return sent_ - seenFreed_ < capacity || sent_ - refresh() < capacity;
+  }
   SlotHead& head() const { return pipe_.heads[at_]; }
-  std::byte* staging() const { return pipe_.memory + at_ * pipe_.slotBytes; }
+  std::byte* staging() const { return pipe_.staging(sent_); }
   uint64_t slotBytes() const { return pipe_.slotBytes; }
   /// What the receiver can read of this rank's memory; a set of kReaches….
   uint32_t reach() {
@@ -82,13 +93,13 @@ class SendEnd {
   void push(bool byReference) {
     SlotHead& slot = head();
     ++sent_;
-    at_ = at_ + 1 == pipe_.slots ? 0 : at_ + 1;
+    at_ = at_ + 1 == pipe_.numHeads ? 0 : at_ + 1;
     if (byReference) lastByReference_ = sent_;
     slot.filled.store(sent_, std::memory_order_release);  // pairs with RecvEnd::ready
     // Both lines are in the receiver's cache: what the next message needs of them comes while nobody waits for it.
     fetchNext(slot.bytes);
     // Once, and late, so that what the receiver has given back since then comes in one go.
-    if (sent_ - seenFreed_ + 1 == pipe_.slots) prefetch(pipe_.freed);
+    if (sent_ - seenFreed_ + 1 == pipe_.capacity(slot.bytes)) prefetch(pipe_.freed);
   }
   /// A message that travels in its head, from values that end where they lie: all that there is to a small one.
   void pushInline(uint64_t signature, const void* value, uint64_t bytes) {
@@ -119,7 +130,7 @@ class SendEnd {
   PipeView pipe_;
   Rank peer_;  // who reads: for reports only
   uint64_t sent_ = 0;
-  uint64_t at_ = 0;  // sent_ % slots
+  uint64_t at_ = 0;  // sent_ % numHeads
   uint64_t seenFreed_ = 0;
   uint64_t lastByReference_ = 0;
   uint32_t reach_ = kReachesNothing;
@@ -132,17 +143,21 @@ class RecvEnd {
   bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
   const SlotHead& head() const { return pipe_.heads[at_]; }
   /// Where the payload lies; if it was lent, in the sender's process.
-  const std::byte* payload() const { return pipe_.payload(received_); }
+  const std::byte* payload() const {
+    const SlotHead& slot = head();
+    if (slot.lent != 0) return reinterpret_cast<const std::byte*>(slot.lent);
+    return slot.bytes <= kInlineBytes ? slot.inlineData : pipe_.staging(received_);
+  }
   /// Gives the slot, and memory passed by reference, back to the sender.
   void release() {
     take();
     giveBack();
   }
-  /// The same for a message that was not lent: the sender hears of half of the slots at a time, which is one line that goes to and fro
-  /// instead of many. Whoever turns to something else than the next message calls giveBack(), or the sender may wait for slots in vain.
+  /// The same for a message that was not lent: the sender hears of several at a time, which is one line that goes to and fro instead of
+  /// many, but always has a slot. Whoever turns to something else than the next message calls giveBack(), or the sender may wait in vain.
   void releaseLater() {
     take();
-    if (2 * (received_ - given_) >= pipe_.slots) giveBack();
+    if (received_ - given_ + 1 >= pipe_.slots) giveBack();
   }
   void giveBack() {
     if (given_ == received_) return;
@@ -154,14 +169,14 @@ class RecvEnd {
  private:
   void take() {
     ++received_;
-    at_ = at_ + 1 == pipe_.slots ? 0 : at_ + 1;
+    at_ = at_ + 1 == pipe_.numHeads ? 0 : at_ + 1;
     prefetch(&head());  // the next message may have come already
   }
 
   PipeView pipe_;
   uint64_t received_ = 0;
   uint64_t given_ = 0;  // of those, how many the sender knows to be free
-  uint64_t at_ = 0;  // received_ % slots
+  uint64_t at_ = 0;  // received_ % numHeads
 };
 
 /// Memory that a pipe takes, and the pipe in such memory, which is zero or holds that pipe already.

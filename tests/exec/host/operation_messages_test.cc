@@ -37,7 +37,7 @@ TEST(Messages, ALargeMessageEndsWhenItHasBeenRead) {
 }
 
 TEST(Messages, ASenderWaitsForAFreeSlot) {
-  PlannedRanks planned(2, settingsOf(2, 64));
+  PlannedRanks planned(2, settingsOf(2, 128));
   const std::vector<int32_t> in = numbers(0, 100);
   std::vector<int32_t> out(100, -1);
   Interleaved all;
@@ -46,6 +46,18 @@ TEST(Messages, ASenderWaitsForAFreeSlot) {
   EXPECT_EQ(all.advance(0), Poll::Pending);
   EXPECT_EQ(all[0].describeWait(), "waits for a free slot, slice 2 step 0");
   ASSERT_TRUE(all.run());
+  EXPECT_EQ(out, in);
+}
+
+TEST(Messages, SlicesThatTravelInTheirHeadsNeedNoSlots) {
+  PlannedRanks planned(2, settingsOf(2, 64));
+  const std::vector<int32_t> in = numbers(0, 100);
+  std::vector<int32_t> out(100, -1);
+  Interleaved all;
+  all.add(planned.call(0, messageShape(400, 1, false), in.data(), nullptr));
+  all.add(planned.call(1, messageShape(400, 0, true), nullptr, out.data()));
+  EXPECT_EQ(all.advance(0), Poll::Ready);
+  EXPECT_EQ(all.advance(1), Poll::Ready);
   EXPECT_EQ(out, in);
 }
 

@@ -145,20 +145,27 @@ TEST(WorkAgain, RootsThatNobodyHoldsUpNeverWait) {
 }
 
 TEST(WorkAgain, WhoHasTurnedToSomethingElseHasGivenAllSlotsBack) {
-  for (const bool isWaiting : {false, true}) {
-    Repeats calls(2, shapeOf(Collective::Broadcast, DataType::I32, 2), false);
-    for (int32_t i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(calls.makeOne(0));  // one more than there are slots
-    if (isWaiting) {
-      EXPECT_EQ(calls.begin(1), Poll::Pending);
-    } else {
-      calls.work(1).giveBack();
+  constexpr uint32_t kSlots = 4;
+  std::vector<std::byte> memory(transport::local::pipeBytes(kSlots, 4096));
+  const transport::local::PipeView pipe = transport::local::pipeIn(memory.data(), kSlots, 4096);
+  for (const uint64_t count : {2, 32}) {  // in heads, in slots
+    for (const bool isWaiting : {false, true}) {
+      Repeats calls(2, shapeOf(Collective::Broadcast, DataType::I32, count), false, "", kSlots);
+      const uint64_t capacity = pipe.capacity(count * sizeof(int32_t));
+      for (uint64_t i = 0; i <= capacity; ++i) ASSERT_NO_FATAL_FAILURE(calls.makeOne(0));
+      if (isWaiting) {
+        EXPECT_EQ(calls.begin(1), Poll::Pending);
+      } else {
+        calls.work(1).giveBack();
+      }
+      // What the root sends now lies in the pipe until somebody reads it.
+      std::vector<int32_t> data(count, 1);
+      const uint64_t first = capacity + 1, last = first + capacity;
+      for (uint64_t i = first; i < last; ++i) EXPECT_EQ(calls.work(0).runAgain(data.data(), data.data(), i, 0), Poll::Ready) << i;
+      EXPECT_EQ(calls.work(0).runAgain(data.data(), data.data(), last, 0), Poll::Pending);
+      calls.hub().failAll(Status(Code::RemoteError, "the test ends"));
+      EXPECT_EQ(calls.work(0).advance(), Poll::Failed);
     }
-    // What the root sends now lies in the pipe until somebody reads it.
-    int32_t data[2] = {1, 2};
-    for (uint64_t i = 5; i < 9; ++i) EXPECT_EQ(calls.work(0).runAgain(data, data, i, 0), Poll::Ready) << i;
-    EXPECT_EQ(calls.work(0).runAgain(data, data, 9, 0), Poll::Pending);
-    calls.hub().failAll(Status(Code::RemoteError, "the test ends"));
-    EXPECT_EQ(calls.work(0).advance(), Poll::Failed);
   }
 }
 

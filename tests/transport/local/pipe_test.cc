@@ -37,45 +37,99 @@ uint64_t readValue(const RecvEnd& end) {
   return value;
 }
 
-TEST(Pipe, HoldsAsManyMessagesAsItHasSlots) {
-  for (const uint32_t slots : {1U, 2U, 3U, 8U}) {
-    Ends ends = Ends::make(slots, 64);
+constexpr uint64_t kShort = sizeof(uint64_t);
+constexpr uint64_t kLong = kInlineBytes + 1;
+
+void pushStaged(SendEnd& end) {
+  end.head().lent = 0;
+  end.head().bytes = kLong;
+  end.push(false);
+}
+
+TEST(Pipe, HoldsAsManyLongMessagesAsItHasSlots) {
+  for (const uint32_t slots : {1U, 2U, 3U, 8U, 20U}) {
+    Ends ends = Ends::make(slots, kLong);
     for (uint32_t i = 0; i < slots; ++i) {
-      ASSERT_TRUE(ends.send.ready()) << i;
-      pushInline(ends.send, i);
+      ASSERT_TRUE(ends.send.ready(kLong)) << i;
+      pushStaged(ends.send);
     }
-    EXPECT_FALSE(ends.send.ready()) << slots;
+    EXPECT_FALSE(ends.send.ready(kLong)) << slots;
     ASSERT_TRUE(ends.recv.ready());
     ends.recv.release();
-    EXPECT_TRUE(ends.send.ready());
-    pushInline(ends.send, slots);
-    EXPECT_FALSE(ends.send.ready());
+    EXPECT_TRUE(ends.send.ready(kLong));
+    pushStaged(ends.send);
+    EXPECT_FALSE(ends.send.ready(kLong));
   }
 }
 
-/// How many messages the sender may send now; they are sent.
+/// How many short messages the sender may send now; they are sent.
 uint32_t fill(SendEnd& end) {
   uint32_t sent = 0;
-  for (; end.ready(); ++sent) pushInline(end, sent);
+  for (; end.ready(kShort); ++sent) pushInline(end, sent);
   return sent;
 }
 
-TEST(Pipe, SlotsThatAreReleasedLaterComeBackByHalves) {
+TEST(Pipe, HoldsMoreMessagesThatTravelInTheirHeads) {
+  for (const uint32_t slots : {1U, 2U, 3U, 4U, 5U, 8U, 16U, 20U}) {
+    Ends ends = Ends::make(slots, kLong);
+    const uint32_t heads = ends.pipe.view().numHeads;
+    EXPECT_EQ(heads % slots, 0U);
+    EXPECT_GE(heads, std::max(slots, 12U));
+    EXPECT_EQ(fill(ends.send), heads);
+    // A long one waits until fewer than slots are left, whatever they are.
+    for (uint32_t left = heads; left > 0; --left) {
+      EXPECT_EQ(ends.send.ready(kLong), left < slots) << left;
+      EXPECT_EQ(ends.send.ready(kShort), left < heads) << left;
+      EXPECT_EQ(readValue(ends.recv), heads - left);
+      ends.recv.release();
+    }
+  }
+}
+
+TEST(Pipe, LongAndShortMessagesTakeTurnsRoundManyLaps) {
+  for (const uint32_t slots : {1U, 3U, 4U}) {
+    Ends ends = Ends::make(slots, kLong);
+    uint64_t received = 0;
+    for (uint64_t sent = 0; sent < 300; ++sent) {
+      const bool isLong = sent % 5 < 2;
+      while (!ends.send.ready(isLong ? kLong : kShort)) {
+        ASSERT_TRUE(ends.recv.ready());
+        EXPECT_EQ(readValue(ends.recv), received++);
+        ends.recv.release();
+      }
+      if (isLong) {
+        std::memcpy(ends.send.staging(), &sent, sizeof sent);
+        pushStaged(ends.send);
+      } else {
+        pushInline(ends.send, sent);
+      }
+    }
+    for (; ends.recv.ready(); ends.recv.release()) EXPECT_EQ(readValue(ends.recv), received++);
+    EXPECT_EQ(received, 300U);
+  }
+}
+
+TEST(Pipe, WhatIsReleasedLaterLeavesASlot) {
   for (const uint32_t slots : {1U, 2U, 3U, 4U, 5U, 8U}) {
-    Ends ends = Ends::make(slots, 64);
-    const uint32_t half = (slots + 1) / 2;
-    EXPECT_EQ(fill(ends.send), slots);
-    for (uint32_t i = 1; i < half; ++i) ends.recv.releaseLater();
-    EXPECT_FALSE(ends.send.ready()) << slots;
+    Ends ends = Ends::make(slots, kLong);
+    const uint32_t heads = fill(ends.send);
+    const uint32_t together = std::max(1U, slots - 1);
+    for (uint32_t i = 1; i < together; ++i) ends.recv.releaseLater();
+    EXPECT_FALSE(ends.send.ready(kShort)) << slots;
     ends.recv.releaseLater();
-    EXPECT_EQ(fill(ends.send), half) << slots;
+    EXPECT_EQ(fill(ends.send), together) << slots;
+    // With nothing on its way, the sender may send a long one, whatever is kept back.
+    for (uint32_t i = 0; i < heads; ++i) ends.recv.releaseLater();
+    EXPECT_TRUE(ends.send.ready(kLong)) << slots;
     // What was kept back comes with the first release of the ordinary kind, or when it is asked for.
-    if (half < 2) continue;
+    ends.recv.giveBack();
+    if (together < 2) continue;
+    EXPECT_EQ(fill(ends.send), heads);
     ends.recv.releaseLater();
-    EXPECT_FALSE(ends.send.ready());
+    EXPECT_FALSE(ends.send.ready(kShort));
     ends.recv.giveBack();
     EXPECT_EQ(fill(ends.send), 1U);
-    if (half < 3) continue;
+    if (together < 3) continue;
     ends.recv.releaseLater();
     ends.recv.release();
     EXPECT_EQ(fill(ends.send), 2U);
@@ -87,7 +141,7 @@ TEST(Pipe, ShortMessagesArriveWhole) {
   for (uint64_t bytes = 0; bytes <= kInlineBytes; ++bytes) {
     std::vector<unsigned char> value(bytes);
     for (uint64_t i = 0; i < bytes; ++i) value[i] = static_cast<unsigned char>(bytes + i);
-    ASSERT_TRUE(ends.send.ready());
+    ASSERT_TRUE(ends.send.ready(bytes));
     ends.send.pushInline(bytes + 7, value.data(), bytes);
     ASSERT_TRUE(ends.recv.ready());
     const SlotHead& head = ends.recv.head();
@@ -117,7 +171,7 @@ TEST(Pipe, KeepsTheOrderRoundManyLaps) {
   uint64_t sent = 0;
   uint64_t received = 0;
   while (received < 1000) {
-    while (sent < 1000 && ends.send.ready()) pushInline(ends.send, sent++);
+    while (sent < 1000 && ends.send.ready(kShort)) pushInline(ends.send, sent++);
     ASSERT_TRUE(ends.recv.ready());
     EXPECT_EQ(readValue(ends.recv), received++);
     ends.recv.release();
@@ -197,7 +251,7 @@ TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
 
   std::thread sender([&] {
     for (uint64_t i = 0; i < kMessages; ++i) {
-      while (!ends.send.ready()) std::this_thread::yield();
+      while (!ends.send.ready(i % 3 == 0 ? kShort : kWords * sizeof(uint64_t))) std::this_thread::yield();
       SlotHead& head = ends.send.head();
       head.signature = i;
       if (i % 3 == 0) {

@@ -34,7 +34,7 @@ void carryPipes(std::unique_ptr<net::Network> first, std::unique_ptr<net::Networ
   progress::OfferView{link->offers.data(), Link::kSlots}.make(9, room.data(), room.size());
   size_t sent = 0;
   for (size_t received = 0; received < sizes.size(); ++received) {
-    for (; sent < sizes.size() && link->send.ready(); ++sent) {
+    for (; sent < sizes.size() && link->send.ready(sizes[sent]); ++sent) {
       if (sizes[sent] > Link::kSlotBytes) {
         link->pushReference(data.data(), sizes[sent], sent);
       } else {
