@@ -63,6 +63,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   if (!onGpu_ && rank_ == Rank(0)) process().constants.tellUse(settings_.constants);
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
+  settings_.copies = outcome.place.copies ? transport::local::kReachesCopies : 0;
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins();
   auto found = process().layouts.find(outcome, onGpu_, settings_.nodeRanks);

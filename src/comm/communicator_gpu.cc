@@ -18,7 +18,10 @@
 namespace tutti::comm {
 
 Status Communicator::describe(Arrival& arrival) const {
-  if (!onGpu_) return process().layouts.describe(-1, arrival);
+  if (!onGpu_) {
+    arrival.copies = wantsCopies() ? 1 : 0;
+    return process().layouts.describe(-1, arrival);
+  }
   process().layouts.begin();  // while the first GPU is opened
   const auto device = process().devices.at(device_);
   process().layouts.await();

@@ -27,7 +27,7 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
     auto& members = grouping.members.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
                                                   order.begin() + static_cast<std::ptrdiff_t>(end));
     agreed.multiprocessors = arrivals[static_cast<size_t>(members.front())].multiprocessors;
-    agreed.keepsLines = agreed.streams = true;
+    agreed.keepsLines = agreed.streams = agreed.copies = true;
     agreed.constants = arrivals[static_cast<size_t>(members.front())].constants;
     for (const int32_t member : members) {
       const Arrival& arrival = arrivals[static_cast<size_t>(member)];
@@ -37,6 +37,7 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
       agreed.isMixed = agreed.isMixed || (arrival.multiprocessors == 0) != (agreed.multiprocessors == 0);
       agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
       agreed.streams = agreed.streams && arrival.streams != 0;
+      agreed.copies = agreed.copies && arrival.copies != 0;
       agreed.constantsDiffer = agreed.constantsDiffer || arrival.constants != agreed.constants;
       agreed.multiprocessors = std::min(agreed.multiprocessors, arrival.multiprocessors);
     }

@@ -27,6 +27,7 @@ struct Arrival {
   int32_t multiprocessors = 0;  ///< of the rank's GPU; 0: it computes with a host device
   int32_t keepsLines = 0;       ///< 1: stores of 128 bytes between its GPU and those that it reaches arrive whole and in order
   int32_t streams = 0;          ///< 1: its GPU runs the kernel of the bulk copy engine
+  int32_t copies = 0;           ///< 1: it would have processes copy out of each other's memory by system call (wantsCopies())
   int32_t gpu = -1;             ///< the dev of its GPU in the machine's topology; -1: a host device, or a GPU that is not there
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
@@ -47,6 +48,7 @@ struct Place {
   bool isMixed = false;         ///< GPUs and host devices
   bool keepsLines = false;      ///< of all
   bool streams = false;         ///< of all
+  bool copies = false;          ///< of all
   uint32_t constants = 0;       ///< of all; 0: the built-in ones
   bool constantsDiffer = false; ///< then all take the built-in ones
 };

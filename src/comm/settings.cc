@@ -8,7 +8,7 @@
 
 #include "config/params.h"
 #include "observe/log.h"
-#include "transport/local/pipe.h"
+#include "transport/local/neighbour.h"
 #include "transport/plugin/library.h"
 
 namespace tutti::comm {
@@ -137,8 +137,6 @@ Result<plan::Settings> readSettings(const Config& config, const tune::Platform* 
   if (!protocols) return tl::unexpected(std::move(protocols).error());
   settings.protocols = std::move(*protocols);
   settings.deterministic = config::get<Param::TuttiDeterministic>() != 0;
-  const int64_t cma = config::get<Param::TuttiCma>();
-  settings.copies = cma < 0 ? transport::local::kCopiesPay : cma == 0 ? 0 : transport::local::kReachesCopies;
   settings.nodeRanks = static_cast<int32_t>(std::clamp<int64_t>(config::get<Param::TuttiNodeRanks>(), 0, INT32_MAX));
   const bool isMeasured = measured != nullptr && measured->host.has_value();
   settings.machine = readMachine(isMeasured ? *measured->host : tune::hostMachine());
@@ -229,6 +227,11 @@ int32_t readSpins() {
 }
 
 bool readCrowded(int32_t ranks) { return config::get<Param::TuttiSpin>() < 0 && ranks > availableCores(); }
+
+bool wantsCopies() {
+  const int64_t wish = config::get<Param::TuttiCma>();
+  return wish < 0 ? transport::local::copiesPay() : wish != 0;
+}
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }
 

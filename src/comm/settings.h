@@ -20,6 +20,8 @@ int32_t availableCores();
 int32_t readSpins();
 /// Whether ranks share cores, so that a wait looks at who needs the one that it holds.
 bool readCrowded(int32_t ranks);
+/// TUTTI_CMA: whether this rank would have processes of a host copy large values out of each other's memory. They do if all would.
+bool wantsCopies();
 int64_t readFlightEvents();
 /// TUTTI_TIMEOUT_MS, TUTTI_WARN_MS and TUTTI_CHECKS.
 void readWaitLimits(exec::host::Turn& turn);

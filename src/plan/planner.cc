@@ -24,6 +24,8 @@ constexpr uint64_t kPastCacheBytes = 16 << 20;
 /// Below, copies through shared memory are faster than system calls even where calls pay: `bench/peers/run`, all-gather.
 constexpr uint64_t kCopyCallBytes = 1 << 20;
 
+constexpr uint64_t kMostCellBytes = 1 << 20;
+
 bool movesMessages(Collective collective) {
   return collective == Collective::SendRecv || collective == Collective::AllToAll || collective == Collective::Gather ||
          collective == Collective::Scatter;
@@ -51,11 +53,18 @@ struct Planner::Draft {
   std::string tuner;
 };
 
-/// A window has ranks² cells in all; the total is bounded, so that many ranks get small cells and more slices.
-uint64_t Planner::cellBytes() const {
+/// A window has ranks² cells in all; the total is bounded, so that many ranks get small cells and more slices. What is copied by system
+/// call needs no cell, unless a pair turns out to be unable to; room that is not used is no memory.
+uint64_t Planner::cellBytes(bool copies) const {
   const auto ranks = static_cast<uint64_t>(layout_.ranks());
-  return settings_.spansProcesses ? std::clamp<uint64_t>(settings_.sharedBytes / ranks, 4096, 1 << 20)
+  const uint64_t bytes = copies ? std::max(settings_.sharedBytes, settings_.copiedBytes) : settings_.sharedBytes;
+  return settings_.spansProcesses ? std::clamp<uint64_t>(bytes / ranks, 4096, kMostCellBytes)
                                   : std::clamp<uint64_t>(262144 / ranks, 512, 16384);
+}
+
+/// Whether processes copy a call's values by system call where both permit it. A broadcast is faster when its root copies, too.
+bool Planner::copies(const Shape& shape, uint64_t bytes) const {
+  return settings_.copies != 0 && !reduces(shape.collective) && shape.collective != Collective::Broadcast && bytes >= kCopyCallBytes;
 }
 
 /// How the call would be cut for the algorithm.
@@ -72,7 +81,9 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const uint64_t lentSlice =
       std::max(settings_.lentBytes / static_cast<uint64_t>(ranks), std::min(settings_.lentBytes, settings_.sliceBytes));
   const bool shares = settings_.spansProcesses;
-  const uint64_t windowSlice = draft.lends && !shares ? lentSlice : cellBytes();
+  const auto parts = static_cast<uint64_t>(traits.division == algo::Division::Blocks ? algorithm.chunks(ranks) : 1);
+  const uint64_t bytes = shape.count * parts * sizeOf(shape.type);
+  const uint64_t windowSlice = draft.lends && !shares ? lentSlice : cellBytes(draft.lends && copies(shape, bytes));
   const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
@@ -174,10 +185,7 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->usesWindow = drafted->algorithm->traits.needs == algo::Needs::PeerMemory;
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
   plan->lends = drafted->lends;
-  // A broadcast is faster when its root copies, too.
-  const bool mayCopy = !reduces(shape.collective) && shape.collective != Collective::Broadcast &&
-                       drafted->geometry.totalElems * plan->elementBytes >= kCopyCallBytes;
-  plan->copies = mayCopy ? settings_.copies : 0;
+  plan->copies = copies(shape, drafted->geometry.totalElems * plan->elementBytes) ? settings_.copies : 0;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));
@@ -200,7 +208,7 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
   }
   for (int32_t r = 0; plan.lends && r < plan.ranks; ++r) {
     plan.neighbours.push_back(connections_.neighbour(Rank(r)));
-    const auto window = connections_.window(Rank(r), cellBytes());
+    const auto window = connections_.window(Rank(r), cellBytes(true));
     if (!window) return window.error();
     plan.windows.push_back(*window);
   }
@@ -221,7 +229,7 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
     // Store and Arrive work on the peer's window, the others on the own one.
     const bool remote = step.kind == Kind::Store || step.kind == Kind::Arrive;
     bound.peer = remote ? step.to.at(0) : step.from.count > 0 ? step.from.at(0) : rank_;
-    const auto window = connections_.window(remote ? bound.peer : rank_, cellBytes());
+    const auto window = connections_.window(remote ? bound.peer : rank_, cellBytes(true));
     if (!window) return tl::unexpected(window.error());
     bound.window = *window;
     return bound;

@@ -37,10 +37,11 @@ struct Settings {
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
-  uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes can leave in a bank of its window, all together
+  uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes leave in a bank of its window at once, all together
+  uint64_t copiedBytes = 2 << 20;  ///< the same where they copy by system call instead; what there is room for
   bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
   bool spansHosts = false;         ///< no window that all ranks see
-  uint32_t copies = 0;             ///< by system call, from processes of the same host: what reach a reader needs
+  uint32_t copies = 0;             ///< by system call, from processes of the same host: what reach a reader needs; the same on all ranks
   int32_t nodeRanks = 0;           ///< ranks of a node; 0: all are on one
   bool deterministic = false;      ///< reductions in rank order only
   exec::host::SimdLevel simd{};
@@ -103,7 +104,8 @@ class Planner {
 
  private:
   struct Draft;
-  uint64_t cellBytes() const;
+  uint64_t cellBytes(bool copies) const;
+  bool copies(const Shape& shape, uint64_t bytes) const;
   int32_t channelsFor(const Shape& shape) const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape, int32_t channels);
   Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);

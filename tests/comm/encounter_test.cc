@@ -29,6 +29,14 @@ TEST(FormGroups, TheRanksAgree) {
   }
 }
 
+TEST(FormGroups, WhatOneRankDoesNotWantIsDoneByNone) {
+  for (const int32_t wanting : {0, 2, 3}) {
+    Arrival arrivals[] = {{0, 0}, {0, 1}, {0, 2}};
+    for (int32_t r = 0; r < wanting; ++r) arrivals[r].copies = 1;
+    for (const Place& place : formGroups(arrivals).places) EXPECT_EQ(place.copies, wanting == 3) << wanting;
+  }
+}
+
 TEST(FormGroups, AGroupHasItsMembersInTheirNewOrder) {
   Arrival arrivals[] = {{5, 1}, {-9, 0}, {5, -3}};
   for (int32_t r = 0; r < 3; ++r) arrivals[r].gpu = 10 + r;

@@ -15,8 +15,8 @@ namespace tutti::transport::local {
 
 /// The first block of a shared file.
 struct Arena::Header {
-  /// "tuttera2": changes with every layout in here, those of pipes, windows and members included.
-  static constexpr uint64_t kMagic = 0x3261726574747574;
+  /// "tuttera3": changes with every layout in here, those of pipes, windows and members included.
+  static constexpr uint64_t kMagic = 0x3361726574747574;
   std::atomic<uint64_t> magic;  ///< by who made the file
   std::atomic<uint64_t> next;   ///< place of the next block; any process adds to it
   std::atomic<uint64_t> root;
@@ -149,12 +149,11 @@ void Arena::discard(uint64_t place, Bytes size) noexcept {
 }
 
 void Arena::announce(uint64_t token, int exportsFd) {
-  probe_.assign(kProbeBytes, std::byte{1});
-  std::memcpy(probe_.data(), &token, sizeof token);
+  token_ = token;
   ProcessEntry& own = entries_[placeOf(self_)];
   own.pid.store(getpid(), std::memory_order_relaxed);
   own.token.store(token, std::memory_order_relaxed);
-  own.probe.store(reinterpret_cast<uint64_t>(probe_.data()), std::memory_order_relaxed);
+  own.probe.store(reinterpret_cast<uint64_t>(&token_), std::memory_order_relaxed);
   own.exportsFd.store(exportsFd + 1, std::memory_order_relaxed);
   own.attached.store(1, std::memory_order_release);  // pairs with entry()
 }

@@ -27,7 +27,7 @@ namespace tutti::transport::local {
 struct ProcessEntry {
   std::atomic<int64_t> pid;
   std::atomic<uint64_t> token;      ///< random: what `probe` points to in the process's own memory
-  std::atomic<uint64_t> probe;      ///< address of the token there, the first of Arena::kProbeBytes
+  std::atomic<uint64_t> probe;      ///< address of the token there
   std::atomic<int32_t> exportsFd;   ///< descriptor of its memory::ExportTable, plus 1; 0: none
   std::atomic<uint32_t> needsFence; ///< the kernel offers it no barrier in threads of other processes
   std::atomic<uint32_t> attached;   ///< 1 when all of the above can be read (release); pairs with Arena::entry's acquire
@@ -38,8 +38,6 @@ class Hub;
 
 class Arena {
  public:
-  /// How much of each process's memory others may read to find out whether they can, and how fast.
-  static constexpr size_t kProbeBytes = 256 << 10;
   /// The most processes of one host.
   static constexpr int32_t kMostProcesses = 4096;
 
@@ -103,7 +101,7 @@ class Arena {
   std::atomic<uint64_t>* root_ = nullptr;
   std::vector<int32_t> members_;
   int32_t self_ = 0;
-  std::vector<std::byte> probe_;  // others try to read it: the token, and bytes
+  uint64_t token_ = 0;  // others try to read it
   mutable std::mutex mutex_;
   std::map<uint64_t, memory::Mapping> blocks_;  // by place
   std::mutex hubsMutex_;

@@ -47,7 +47,6 @@ inline constexpr uint32_t kReachesNothing = 0;
 inline constexpr uint32_t kReachesAll = 1;      ///< the same process: an address means the same to both
 inline constexpr uint32_t kReachesExports = 2;  ///< memory that ncclMemAlloc gave to the peer
 inline constexpr uint32_t kReachesCopies = 4;   ///< anything, by a system call that copies
-inline constexpr uint32_t kCopiesPay = 8;       ///< which on this machine is faster than two copies through shared memory
 
 struct PipeView {
   SlotHead* heads = nullptr;
