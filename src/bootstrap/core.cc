@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "bootstrap/fixed_id.h"
@@ -12,6 +13,11 @@
 #include "observe/log.h"
 
 namespace tutti::bootstrap {
+namespace {
+
+constexpr std::chrono::seconds kLinger(2);
+
+}  // namespace
 
 Lease::Lease(Reactor& r, ReactorHold h, std::shared_ptr<Listener> l, std::vector<Address> a)
     : reactor(r), hold(std::move(h)), listener(std::move(l)), addresses(std::move(a)) {}
@@ -149,8 +155,8 @@ Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, i
   for (const UniqueIdBytes& bytes : raw) {
     auto id = UniqueId::decode(bytes);
     if (!id) return tl::unexpected(id.error());
-    if (const auto served = served_.find(id->hash); served != served_.end() && served->second == id->secret)
-      return tl::unexpected(alreadyServed());
+    if (const auto served = served_.find(id->hash); served != served_.end() && served->second.secret == id->secret)
+      return tl::unexpected(fateOf(id->hash));
     if (id->isFixed && raw.size() > 1) return fail(Code::InvalidUsage, "NCCL_COMM_ID makes one unique id: {} are given", raw.size());
     isOutside = isOutside || id->isFixed || findRoot(*id) == nullptr;
     ids.push_back(std::move(*id));
@@ -186,23 +192,37 @@ std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int3
   return std::make_shared<Participant>(*job, rank, limits);
 }
 
-void Core::remember(const UniqueId& id) {
-  if (id.isFixed || !served_.emplace(id.hash, id.secret).second) return;
+void Core::remember(const UniqueId& id, const Status& why) {
+  if (id.isFixed || !served_.try_emplace(id.hash, Served{id.secret, why}).second) return;
   servedOrder_.push_back(id.hash);
   if (servedOrder_.size() <= kRemembered) return;
   served_.erase(servedOrder_.front());
   servedOrder_.pop_front();
 }
 
-void Core::retire(const Root& root) {
+void Core::linger(std::shared_ptr<Lease> door) {
+  reactor.post([door = std::move(door)]() mutable {
+    const auto timer = std::make_shared<asio::steady_timer>(door->reactor.loop(), kLinger);
+    timer->async_wait([timer, door = std::move(door)](const asio::error_code&) {});
+  });
+}
+
+Status Core::fateOf(uint64_t id) const {
+  const auto served = served_.find(id);
+  if (served != served_.end()) return alreadyServed(served->second.why);
+  return error(Code::InvalidUsage,
+               "the unique id has served its communicator, or its ranks failed to meet");  // of NCCL_COMM_ID, or long ago
+}
+
+void Core::retire(const Root& root, const Status& why) {
   const uint64_t hash = root.id().hash;
-  remember(root.id());
+  remember(root.id(), why);
   roots_.erase(hash);  // may be the last who has it
 }
 
-void Core::retire(const Job& job) {
+void Core::retire(const Job& job, const Status& why) {
   const uint64_t hash = job.firstId().hash;
-  remember(job.firstId());
+  remember(job.firstId(), why);
   jobs_.erase(hash);
 }
 
@@ -210,7 +230,7 @@ std::optional<Secret> Core::findSecret(Purpose purpose, uint64_t topic) {
   const std::lock_guard lock(mutex);
   if (purpose == Purpose::Root) {
     if (const auto root = roots_.find(topic); root != roots_.end()) return root->second->id().secret;
-    if (const auto served = served_.find(topic); served != served_.end()) return served->second;
+    if (const auto served = served_.find(topic); served != served_.end()) return served->second.secret;
   } else if (purpose == Purpose::Tree) {
     if (const auto job = jobs_.find(topic); job != jobs_.end()) return job->second->firstId().secret;
   } else if (purpose == Purpose::Mesh) {
@@ -226,7 +246,7 @@ void Core::onEstablished(Established connection) {
   const std::lock_guard lock(mutex);
   if (connection.purpose == Purpose::Root) {
     const auto root = roots_.find(topic);
-    return serveParty(shared_from_this(), root == roots_.end() ? nullptr : root->second, link);
+    return serveParty(shared_from_this(), topic, root == roots_.end() ? nullptr : root->second, link);
   }
   if (connection.purpose == Purpose::Tree) {
     if (const auto job = jobs_.find(topic); job != jobs_.end()) return job->second->awaitTable(link);

@@ -59,8 +59,13 @@ class Core : public std::enable_shared_from_this<Core> {
   /// One more, at addresses with fixed ports.
   Result<std::shared_ptr<Lease>> leaseAt(const std::vector<Address>& addresses);
   Member describeSelf(const std::vector<Address>& addresses);
-  void retire(const Root& root);
-  void retire(const Job& job);
+  /// `why`: what ended it, or nothing if it ended well.
+  void retire(const Root& root, const Status& why);
+  void retire(const Job& job, const Status& why);
+  /// Keeps the door open a little longer.
+  void linger(std::shared_ptr<Lease> door);
+  /// What a rank hears that comes with an id that has served.
+  Status fateOf(uint64_t id) const;
   void addMesh(uint64_t number, const std::shared_ptr<MeshCore>& mesh) { meshes_[number] = mesh; }
   void removeMesh(uint64_t number) { meshes_.erase(number); }
   std::shared_ptr<Root> findRoot(const UniqueId& id);
@@ -76,7 +81,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Result<std::shared_ptr<Lease>> makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses);
   Result<std::shared_ptr<Job>> findJob(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
   Status openFixedRoot(const UniqueId& id);
-  void remember(const UniqueId& id);
+  void remember(const UniqueId& id, const Status& why);
   std::optional<Secret> findSecret(Purpose purpose, uint64_t topic);
   void onEstablished(Established connection);
 
@@ -91,7 +96,11 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unordered_map<uint64_t, std::shared_ptr<Root>> roots_;  // those that still wait
   std::unordered_map<uint64_t, std::shared_ptr<Job>> jobs_;    // by the hash of the first id
   std::unordered_map<uint64_t, std::weak_ptr<MeshCore>> meshes_;
-  std::unordered_map<uint64_t, Secret> served_;
+  struct Served {
+    Secret secret{};
+    Status why;
+  };
+  std::unordered_map<uint64_t, Served> served_;
   std::deque<uint64_t> servedOrder_;  // oldest first
 };
 

@@ -85,7 +85,7 @@ void Job::conclude(Outcome outcome) {
     mesh->close();
   }
   lease_.reset();
-  core_->retire(*this);
+  core_->retire(*this, outcome_->has_value() ? Status() : outcome_->error());
 }
 
 void Job::onTable(const Table& table) { acceptTable(table, nullptr); }

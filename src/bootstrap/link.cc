@@ -62,7 +62,7 @@ void Link::send(Kind kind, std::vector<std::byte> payload) {
   queuedBytes_.fetch_add(payload.size(), std::memory_order_relaxed);
   reactor_.post([self = shared_from_this(), kind, payload = std::move(payload)] {
     self->queuedBytes_.fetch_sub(payload.size(), std::memory_order_relaxed);
-    if (!self->socket_ || self->isFinishing_) return;
+    if (!self->socket_ || self->isFinishing_ || self->isBroken_) return;
     self->out_.push_back(self->sealer_.seal(static_cast<uint8_t>(kind), payload));
     self->queuedBytes_.fetch_add(self->out_.back().size(), std::memory_order_relaxed);
     if (self->underWay_ == 0) self->write();
@@ -169,6 +169,8 @@ void Link::write() {
       self->queuedBytes_.fetch_sub(self->out_.front().size(), std::memory_order_relaxed);
       self->out_.pop_front();
     }
+    // What the other side said before it went may lie here unread, and is what its end is known by.
+    if (problem && self->hasReadUnderWay_) return self->isBroken_ = true, void();
     if (problem) return self->end(error(Code::RemoteError, "{} is gone: {}", self->peer_, problem.message()));
     if (!self->out_.empty() && self->socket_) return self->write();
     if (self->isFinishing_) self->sayEnd();

@@ -80,6 +80,7 @@ class Link : public std::enable_shared_from_this<Link> {
   std::deque<std::vector<std::byte>> out_;
   size_t underWay_ = 0;  // frames at the front of out_ that are being written
   bool isFinishing_ = false;
+  bool isBroken_ = false;  // nothing can be written any more; reading will come to an end
   std::atomic<size_t> queuedBytes_{0};  // a hint, for whoever wants to slow down: orders nothing
 };
 

@@ -38,8 +38,8 @@ class LocalPort : public RootPort {
 /// closed, by this side, the other, or the end of the service.
 class RemoteParty : public PartyPort, public std::enable_shared_from_this<RemoteParty> {
  public:
-  RemoteParty(std::shared_ptr<Core> core, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link)
-      : core_(std::move(core)), root_(root), link_(link) {}
+  RemoteParty(std::shared_ptr<Core> core, uint64_t topic, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link)
+      : core_(std::move(core)), topic_(topic), root_(root), link_(link) {}
 
   void start(const std::shared_ptr<Link>& link) {
     link->start([self = shared_from_this()](Kind kind, std::span<const std::byte> payload) { self->onFrame(kind, payload); },
@@ -76,7 +76,7 @@ class RemoteParty : public PartyPort, public std::enable_shared_from_this<Remote
   void onFrame(Kind kind, std::span<const std::byte> payload) {
     const std::lock_guard lock(core_->mutex);
     const auto root = root_.lock();
-    if (!root || root->isOver()) return onTrouble(alreadyServed());
+    if (!root || root->isOver()) return onTrouble(core_->fateOf(topic_));
     const Status status = handle(*root, kind, payload);
     if (!status.ok()) onTrouble(status);
   }
@@ -101,6 +101,7 @@ class RemoteParty : public PartyPort, public std::enable_shared_from_this<Remote
   }
 
   const std::shared_ptr<Core> core_;
+  const uint64_t topic_;
   const std::weak_ptr<Root> root_;
   const std::weak_ptr<Link> link_;
 };
@@ -111,8 +112,8 @@ std::shared_ptr<RootPort> makeLocalPort(std::shared_ptr<Root> root, const std::s
   return std::make_shared<LocalPort>(std::move(root), party);
 }
 
-void serveParty(std::shared_ptr<Core> core, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link) {
-  std::make_shared<RemoteParty>(std::move(core), root, link)->start(link);
+void serveParty(std::shared_ptr<Core> core, uint64_t topic, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link) {
+  std::make_shared<RemoteParty>(std::move(core), topic, root, link)->start(link);
 }
 
 }  // namespace tutti::bootstrap

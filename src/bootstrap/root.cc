@@ -18,9 +18,10 @@ constexpr int kDoorTries = 100;
 
 }  // namespace
 
-Status alreadyServed() {
-  return error(Code::InvalidUsage,
-               "the unique id has served its communicator, or its ranks failed to agree: each communicator needs a new one");
+Status alreadyServed(const Status& why) {
+  if (why.ok()) return error(Code::InvalidUsage, "the unique id has served its communicator: each communicator needs a new one");
+  return error(why.code(), "the ranks of the unique id failed to meet before this one came: {}; the next attempt needs a new id",
+               why.text());
 }
 
 Root::Root(std::shared_ptr<Core> core, UniqueId id, std::shared_ptr<Lease> lease)
@@ -43,7 +44,8 @@ void Root::listenLater(int tries) {
 }
 
 Status Root::enroll(const std::shared_ptr<PartyPort>& party, const Enroll& message) {
-  if (isOver_ || isComplete_) return alreadyServed();
+  if (isOver_) return core_->fateOf(id_.hash);
+  if (isComplete_) return alreadyServed({});
   Status status = gathering_.enroll(message.division, message.member, message.rank, message.note);
   if (!status.ok()) return refuse(party, std::move(status));
   partyOf(party).ranks.push_back(message.rank);
@@ -62,7 +64,8 @@ Status Root::enroll(const std::shared_ptr<PartyPort>& party, const Enroll& messa
 }
 
 Status Root::bring(const std::shared_ptr<PartyPort>& party, const Part& message) {
-  if (isOver_ || isComplete_) return alreadyServed();
+  if (isOver_) return core_->fateOf(id_.hash);
+  if (isComplete_) return alreadyServed({});
   Status status = gathering_.take(message);
   if (!status.ok()) return refuse(party, std::move(status));
   Party& root = partyOf(party);
@@ -124,7 +127,7 @@ void Root::ready(const PartyPort& party) {
 
 void Root::onGo() {
   if (isOver_) return;
-  for (auto& [port, party] : finish()) party.port->onGo();
+  for (auto& [port, party] : finish({})) party.port->onGo();
 }
 
 void Root::giveUp(const PartyPort& party, const Status& cause) { fail(cause, &party); }
@@ -138,7 +141,7 @@ void Root::lose(const PartyPort& party, const Status& cause) {
 void Root::fail(const Status& cause, const PartyPort* except) {
   if (isOver_) return;
   const std::shared_ptr<RootPort> first = std::exchange(first_, nullptr);
-  auto parties = finish();
+  auto parties = finish(cause);
   for (auto& [port, party] : parties) {
     if (port != except) party.port->onTrouble(cause);
   }
@@ -159,15 +162,17 @@ void Root::onMissing(const std::string& text) {
 }
 
 /// Takes it out of the service; what is left to say is said by the caller.
-std::map<const PartyPort*, Root::Party> Root::finish() {
+std::map<const PartyPort*, Root::Party> Root::finish(const Status& why) {
   isOver_ = true;
   limit_.cancel();
   door_.cancel();
   report_.cancel();
+  // Who is on the way, or comes a little later, is to hear why, not to find the door closed.
+  if (!why.ok() && !isComplete_ && lease_) core_->linger(std::move(lease_));
   lease_.reset();
   auto parties = std::move(parties_);
   parties_.clear();
-  core_->retire(*this);
+  core_->retire(*this, why);
   return parties;
 }
 

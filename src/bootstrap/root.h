@@ -1,7 +1,8 @@
 // The root of a unique id: collects the ranks, sends the table on its way, and tells everybody when all are ready, or that it is over.
 //
 // Owner: the service, until it is over. Every function is called under the service's lock.
-// 1. It is over once: with Go to all parties, or with the first trouble, for all of them. The id has served then.
+// 1. It is over once: with Go to all parties, or with the first trouble, for all of them. The id has served then, and who comes later
+//    hears of that trouble.
 // 2. With several ids each root collects its block and brings it to the first root, which alone makes the table.
 // 3. A party (a process or another root) that goes before Go ends it for everybody, with its ranks named.
 #pragma once
@@ -63,7 +64,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   void expire();
   void reportLater();
   std::string describe(const Party& party) const;
-  std::map<const PartyPort*, Party> finish();
+  std::map<const PartyPort*, Party> finish(const Status& why);
 
   const std::shared_ptr<Core> core_;
   const UniqueId id_;
@@ -81,11 +82,11 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   bool isOver_ = false;
 };
 
-/// What those hear who come when it is over.
-Status alreadyServed();
+/// What those hear who come when it is over; `why`: what ended it, or nothing if it ended well.
+Status alreadyServed(const Status& why);
 /// The root's port for those who register in the root's own process.
 std::shared_ptr<RootPort> makeLocalPort(std::shared_ptr<Root> root, const std::shared_ptr<PartyPort>& party);
-/// Serves somebody who has connected to a root.
-void serveParty(std::shared_ptr<Core> core, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link);
+/// Serves somebody who has connected to the root of the id whose hash is `topic`; null: it is over.
+void serveParty(std::shared_ptr<Core> core, uint64_t topic, const std::shared_ptr<Root>& root, const std::shared_ptr<Link>& link);
 
 }  // namespace tutti::bootstrap

@@ -52,7 +52,8 @@ TEST(Trouble, RanksThatDisagreeAboutTheirNumber) {
     const Joined wrong = join(trio.a, trio.id, 4, 3);
     expectError(wait(*wrong), Code::InvalidArgument, "4 ranks, others with the same unique id say 3");
     expectError(wait(*right), Code::InvalidUsage, "another rank failed to join: rank 3 says");
-    expectError(wait(*join(trio.a, trio.id, 3, 2)), Code::InvalidUsage, "failed to agree");
+    expectError(wait(*join(trio.a, trio.id, 3, 2)), Code::InvalidUsage,
+                "failed to meet before this one came: another rank failed to join: rank 3 says");
   }
   Trio trio;  // from another
   const Joined right = join(trio.a, trio.id, 3, 0);
@@ -80,6 +81,17 @@ TEST(Trouble, TwoCallersClaimOneRank) {
   const auto claims = [](const Outcome& outcome) { return outcome.error().text().find("claim the same rank") != std::string::npos; };
   EXPECT_TRUE(claims(one) && claims(two)) << one.error().text() << two.error().text();
   EXPECT_EQ(one.error().code(), Code::InvalidUsage);
+}
+
+/// The news is the same for who comes when it is over, whatever process he is in.
+TEST(Trouble, WhoComesLateHearsWhatWentWrong) {
+  Trio trio;
+  const auto keepsOpen = trio.a.makeId();
+  const Joined gone = join(trio.b, trio.id, 4, 1);
+  ASSERT_TRUE(becomes([&] { return gone->describeMissing() == "ranks 0, 2, 3 of 4"; }));
+  gone->end(error(Code::SystemError, "no memory"));
+  for (const auto& [service, rank] : {std::pair(&trio.a, 0), std::pair(&trio.b, 2), std::pair(&trio.c, 3)})
+    expectError(wait(*join(*service, trio.id, 4, rank)), Code::SystemError, "no memory");
 }
 
 TEST(Trouble, ARankThatGivesUpEndsItForAll) {
