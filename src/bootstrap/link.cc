@@ -170,11 +170,20 @@ void Link::write() {
       self->out_.pop_front();
     }
     // What the other side said before it went may lie here unread, and is what its end is known by.
-    if (problem && self->hasReadUnderWay_) return self->isBroken_ = true, void();
+    if (problem && self->hasReadUnderWay_) return self->giveUpWriting();
     if (problem) return self->end(error(Code::RemoteError, "{} is gone: {}", self->peer_, problem.message()));
     if (!self->out_.empty() && self->socket_) return self->write();
     if (self->isFinishing_) self->sayEnd();
   });
+}
+
+/// Reading comes to its end with what lies here already.
+void Link::giveUpWriting() {
+  isBroken_ = true;
+  for (const std::vector<std::byte>& frame : out_) queuedBytes_.fetch_sub(frame.size(), std::memory_order_relaxed);
+  out_.clear();
+  asio::error_code ignored;
+  if (socket_) socket_->shutdown(Socket::shutdown_both, ignored);
 }
 
 void Link::end(const Status& cause) {

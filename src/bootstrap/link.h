@@ -60,6 +60,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void write();
   void compact();
   void sayEnd();
+  void giveUpWriting();
   void end(const Status& cause);
   void release();
 

@@ -15,13 +15,14 @@ namespace {
 constexpr std::chrono::milliseconds kReportEvery(2000);
 constexpr std::chrono::milliseconds kDoorPause(20);
 constexpr int kDoorTries = 100;
+constexpr std::string_view kFailedBefore = "the ranks of the unique id failed to meet before this one came";
 
 }  // namespace
 
 Status alreadyServed(const Status& why) {
   if (why.ok()) return error(Code::InvalidUsage, "the unique id has served its communicator: each communicator needs a new one");
-  return error(why.code(), "the ranks of the unique id failed to meet before this one came: {}; the next attempt needs a new id",
-               why.text());
+  if (why.text().find(kFailedBefore) != std::string::npos) return why;  // told by the root to this process before
+  return error(why.code(), "{}: {}; the next attempt needs a new id", kFailedBefore, why.text());
 }
 
 Root::Root(std::shared_ptr<Core> core, UniqueId id, std::shared_ptr<Lease> lease)
@@ -167,8 +168,9 @@ std::map<const PartyPort*, Root::Party> Root::finish(const Status& why) {
   limit_.cancel();
   door_.cancel();
   report_.cancel();
-  // Who is on the way, or comes a little later, is to hear why, not to find the door closed.
-  if (!why.ok() && !isComplete_ && lease_) core_->linger(std::move(lease_));
+  // Who is on the way, or comes a little later, is to hear why, not to find the door closed. A port that is named is wanted by the
+  // next communicator.
+  if (!why.ok() && !isComplete_ && lease_ && !id_.isFixed) core_->linger(std::move(lease_));
   lease_.reset();
   auto parties = std::move(parties_);
   parties_.clear();

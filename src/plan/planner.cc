@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kPastCacheBytes = 16 << 20;
 
 /// Below, copies through shared memory are faster than system calls even where calls pay: `bench/peers/run`, all-gather.
-constexpr uint64_t kCopyCallBytes = 1 << 20;
+constexpr uint64_t kCopiedBytes = 1 << 20;
 
 constexpr uint64_t kMostCellBytes = 1 << 20;
 
@@ -64,7 +64,9 @@ uint64_t Planner::cellBytes(bool copies) const {
 
 /// Whether processes copy a call's values by system call where both permit it. A broadcast is faster when its root copies, too.
 bool Planner::copies(const Shape& shape, uint64_t bytes) const {
-  return settings_.copies != 0 && !reduces(shape.collective) && shape.collective != Collective::Broadcast && bytes >= kCopyCallBytes;
+  const bool fitsCalls = settings_.copiedBytes / static_cast<uint64_t>(layout_.ranks()) >= exec::host::kCopyCallBytes;
+  const bool isFaster = bytes >= kCopiedBytes && !reduces(shape.collective) && shape.collective != Collective::Broadcast;
+  return settings_.copies != 0 && fitsCalls && isFaster;
 }
 
 /// How the call would be cut for the algorithm.

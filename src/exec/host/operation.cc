@@ -19,9 +19,6 @@ using transport::local::kInlineBytes;
 using transport::local::SendEnd;
 using transport::local::SlotHead;
 
-/// Below, a system call takes longer than the copies that it saves.
-constexpr uint64_t kCopyCallBytes = 65536;
-
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
 

@@ -12,6 +12,7 @@
 //    fewer messages than slots are not freed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -137,7 +138,8 @@ class SendEnd {
 
 class RecvEnd {
  public:
-  explicit RecvEnd(const PipeView& pipe) : pipe_(pipe) {}
+  explicit RecvEnd(const PipeView& pipe)
+      : pipe_(pipe), giveAfter_(std::max<uint64_t>(1, std::min<uint64_t>(uint64_t{pipe.slots} - 1, pipe.numHeads / 2))) {}
 
   bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
   const SlotHead& head() const { return pipe_.heads[at_]; }
@@ -156,7 +158,7 @@ class RecvEnd {
   /// many, but always has a slot. Whoever turns to something else than the next message calls giveBack(), or the sender may wait in vain.
   void releaseLater() {
     take();
-    if (received_ - given_ + 1 >= pipe_.slots) giveBack();
+    if (received_ - given_ >= giveAfter_) giveBack();
   }
   void giveBack() {
     if (given_ == received_) return;
@@ -173,6 +175,7 @@ class RecvEnd {
   }
 
   PipeView pipe_;
+  uint64_t giveAfter_;  // messages: few enough that a slot is free, and at most half of the heads
   uint64_t received_ = 0;
   uint64_t given_ = 0;  // of those, how many the sender knows to be free
   uint64_t at_ = 0;  // received_ % numHeads
