@@ -201,7 +201,6 @@ void Core::remember(const UniqueId& id, const Status& why) {
 }
 
 void Core::linger(std::shared_ptr<Lease> door) {
-  if (lease_.lock() == door) lease_.reset();
   reactor.post([door = std::move(door)]() mutable {
     const auto timer = std::make_shared<asio::steady_timer>(door->reactor.loop(), kLinger);
     timer->async_wait([timer, door = std::move(door)](const asio::error_code&) {});

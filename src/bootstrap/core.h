@@ -62,7 +62,7 @@ class Core : public std::enable_shared_from_this<Core> {
   /// `why`: what ended it, or nothing if it ended well.
   void retire(const Root& root, const Status& why);
   void retire(const Job& job, const Status& why);
-  /// Keeps the door open a little longer; whoever wants one from now on gets another.
+  /// Keeps the door open a little longer. Whoever wants one meanwhile gets the same: many failures keep no more open than one.
   void linger(std::shared_ptr<Lease> door);
   /// What a rank hears that comes with an id that has served.
   Status fateOf(uint64_t id) const;
