@@ -84,7 +84,9 @@ void Dialer::finish(Result<std::shared_ptr<Link>> outcome) {
 void Dialer::cancel() {
   done_ = nullptr;
   timer_.cancel();
-  for (const auto& attempt : std::exchange(attempts_, {})) attempt->cancel();
+  for (const auto& weak : std::exchange(attempts_, {})) {
+    if (const auto attempt = weak.lock()) attempt->cancel();
+  }
 }
 
 }  // namespace tutti::bootstrap

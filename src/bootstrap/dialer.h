@@ -47,8 +47,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   const Plan plan_;
   Done done_;
   asio::steady_timer timer_;
-  std::vector<std::shared_ptr<Handshake>> attempts_;  // of this round, one for each address that was begun
-  std::vector<Status> problems_;                      // of this round, one for each address
+  std::vector<std::weak_ptr<Handshake>> attempts_;  // of this round, one for each address that was begun; each refers to the dialer
+  std::vector<Status> problems_;                    // of this round, one for each address
   size_t failed_ = 0;
   int64_t round_ = 0;
 };

@@ -173,6 +173,23 @@ TEST(Dialer, DoesNotInsistWhereTheSecretIsAnother) {
   EXPECT_EQ(door.guests(), 0U);
 }
 
+/// Whoever dials is referred to by what waits for the answer; when the thread ends nothing waits any more.
+TEST(Dialer, GoesWithTheThreadWhileNobodyAnswers) {
+  auto token = std::make_shared<int>();
+  const std::weak_ptr<int> kept = token;
+  const auto silent = listenAt(toSocketAddress(*parseAddress("127.0.0.1")), "who says nothing");
+  ASSERT_TRUE(silent) << silent.error().text();
+  {
+    Loop loop;
+    loop.run([&] {
+      (void)Dialer::start(loop.reactor, planTo({*listeningAddress(*silent)}),
+                          [token = std::move(token)](Result<std::shared_ptr<Link>>) { ADD_FAILURE() << "nobody has answered"; });
+    });
+    EXPECT_FALSE(kept.expired());
+  }
+  EXPECT_TRUE(kept.expired());
+}
+
 TEST(Listener, SaysNothingToWhoAsksForSomethingElse) {
   Loop loop;
   Door door(loop);
