@@ -123,7 +123,7 @@ bool RecvJob::place() {
   target_ = offers_.find(received_ + 1, bytes);
   const bool offered = target_ != nullptr;
   const bool fits = bytes <= pipe_.slotBytes;
-  if (!offered) target_ = fits ? pipe_.staging(received_) : spillFor(bytes);
+  if (!offered) target_ = fits ? pipe_.staging(received_, bytes) : spillFor(bytes);
   if (target_ == nullptr) return false;
   if (offered) offeredBytes_.fetch_add(bytes, std::memory_order_relaxed);
   targetKey_ = stagingKey_;
@@ -176,7 +176,7 @@ void RecvJob::publish() {
   local::SlotHead& slot = head();
   slot.signature = came.signature;
   if (heard_ != nullptr) heard_->store(came.signature, std::memory_order_relaxed);
-  const bool inSlot = target_ == nullptr || target_ == pipe_.staging(received_);
+  const bool inSlot = target_ == nullptr || target_ == pipe_.staging(received_, came.bytes);
   slot.lent = inSlot ? 0 : reinterpret_cast<uint64_t>(target_);
   slot.bytes = came.bytes;
   slot.filled.store(++received_, std::memory_order_release);  // pairs with RecvEnd::ready

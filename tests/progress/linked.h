@@ -95,7 +95,7 @@ struct Link {
     head.signature = signature;
     head.bytes = bytes;
     head.lent = 0;
-    if (bytes > 0) std::memcpy(bytes > transport::local::kInlineBytes ? send.staging() : head.inlineData, data, bytes);
+    if (bytes > 0) std::memcpy(bytes > transport::local::kInlineBytes ? send.staging(bytes) : head.inlineData, data, bytes);
     send.push(false);
   }
   void pushReference(const std::byte* data, uint64_t bytes, uint64_t signature) {

@@ -200,7 +200,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   for (int i = 0; i < step.numTo; ++i) {
     if (value == nullptr) {  // combine straight into the first slot; further ones get a copy
       SendEnd& end = *to[i];
-      std::byte* space = bytes <= kInlineBytes ? end.head().inlineData : end.staging();
+      std::byte* space = bytes <= kInlineBytes ? end.head().inlineData : end.staging(bytes);
       combine(space, sources, numSources, range.elems, ownFirst, false);
       value = space;
     }
@@ -223,7 +223,7 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
     byReference = true;
   } else {
     head.lent = 0;
-    if (value != end.staging()) copyBytes(end.staging(), value, bytes, false);
+    if (std::byte* const space = end.staging(bytes); value != space) copyBytes(space, value, bytes, false);
   }
   end.push(byReference);
 }

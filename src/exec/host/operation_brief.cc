@@ -27,8 +27,10 @@ void Operation::layOutBriefly() {
   std::vector<BriefStep> brief;
   for (const BoundStep& step : lanes_[0].steps->steps) {
     brief.push_back(briefOf(step));
-    const bool mayLend = plan_->lends && step.kind == Kind::Store && brief.back().bytes > std::min(kEagerBytes, step.window->cellBytes);
-    if (mayLend) return;
+    const uint64_t bytes = brief.back().bytes;
+    const bool mayLend = plan_->lends && step.kind == Kind::Store && bytes > std::min(kEagerBytes, step.window->cellBytes);
+    if (mayLend || (step.window != nullptr && bytes >= transport::local::kMovingBytes))
+      return;  // its place would not be the same each time
   }
   const auto folds = [](const BriefStep& step) { return step.kind == BriefKind::Fold; };
   const auto fold = std::find_if(brief.begin(), brief.end(), folds);

@@ -47,9 +47,10 @@ struct WindowView {
   uint64_t cellBytes = 0;
 
   CellHead& head(uint64_t epoch, Rank writer) const { return heads[index(epoch, writer)]; }
+  /// Below kMovingBytes the same for all epochs of a bank.
   std::byte* payload(uint64_t epoch, Rank writer, uint64_t bytes) const {
     if (bytes <= kCellInlineBytes) return head(epoch, writer).inlineData;
-    return payloads + index(epoch, writer) * cellBytes;
+    return payloads + index(epoch, writer) * cellBytes + placeInRoom(epoch / 2, bytes, cellBytes);
   }
  private:
   uint64_t index(uint64_t epoch, Rank writer) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -98,7 +99,7 @@ TEST(Pipe, LongAndShortMessagesTakeTurnsRoundManyLaps) {
         ends.recv.release();
       }
       if (isLong) {
-        std::memcpy(ends.send.staging(), &sent, sizeof sent);
+        std::memcpy(ends.send.staging(sizeof sent), &sent, sizeof sent);
         pushStaged(ends.send);
       } else {
         pushInline(ends.send, sent);
@@ -186,8 +187,8 @@ TEST(Pipe, StagingSpacesDoNotOverlapAndHoldAWholeSlice) {
     SlotHead& head = ends.send.head();
     head.lent = 0;
     head.bytes = kBytes;
-    std::memset(ends.send.staging(), 'a' + i, ends.send.slotBytes());
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(ends.send.staging()) % kCacheLine, 0U);
+    std::memset(ends.send.staging(kBytes), 'a' + i, ends.send.slotBytes());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(ends.send.staging(kBytes)) % kCacheLine, 0U);
     ends.send.push(false);
   }
   for (int i = 0; i < 4; ++i) {
@@ -195,6 +196,29 @@ TEST(Pipe, StagingSpacesDoNotOverlapAndHoldAWholeSlice) {
     for (uint64_t k = 0; k < kBytes; ++k) ASSERT_EQ(static_cast<char>(ends.recv.payload()[k]), 'a' + i);
     ends.recv.release();
   }
+}
+
+TEST(Pipe, LongValuesMoveOnThroughTheirSlotAndStayInside) {
+  constexpr uint64_t kSlot = 5 * kMovingBytes;
+  Ends ends = Ends::make(2, kSlot);
+  const std::byte* const first = ends.send.staging(1000);
+  std::set<const std::byte*> places;
+  for (uint64_t i = 0; i < 60; ++i) {
+    const uint64_t bytes = i % 3 == 0 ? kSlot : kMovingBytes + i;
+    std::byte* const space = ends.send.staging(bytes);
+    ASSERT_GE(space, first + i % 2 * ends.send.slotBytes());
+    ASSERT_LE(space + bytes, first + (i % 2 + 1) * ends.send.slotBytes());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(space) % kCacheLine, 0U);
+    places.insert(space);
+    std::memset(space, static_cast<int>(i), bytes);
+    ends.send.head().lent = 0;
+    ends.send.head().bytes = bytes;
+    ends.send.push(false);
+    ASSERT_TRUE(ends.recv.ready());
+    ASSERT_EQ(ends.recv.payload(), space) << "both sides count alike";
+    ends.recv.release();
+  }
+  EXPECT_GE(places.size(), 8U);
 }
 
 TEST(Pipe, WithoutStagingStillCarriesInlineDataAndReferences) {
@@ -260,7 +284,7 @@ TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
       }
       const bool byReference = i % 3 == 1;
       while (byReference && !ends.send.drained()) std::this_thread::yield();
-      auto* words = byReference ? buffer.data() : reinterpret_cast<uint64_t*>(ends.send.staging());
+      auto* words = byReference ? buffer.data() : reinterpret_cast<uint64_t*>(ends.send.staging(kWords * sizeof(uint64_t)));
       for (uint64_t k = 0; k < kWords; ++k) words[k] = i + k;
       head.lent = byReference ? reinterpret_cast<uint64_t>(words) : 0;
       head.bytes = kWords * sizeof(uint64_t);

@@ -46,6 +46,25 @@ TEST(Window, BanksTakeTurns) {
   EXPECT_EQ(view.payload(8, Rank(0), 64), view.payload(10, Rank(0), 64));
 }
 
+TEST(Window, LongPayloadsMoveOnThroughTheirCellAndStayInside) {
+  constexpr uint64_t kCell = 4 * kMovingBytes;
+  auto window = Window::create(2, kCell);
+  ASSERT_TRUE(window);
+  const WindowView& view = window->view();
+  for (const uint64_t bytes : {kMovingBytes, kMovingBytes + 1, 2 * kMovingBytes, 2 * kMovingBytes + 1, kCell}) {
+    std::set<const std::byte*> places;
+    for (uint64_t epoch = 2; epoch < 34; ++epoch) {
+      const std::byte* const cell = view.payload(epoch % 2, Rank(1), 1000);
+      const std::byte* const place = view.payload(epoch, Rank(1), bytes);
+      ASSERT_GE(place, cell);
+      ASSERT_LE(place + bytes, cell + view.cellBytes);
+      EXPECT_EQ((place - cell) % static_cast<std::ptrdiff_t>(kCacheLine), 0);
+      places.insert(place);
+    }
+    EXPECT_EQ(places.size(), 2 * (kCell / ((bytes + kCacheLine - 1) / kCacheLine * kCacheLine))) << bytes;
+  }
+}
+
 TEST(Window, SmallPayloadsTravelInTheHead) {
   auto window = Window::create(2, 64);
   ASSERT_TRUE(window);
