@@ -1,6 +1,5 @@
 #include "connect/connections.h"
 
-#include <type_traits>
 #include <utility>
 
 namespace tutti::connect {
@@ -9,18 +8,15 @@ using transport::local::PipeKey;
 
 namespace {
 
-/// The end under `key`, opened on first use.
-template <class End>
-Result<End*> openEnd(std::map<PipeKey, std::unique_ptr<End>>& ends, transport::local::Hub& hub, const PipeKey& key, const PipeSize& size) {
+/// The end under `key`, opened on first use. `more`: what its constructor takes beside the pipe.
+template <class End, class... More>
+Result<End*> openEnd(std::map<PipeKey, std::unique_ptr<End>>& ends, transport::local::Hub& hub, const PipeKey& key, const PipeSize& size,
+                     More... more) {
   auto& end = ends[key];
   if (!end) {
     const auto view = hub.pipe(key, size.slots, size.slotBytes);
     if (!view) return tl::unexpected(view.error());
-    if constexpr (std::is_same_v<End, transport::local::SendEnd>) {
-      end = std::make_unique<End>(*view, key.to);
-    } else {
-      end = std::make_unique<End>(*view);
-    }
+    end = std::make_unique<End>(*view, more...);
   }
   return end.get();
 }
@@ -28,7 +24,7 @@ Result<End*> openEnd(std::map<PipeKey, std::unique_ptr<End>>& ends, transport::l
 }  // namespace
 
 Result<transport::local::SendEnd*> Connections::sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size) {
-  return openEnd(sends_, hub_, PipeKey{channel, port, rank_, to}, size);
+  return openEnd(sends_, hub_, PipeKey{channel, port, rank_, to}, size, to, stores(to));
 }
 
 Result<transport::local::RecvEnd*> Connections::recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size) {

@@ -28,6 +28,8 @@ class Connections {
   Result<const transport::local::WindowView*> window(Rank rank, uint64_t cellBytes);
   /// The process of a rank that lives in another one of this host; null for the own one.
   transport::local::Neighbour* neighbour(Rank rank) { return hub_.neighbour(rank); }
+  /// How to store what `reader` reads from slots and cells.
+  transport::local::StoreChoice* stores(Rank reader) { return &stores_[reader.value]; }
 
  private:
   transport::local::Hub& hub_;
@@ -35,6 +37,7 @@ class Connections {
   std::map<transport::local::PipeKey, std::unique_ptr<transport::local::SendEnd>> sends_;
   std::map<transport::local::PipeKey, std::unique_ptr<transport::local::RecvEnd>> receives_;
   std::map<int32_t, transport::local::WindowView> windows_;
+  std::map<int32_t, transport::local::StoreChoice> stores_;
 };
 
 }  // namespace tutti::connect

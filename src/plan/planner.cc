@@ -234,6 +234,7 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
     const auto window = connections_.window(remote ? bound.peer : rank_, cellBytes(true));
     if (!window) return tl::unexpected(window.error());
     bound.window = *window;
+    if (step.kind == Kind::Store && bound.peer != rank_) bound.stores = connections_.stores(bound.peer);
     return bound;
   }
   bound.numFrom = static_cast<int8_t>(step.from.count);

@@ -1,6 +1,7 @@
 #include "exec/host/operation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "core/format.h"
@@ -21,6 +22,17 @@ using transport::local::SlotHead;
 
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
+
+int64_t nowNs() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Into a slot or a cell, that another core reads next.
+void storeFor(transport::local::StoreChoice* stores, std::byte* space, const std::byte* value, uint64_t bytes) {
+  if (stores == nullptr || bytes < transport::local::StoreChoice::kLeastBytes) return copyBytes(space, value, bytes, false);
+  const int64_t began = nowNs();
+  const bool isPast = stores->isPast(bytes, began);
+  copyBytes(space, value, bytes, isPast);
+  stores->took(bytes, isPast, began, nowNs());
+}
 
 }  // namespace
 
@@ -223,7 +235,7 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
     byReference = true;
   } else {
     head.lent = 0;
-    if (std::byte* const space = end.staging(bytes); value != space) copyBytes(space, value, bytes, false);
+    if (std::byte* const space = end.staging(bytes); value != space) storeFor(end.stores(), space, value, bytes);
   }
   end.push(byReference);
 }
@@ -266,11 +278,11 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   }
   head.lent = 0;
   std::byte* space = step.window->payload(epoch, plan_->rank, bytes);
-  if (step.reduce) {
+  if (step.reduce && reduction_.scaling.hasFactor) {
     const void* sources[] = {own};
     combine(space, sources, 1, range.elems, true, false);
   } else if (bytes > 0) {
-    copyBytes(space, own, bytes, false);
+    storeFor(step.stores, space, own, bytes);
   }
   return true;
 }

@@ -43,6 +43,7 @@ struct BoundStep {
   uint32_t firstFrom = 0;  ///< of BoundLane::sources
   uint32_t firstTo = 0;    ///< of BoundLane::targets
   const transport::local::WindowView* window = nullptr;  ///< Store, Arrive: the peer's; Await, Load, LoadReduce: the own one
+  transport::local::StoreChoice* stores = nullptr;       ///< Store: for the peer
 };
 
 struct BoundLane {

@@ -22,6 +22,7 @@
 #include "core/prefetch.h"
 #include "core/short_copy.h"
 #include "memory/mapping.h"
+#include "transport/local/store_choice.h"
 
 namespace tutti::transport::local {
 
@@ -51,8 +52,6 @@ inline constexpr uint32_t kReachesCopies = 4;   ///< anything, by a system call 
 
 /// Values of so many bytes and more do not lie in the same place each time, as long as there is room for several.
 inline constexpr uint64_t kMovingBytes = 16384;
-/// The room that they move through: with both banks of a window, or all slots of a pipe, about what a core's second cache holds.
-inline constexpr uint64_t kMovingRoom = 512 << 10;
 
 /// Where a value lies in `room` bytes that are its own, when it is number `turn` there. Lines that its reader still has in its own cache
 /// take twice to four times as long to write on some machines as those that have gone from there to the cache that all cores share; so
@@ -62,7 +61,7 @@ inline uint64_t placeInRoom(uint64_t turn, uint64_t bytes, uint64_t room) {
   if (bytes < kMovingBytes) [[likely]]
     return 0;
   const uint64_t pitch = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-  const uint64_t places = std::min(room, kMovingRoom) / pitch;
+  const uint64_t places = room / pitch;
   return places < 2 ? 0 : turn % places * pitch;
 }
 
@@ -93,7 +92,8 @@ static_assert(std::is_trivially_copyable_v<PipeView>);
 
 class SendEnd {
  public:
-  explicit SendEnd(const PipeView& pipe, Rank peer = Rank()) : pipe_(pipe), peer_(peer) {}
+  /// `stores` outlives the end; null: through the cache.
+  explicit SendEnd(const PipeView& pipe, Rank peer = Rank(), StoreChoice* stores = nullptr) : pipe_(pipe), peer_(peer), stores_(stores) {}
 
   /// Whether there is room for the next message, of so many bytes.
   bool ready(uint64_t bytes) {
@@ -135,6 +135,7 @@ class SendEnd {
   bool drained() { return seenFreed_ >= lastByReference_ || refresh() >= lastByReference_; }
   uint64_t sent() const { return sent_; }
   Rank peer() const { return peer_; }
+  StoreChoice* stores() const { return stores_; }
 
  private:
   /// What a message as long as the last one will be written to, if that is little.
@@ -150,6 +151,7 @@ class SendEnd {
 
   PipeView pipe_;
   Rank peer_;  // who reads: for reports only
+  StoreChoice* stores_;
   uint64_t sent_ = 0;
   uint64_t at_ = 0;  // sent_ % numHeads
   uint64_t seenFreed_ = 0;

@@ -10,6 +10,7 @@
 //    have done so before it is written again. All ranks do so in a round, or none.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,9 +51,16 @@ struct WindowView {
   /// Below kMovingBytes the same for all epochs of a bank.
   std::byte* payload(uint64_t epoch, Rank writer, uint64_t bytes) const {
     if (bytes <= kCellInlineBytes) return head(epoch, writer).inlineData;
-    return payloads + index(epoch, writer) * cellBytes + placeInRoom(epoch / 2, bytes, cellBytes);
+    return payloads + index(epoch, writer) * cellBytes + placeInRoom(epoch / 2, bytes, movingRoom());
   }
  private:
+  /// What values move through in a cell (placeInRoom): of all windows together, in both banks, about what the second caches of two cores
+  /// hold.
+  uint64_t movingRoom() const {
+    constexpr uint64_t kOfABank = 1 << 20;
+    const auto others = static_cast<uint64_t>(ranks - 1);
+    return others == 0 ? 0 : std::min(cellBytes, kOfABank / (others * (others + 1)));
+  }
   uint64_t index(uint64_t epoch, Rank writer) const {
     return (epoch % 2) * static_cast<uint64_t>(ranks) + static_cast<uint64_t>(writer.value);
   }
