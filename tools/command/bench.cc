@@ -39,7 +39,7 @@ size / time times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatte
 Exit codes: 0 fine, 1 wrong results or an output file not written, 2 bad arguments, 3 the library failed or hung.)";
 
 struct BenchText {
-  std::string operation;
+  std::string operation = "all_reduce";
   std::string minBytes = "8";
   std::string maxBytes = "64M";
   std::string stepBytes;
@@ -224,7 +224,7 @@ void addBench(CLI::App& app, const std::vector<std::string>& words, Action& acti
   BenchText* const text = &run->text;
   bench::Options* const options = &run->options;
   CLI::App* command = app.add_subcommand("bench", "measure and check a collective operation");
-  command->add_option("OP", text->operation, bench::operationNames())->required();
+  command->add_option("OP", text->operation, bench::operationNames())->capture_default_str();
   addBenchSizes(*command, *text, *options);
   addBenchWork(*command, *text);
   addBenchPlaces(*command, *text);

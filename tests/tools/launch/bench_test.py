@@ -39,8 +39,8 @@ class Several(unittest.TestCase):
 class OneHost(Several):
     def test_every_launcher(self):
         for name, launcher in LAUNCHERS.items():
-            rows, out, err = self.bench(launcher, "all_reduce", "-e", "256K", "-f", "32", "-n", "3")
-            self.assertEqual({(row["ranks"], row["wrong"]) for row in rows}, {(3, 0)}, err)
+            rows, out, err = self.bench(launcher, "-e", "256K", "-f", "32", "-n", "3")
+            self.assertEqual({(row["op"], row["ranks"], row["wrong"]) for row in rows}, {("all_reduce", 3, 0)}, err)
             self.assertIn(f"3 ranks (3 processes, by {name})", out)
             self.assertEqual(out.count("wrong elements: 0"), 1, "rank 0 alone prints")
 
@@ -97,7 +97,7 @@ class SeveralHosts(Several):
     def test_it_starts_hosts_itself(self):
         for nodes, ranks, threads in ((2, 4, 1), (2, 4, 2), (3, 5, 1)):
             places = ["--nodes", str(nodes), "--ranks", str(ranks), "--threads", str(threads), "--devices", "host"]
-            rows, out, err = self.bench([], "all_reduce", *places, *self.WORK)
+            rows, out, err = self.bench([], *places, *self.WORK)
             self.assertEqual({(row["ranks"], row["wrong"]) for row in rows}, {(ranks, 0)}, err)
             self.assertIn(f"{ranks // threads} processes", out)
 
