@@ -38,7 +38,7 @@ Status RecvJob::start() {
   if (!headers) return std::move(headers).error();
   headersKey_ = *headers;
   if (pipe_.slotBytes == 0) return Status();
-  auto staging = comm_->registerMemory(pipe_.memory, pipe_.slots * pipe_.slotBytes, net::MemoryKind::Host);
+  auto staging = comm_->registerMemory(pipe_.memory, pipe_.stagingBytes(), net::MemoryKind::Host);
   if (!staging) return std::move(staging).error();
   stagingKey_ = *staging;
   return Status();

@@ -46,7 +46,7 @@ Status SendJob::start() {
   if (!headers) return std::move(headers).error();
   headersKey_ = *headers;
   if (pipe_.slotBytes == 0) return Status();
-  auto staging = comm_->registerMemory(pipe_.memory, pipe_.slots * pipe_.slotBytes, net::MemoryKind::Host);
+  auto staging = comm_->registerMemory(pipe_.memory, pipe_.stagingBytes(), net::MemoryKind::Host);
   if (!staging) return std::move(staging).error();
   stagingKey_ = *staging;
   return Status();
@@ -73,7 +73,7 @@ bool SendJob::filled() const {
 Result<net::MemoryKey> SendJob::keyFor(const std::byte* data, uint64_t bytes) {
   payloadRegistered_ = false;
   if (!comm_->needsRegistration()) return net::MemoryKey();
-  if (data >= pipe_.memory && data < pipe_.memory + pipe_.slots * pipe_.slotBytes) return stagingKey_;
+  if (data >= pipe_.memory && data < pipe_.memory + pipe_.stagingBytes()) return stagingKey_;
   // The caller may free its buffer after the call, so that no registration outlives the message.
   auto key = comm_->registerMemory(const_cast<std::byte*>(data), bytes, net::MemoryKind::Host);
   payloadRegistered_ = key.has_value();

@@ -15,7 +15,7 @@ using algo::Kind;
 using transport::local::CellHead;
 using transport::local::kCacheLine;
 using transport::local::kCellInlineBytes;
-using transport::local::kInlineBytes;
+using transport::local::kShortBytes;
 using transport::local::RecvEnd;
 using transport::local::SlotHead;
 
@@ -140,7 +140,7 @@ Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
     case Kind::Pipe: {
       const int numSources = step.numFrom + (step.src.buffer != Buffer::None ? 1 : 0);
       const bool isLocal = step.numFrom == 0 && step.numTo == 0;
-      if (step.reduce || numSources != 1 || (!isLocal && b.bytes > kInlineBytes)) break;
+      if (step.reduce || numSources != 1 || (!isLocal && b.bytes > kShortBytes)) break;
       b.kind = BriefKind::Move;
       b.numTo = step.numTo;
       b.targets = lane.steps->targets.data() + step.firstTo;
@@ -162,7 +162,7 @@ Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
   return b;
 }
 
-/// runPipe() for a value that comes from one place and travels in heads, or that only changes its place here.
+/// runPipe() for a short value that comes from one place, or one that only changes its place here.
 [[gnu::always_inline]] inline bool Operation::move(const BriefStep& step) {
   RecvEnd* const from = step.source;
   if (from != nullptr && !soon(looks_, [from] { return from->ready(); })) return false;
@@ -173,14 +173,14 @@ Operation::BriefStep Operation::briefOf(const BoundStep& step) const {
   if (from != nullptr) {
     const SlotHead& head = from->head();
     if (!acceptCall(head.signature, step.peer) || !acceptSize(head.bytes, step.peer, step.bytes)) return false;
-    value = head.inlineData;
+    value = from->payload();
   }
   if (step.writes) {
     std::byte* const to = out_ + step.to;
     if (to != value) copyShort(to, value, step.bytes);
     value = to;
   }
-  for (int i = 0; i < step.numTo; ++i) step.targets[i]->pushInline(signature_, value, step.bytes);
+  for (int i = 0; i < step.numTo; ++i) step.targets[i]->pushShort(signature_, value, step.bytes);
   if (from != nullptr) from->releaseLater();
   return true;
 }

@@ -17,7 +17,9 @@ uint64_t strideOf(uint64_t slotBytes) { return (slotBytes + kCacheLine - 1) / kC
 
 }  // namespace
 
-uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes) { return stagingAt(slots) + slots * strideOf(slotBytes); }
+uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes) {
+  return stagingAt(slots) + headsOf(slots) * kShortBytes + slots * strideOf(slotBytes);
+}
 
 PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
   PipeView view;

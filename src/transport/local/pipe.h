@@ -8,8 +8,9 @@
 //    Only a reader that says that it can read there (`reach`) is given such a message.
 // 3. Numbers start at 1 and never wrap: 2^64 messages outlast the machine.
 // 4. What both sides look at holds no pointer that only one of them can follow, and zeroed memory is a fresh pipe.
-// 5. There are more heads than slots: of messages that travel in their heads the sender may be ahead by as many. Any other waits until
-//    fewer messages than slots are not freed.
+// 5. There are more heads than slots: of messages that travel in their heads, or in the short places beside them, the sender may be ahead
+// by
+//    as many. Any other waits until fewer messages than slots are not freed.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +29,7 @@ namespace tutti::transport::local {
 
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kInlineBytes = 96;  ///< payload that travels in the head
+inline constexpr size_t kShortBytes = 256;  ///< payload that has a place for each head, and needs no slot
 
 /// Two lines side by side: who fetches the first gets both from caches that fetch pairs.
 struct alignas(2 * kCacheLine) SlotHead {
@@ -67,7 +69,7 @@ inline uint64_t placeInRoom(uint64_t turn, uint64_t bytes, uint64_t room) {
 
 struct PipeView {
   SlotHead* heads = nullptr;
-  std::byte* memory = nullptr;  ///< slots × slotBytes of staging space, written by the sender
+  std::byte* memory = nullptr;  ///< staging space, written by the sender: numHeads × kShortBytes, then slots × slotBytes
   FreedCount* freed = nullptr;
   uint32_t numHeads = 0;  ///< a multiple of slots
   uint32_t slots = 0;
@@ -77,8 +79,10 @@ struct PipeView {
   SlotHead& head(uint64_t message) const { return heads[message % numHeads]; }
   /// Of one that has so many bytes, at most slotBytes.
   std::byte* staging(uint64_t message, uint64_t bytes) const {
-    return memory + (message % slots) * slotBytes + placeInRoom(message / slots, bytes, slotBytes);
+    if (bytes <= kShortBytes) return memory + (message % numHeads) * kShortBytes;
+    return memory + numHeads * kShortBytes + (message % slots) * slotBytes + placeInRoom(message / slots, bytes, slotBytes);
   }
+  uint64_t stagingBytes() const { return numHeads * kShortBytes + slots * slotBytes; }
   /// If it was lent, in the sender's process.
   std::byte* payload(uint64_t message) const {
     SlotHead& slot = head(message);
@@ -86,7 +90,7 @@ struct PipeView {
     return slot.bytes <= kInlineBytes ? slot.inlineData : staging(message, slot.bytes);
   }
   /// How many messages of so many bytes may be on their way at once.
-  uint32_t capacity(uint64_t bytes) const { return bytes <= kInlineBytes ? numHeads : slots; }
+  uint32_t capacity(uint64_t bytes) const { return bytes <= kShortBytes ? numHeads : slots; }
 };
 static_assert(std::is_trivially_copyable_v<PipeView>);
 
@@ -122,13 +126,13 @@ class SendEnd {
     // Once, and late, so that what the receiver has given back since then comes in one go.
     if (sent_ - seenFreed_ + 1 == pipe_.capacity(slot.bytes)) prefetch(pipe_.freed);
   }
-  /// A message that travels in its head, from values that end where they lie: all that there is to a small one.
-  void pushInline(uint64_t signature, const void* value, uint64_t bytes) {
+  /// A message of at most kShortBytes, from values that end where they lie: all that there is to a small one.
+  void pushShort(uint64_t signature, const void* value, uint64_t bytes) {
     SlotHead& slot = head();
     slot.signature = signature;
     slot.lent = 0;
     slot.bytes = bytes;
-    copyShort(slot.inlineData, value, bytes);
+    copyShort(bytes <= kInlineBytes ? slot.inlineData : staging(bytes), value, bytes);
     push(false);
   }
   /// Whether every message sent by reference has been read.

@@ -37,19 +37,19 @@ TEST(Messages, ALargeMessageEndsWhenItHasBeenRead) {
 }
 
 TEST(Messages, ASenderWaitsForAFreeSlot) {
-  PlannedRanks planned(2, settingsOf(2, 128));
-  const std::vector<int32_t> in = numbers(0, 100);
-  std::vector<int32_t> out(100, -1);
+  PlannedRanks planned(2, settingsOf(2, 512));
+  const std::vector<int32_t> in = numbers(0, 400);
+  std::vector<int32_t> out(400, -1);
   Interleaved all;
-  all.add(planned.call(0, messageShape(400, 1, false), in.data(), nullptr));
-  all.add(planned.call(1, messageShape(400, 0, true), nullptr, out.data()));
+  all.add(planned.call(0, messageShape(1600, 1, false), in.data(), nullptr));
+  all.add(planned.call(1, messageShape(1600, 0, true), nullptr, out.data()));
   EXPECT_EQ(all.advance(0), Poll::Pending);
   EXPECT_EQ(all[0].describeWait(), "waits for a free slot, slice 2 step 0");
   ASSERT_TRUE(all.run());
   EXPECT_EQ(out, in);
 }
 
-TEST(Messages, SlicesThatTravelInTheirHeadsNeedNoSlots) {
+TEST(Messages, ShortSlicesNeedNoSlots) {
   PlannedRanks planned(2, settingsOf(2, 64));
   const std::vector<int32_t> in = numbers(0, 100);
   std::vector<int32_t> out(100, -1);

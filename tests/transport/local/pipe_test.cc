@@ -39,7 +39,7 @@ uint64_t readValue(const RecvEnd& end) {
 }
 
 constexpr uint64_t kShort = sizeof(uint64_t);
-constexpr uint64_t kLong = kInlineBytes + 1;
+constexpr uint64_t kLong = kShortBytes + 1;
 
 void pushStaged(SendEnd& end) {
   end.head().lent = 0;
@@ -99,7 +99,7 @@ TEST(Pipe, LongAndShortMessagesTakeTurnsRoundManyLaps) {
         ends.recv.release();
       }
       if (isLong) {
-        std::memcpy(ends.send.staging(sizeof sent), &sent, sizeof sent);
+        std::memcpy(ends.send.staging(kLong), &sent, sizeof sent);
         pushStaged(ends.send);
       } else {
         pushInline(ends.send, sent);
@@ -139,11 +139,11 @@ TEST(Pipe, WhatIsReleasedLaterLeavesASlot) {
 
 TEST(Pipe, ShortMessagesArriveWhole) {
   Ends ends = Ends::make(2, 64);
-  for (uint64_t bytes = 0; bytes <= kInlineBytes; ++bytes) {
+  for (uint64_t bytes = 0; bytes <= kShortBytes; ++bytes) {
     std::vector<unsigned char> value(bytes);
     for (uint64_t i = 0; i < bytes; ++i) value[i] = static_cast<unsigned char>(bytes + i);
     ASSERT_TRUE(ends.send.ready(bytes));
-    ends.send.pushInline(bytes + 7, value.data(), bytes);
+    ends.send.pushShort(bytes + 7, value.data(), bytes);
     ASSERT_TRUE(ends.recv.ready());
     const SlotHead& head = ends.recv.head();
     EXPECT_EQ(head.signature, bytes + 7);
@@ -180,7 +180,7 @@ TEST(Pipe, KeepsTheOrderRoundManyLaps) {
 }
 
 TEST(Pipe, StagingSpacesDoNotOverlapAndHoldAWholeSlice) {
-  constexpr uint64_t kBytes = 100;  // rounded up to cache lines
+  constexpr uint64_t kBytes = kShortBytes + 4;  // rounded up to cache lines
   Ends ends = Ends::make(4, kBytes);
   EXPECT_GE(ends.send.slotBytes(), kBytes);
   for (int i = 0; i < 4; ++i) {
@@ -269,7 +269,7 @@ TEST(Pipe, ManyPipesTakeNoMemoryUntilTheyAreUsed) {
 /// One thread writes, one reads: inline, staged and by reference in turns, with 2 slots so that both sides wait often.
 TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
   constexpr uint64_t kMessages = 5000;
-  constexpr uint64_t kWords = 16;
+  constexpr uint64_t kWords = kLong / sizeof(uint64_t) + 1;
   Ends ends = Ends::make(2, kWords * sizeof(uint64_t));
   std::vector<uint64_t> buffer(kWords);  // what is sent by reference; changed again once it is drained
 
