@@ -52,6 +52,17 @@ void forEachLine(const char* path, Line&& line) {
   std::fclose(file);
 }
 
+/// What the descriptors of this process are.
+std::string openDescriptors() {
+  std::string all;
+  forEachEntry("/proc/self/fd", [&](const char* name) {
+    char target[256] = {};
+    if (readlink((std::string("/proc/self/fd/") + name).c_str(), target, sizeof target - 1) > 0)
+      all += std::string(" ") + name + "=" + target;
+  });
+  return all;
+}
+
 /// Blocks of memfds that this process has open, each file once.
 int64_t openMemoryKiB() {
   std::vector<ino_t> seen;
@@ -66,6 +77,25 @@ int64_t openMemoryKiB() {
     blocks += info.st_blocks;
   });
   return blocks / 2;
+}
+
+/// Once what ends by itself has done so: a service's thread stays a tenth of a second, the door of ranks that failed to meet two seconds,
+/// and a connection whose other side does not answer five. A process keeps its table of memory of ncclMemAlloc, and the engine of a network
+/// to other hosts: a thread and its descriptors.
+void expectNothingLeft(const Footprint& before) {
+  const bool hasEngine = std::getenv("NCCL_HOSTID") != nullptr;
+  const Footprint most{.descriptors = before.descriptors + 1 + (hasEngine ? 7 : 0),
+                       .threads = before.threads + (hasEngine ? 1 : 0),
+                       .sharedKiB = before.sharedKiB + 4};
+  const auto isLeft = [&most](const Footprint& now) {
+    return now.threads > most.threads || now.descriptors > most.descriptors || now.sharedKiB > most.sharedKiB;
+  };
+  const Stopwatch watch;
+  Footprint after = Footprint::now();
+  for (; isLeft(after) && watch.seconds() < 8 * kSlow; after = Footprint::now()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_LE(after.threads, most.threads) << "threads are left";
+  EXPECT_LE(after.descriptors, most.descriptors) << "descriptors are left:" << openDescriptors();
+  EXPECT_LE(after.sharedKiB, most.sharedKiB) << "shared memory is left";
 }
 
 }  // namespace
@@ -115,7 +145,9 @@ void ProcessRanks::runChild(int child, const Body& body) {
   for (int fd = 3; fd < 1024; ++fd) close(fd);
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Self self(shared_, child, static_cast<int>(ends_.size()));
+  const Footprint before = Footprint::now();
   body(self);
+  if (!self.isInTheMiddle()) expectNothingLeft(before);
   std::fflush(nullptr);
   _exit(testing::Test::HasFailure() ? 1 : 0);
 }

@@ -3,7 +3,8 @@
 // Owner: the test (ProcessRanks), on a process without threads that has never used the library: it forks. Each child has a Self, used
 // by the thread that runs the body.
 // 1. Children have descriptors 0 to 2 and no others. What they print, and the failures of their expectations, is their text.
-// 2. A child whose expectations hold ends with 0, one whose expectations fail with 1. A child ends at the latest with its parent.
+// 2. A child whose expectations hold ends with 0, one whose expectations fail with 1. A child ends at the latest with its parent. That
+//    nothing is left of its communicators, no thread, descriptor or shared memory, is one of the expectations.
 // 3. Stages order things between children and the test: small numbers that only grow.
 // 4. The destructor kills, by its number, every child that is left.
 #pragma once
@@ -93,12 +94,16 @@ class ProcessRanks::Self {
   ncclUniqueId id(int which = 0, int maker = 0);
   /// The next of a row of ids, made by child 0; all children take each of them.
   ncclUniqueId freshId();
+  /// The body ends while communicators of it live: what they hold is not left over.
+  void endsInTheMiddle() { isInTheMiddle_ = true; }
+  bool isInTheMiddle() const { return isInTheMiddle_; }
 
  private:
   Shared* const shared_;
   const int index_;
   const int count_;
   int freshIds_ = 0;
+  bool isInTheMiddle_ = false;
 };
 
 /// Seconds since it was made.
@@ -112,12 +117,12 @@ class Stopwatch {
 
 /// What of the calling process could leak.
 struct Footprint {
-  int64_t descriptors;
-  int64_t threads;
-  int64_t mappings;
-  int64_t residentKiB;
-  int64_t virtualKiB;
-  int64_t sharedKiB;  ///< in memfds that it has open: what no process alone owns
+  int64_t descriptors = 0;
+  int64_t threads = 0;
+  int64_t mappings = 0;
+  int64_t residentKiB = 0;
+  int64_t virtualKiB = 0;
+  int64_t sharedKiB = 0;  ///< in memfds that it has open: what no process alone owns
   static Footprint now();
   /// Once threads that end and descriptors that close have done so.
   static Footprint settled();
