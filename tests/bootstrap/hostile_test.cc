@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <deque>
 #include <random>
 
+#include "../observe/capture_log.h"
 #include "bootstrap/mesh.h"
 #include "bootstrap/seal.h"
 #include "play.h"
@@ -138,6 +140,55 @@ TEST(Hostile, ACrowdOfStrangersDelaysTheJobByLittle) {
   ASSERT_TRUE(wait(*first));
   ASSERT_TRUE(wait(*second));
   EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(3000));
+}
+
+/// A thousand and more a second, each of whom stays.
+TEST(Hostile, AFloodOfStrangersDelaysTheJobByLittle) {
+  std::atomic<bool> isOver{false};
+  std::atomic<int> visits{0};
+  Service a(worldOf("h"));
+  const auto lasting = a.makeId();
+  std::thread flood([&] {
+    std::deque<UniqueFd> staying;
+    const auto began = std::chrono::steady_clock::now();
+    while (!isOver) {
+      staying.push_back(connectTo(doorOf(*lasting)));
+      if (staying.size() > 1500) staying.pop_front();
+      ++visits;
+      std::this_thread::sleep_until(began + visits.load() * std::chrono::microseconds(600));
+    }
+  });
+  EXPECT_TRUE(becomes([&] { return visits > 1200; }));
+  Service b(worldOf("h"));
+  const auto began = std::chrono::steady_clock::now();
+  for (int job = 0; job < 10; ++job) {
+    const auto id = a.makeId();
+    const Joined first = join(a, *id, 2, 0);
+    const Joined second = join(b, *id, 2, 1);
+    EXPECT_TRUE(wait(*first));
+    EXPECT_TRUE(wait(*second));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(2000));
+  isOver = true;
+  flood.join();
+}
+
+TEST(Hostile, StrangersAreReportedOnceASecond) {
+  const observe::play::CaptureLog log("INFO");
+  Service a(worldOf("h"));
+  const auto id = a.makeId();
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 60; ++i) {
+    const UniqueFd fd = connectTo(doorOf(*id));
+    ASSERT_TRUE(fd);
+    sendAll(fd, std::vector<std::byte>(200, std::byte{'x'}));
+    EXPECT_TRUE(isClosedWithin(fd, milliseconds(2000)));
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  EXPECT_EQ(log.count("Bootstrap: dropped 1 connection: "), 1U) << log.text();
+  EXPECT_GE(log.count("connections, the last because"), 1U) << log.text();
+  EXPECT_LE(static_cast<double>(log.count("Bootstrap: dropped ")), seconds + 1) << log.text();
 }
 
 TEST(Hostile, AnIdWithAnotherSecretGetsNothing) {

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -130,19 +131,23 @@ Status Acceptor::poll() {
   return Status();
 }
 
-/// Descriptors ran out: the stranger that waits longest goes, unless it may just be on its way. None: it is nobody's fault here.
+/// Too many wait, or descriptors ran out: the stranger that waits longest goes, unless all may just be on their way. Who has greeted a
+/// listener that there is has the longer grace: only those who got a handle know its number. None: it is nobody's fault here.
 Acceptor::Room Acceptor::makeRoom() {
-  constexpr std::chrono::seconds kGrace{1};
   if (pending_.empty()) return Room::None;
-  const auto oldest = pending_.begin();
-  const auto began = oldest->second.deadline - std::chrono::milliseconds(settings_.handshakeTimeoutMs);
-  if (Clock::now() - began < kGrace) return Room::Later;
-  pending_.erase(oldest);
+  const Clock::time_point now = Clock::now();
+  const auto slow = std::find_if(pending_.begin(), pending_.end(), [now](const auto& entry) {
+    return now - entry.second.since >= (entry.second.challenged ? kGrace : kGraceOfSilent);
+  });
+  if (slow == pending_.end()) return Room::Later;
+  report(slow->second.peer, "it was slow to prove itself while others wait");
+  pending_.erase(slow);
   return Room::Made;
 }
 
 Status Acceptor::acceptAll(int listener) {
   for (;;) {
+    if (pending_.size() >= kMostPending && makeRoom() != Room::Made) return Status();  // who connects stays in the kernel's queue
     sockaddr_storage raw{};
     socklen_t length = sizeof raw;
     UniqueFd fd(accept4(listener, reinterpret_cast<sockaddr*>(&raw), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -158,14 +163,14 @@ Status Acceptor::acceptAll(int listener) {
     }
     auto peer = Address::of(reinterpret_cast<const sockaddr*>(&raw), length);
     if (!peer) continue;
-    if (pending_.size() >= kMostPending) pending_.erase(pending_.begin());
     tuneStream(fd.get(), settings_);
     const uint64_t id = nextPending_++;
     if (!watch(epoll_.get(), fd.get(), id | kPendingBit).ok()) continue;
     Pending& pending = pending_[id];
     pending.fd = std::move(fd);
     pending.peer = *peer;
-    pending.deadline = Clock::now() + std::chrono::milliseconds(settings_.handshakeTimeoutMs);
+    pending.since = Clock::now();
+    pending.deadline = pending.since + std::chrono::milliseconds(settings_.handshakeTimeoutMs);
     advance(id);
   }
 }
@@ -191,7 +196,8 @@ Acceptor::Step Acceptor::read(Pending& pending) {
     const iovec part{pending.received.data() + pending.size, wanted - pending.size};
     const Transfer got = receiveSome(pending.fd.get(), &part, 1);
     if (got.wouldBlock) return Step::Wait;
-    if (got.ended || got.error != 0) return Step::Drop;
+    if (got.ended) return drop(pending, "it left before it had proved itself");
+    if (got.error != 0) return drop(pending, errorText(got.error));
     pending.size += got.bytes;
   }
 }
@@ -200,14 +206,15 @@ Acceptor::Step Acceptor::challenge(Pending& pending) {
   Hello hello;
   std::memcpy(&hello, pending.received.data(), sizeof hello);
   const auto door = doors_.find(hello.listenId);
-  if (hello.magic != kHelloMagic || door == doors_.end()) return Step::Drop;
+  if (hello.magic != kHelloMagic) return drop(pending, "it speaks another protocol");
+  if (door == doors_.end()) return drop(pending, "it asks for a listener that is not here");
   Challenge answer;
   fillRandom(pending.nonce);
   answer.nonce = pending.nonce;
   answer.proof = proveListener(door->second.key, hello, pending.nonce);
   const iovec part{&answer, sizeof answer};
   // An empty send buffer takes 64 bytes; where it does not, something is wrong with the socket.
-  if (sendSome(pending.fd.get(), &part, 1).bytes != sizeof answer) return Step::Drop;
+  if (sendSome(pending.fd.get(), &part, 1).bytes != sizeof answer) return drop(pending, "it takes no data");
   pending.challenged = true;
   return Step::Done;
 }
@@ -219,10 +226,10 @@ Acceptor::Step Acceptor::finish(Pending& pending) {
   std::memcpy(&hello, pending.received.data(), sizeof hello);
   std::memcpy(proof.data(), pending.received.data() + sizeof hello, proof.size());
   const auto found = doors_.find(hello.listenId);
-  if (found == doors_.end()) return Step::Drop;
+  if (found == doors_.end()) return drop(pending, "it asks for a listener that is not here any more");
   Door& door = found->second;
-  if (!equal(proof, proveConnector(door.key, hello, pending.nonce))) return Step::Drop;
-  if (hello.streams != door.streams || hello.stream >= hello.streams) return Step::Drop;
+  if (!equal(proof, proveConnector(door.key, hello, pending.nonce))) return drop(pending, "it does not know the key");
+  if (hello.streams != door.streams || hello.stream >= hello.streams) return drop(pending, "it claims streams that there are not");
   // Not watched any more: the descriptor lives on, so closing does not do it.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pending.fd.get(), nullptr);
   Assembly& assembly = door.assemblies[hello.connection];
@@ -231,8 +238,8 @@ Acceptor::Step Acceptor::finish(Pending& pending) {
     assembly.deadline = pending.deadline;
   }
   UniqueFd& place = assembly.streams[hello.stream];
-  if (place) return Step::Drop;
-  if (hello.stream == 0) assembly.peer = pending.peer;
+  if (place) return drop(pending, "it claims a stream that is there");
+  if (hello.stream == 0 || assembly.present == 0) assembly.peer = pending.peer;
   place = std::move(pending.fd);
   if (++assembly.present < assembly.streams.size()) return Step::Done;
   door.complete.push_back({std::move(assembly.streams), assembly.peer});
@@ -246,10 +253,32 @@ void Acceptor::expire() {
   const Clock::time_point now = Clock::now();
   if (now < nextExpiry_) return;
   nextExpiry_ = now + kInterval;
-  while (!pending_.empty() && pending_.begin()->second.deadline <= now) pending_.erase(pending_.begin());
-  for (auto& [id, door] : doors_) {
-    std::erase_if(door.assemblies, [&](const auto& entry) { return entry.second.deadline <= now; });
+  while (!pending_.empty() && pending_.begin()->second.deadline <= now) {
+    report(pending_.begin()->second.peer, "it did not prove itself in time");
+    pending_.erase(pending_.begin());
   }
+  for (auto& [id, door] : doors_) {
+    std::erase_if(door.assemblies, [&](const auto& entry) {
+      const bool isLate = entry.second.deadline <= now;
+      if (isLate) report(entry.second.peer, "not all of its streams came in time");
+      return isLate;
+    });
+  }
+}
+
+Acceptor::Step Acceptor::drop(const Pending& pending, std::string_view why) {
+  report(pending.peer, why);
+  return Step::Drop;
+}
+
+void Acceptor::report(const Address& peer, std::string_view why) {
+  ++unreported_;
+  const Clock::time_point now = Clock::now();
+  if (now - reported_ < std::chrono::seconds(1)) return;
+  reported_ = now;
+  observe::info(observe::Subsys::Init | observe::Subsys::Net, "NET/Socket : dropped {} connection{} from {}: {}", unreported_,
+                unreported_ == 1 ? "" : "s, the last", peer.text(), why);
+  unreported_ = 0;
 }
 
 }  // namespace tutti::transport::socket

@@ -1,8 +1,10 @@
 // The listening sockets of a network, shared by all its listeners, and the connections that have not proved themselves yet.
 //
 // Owner: the SocketNetwork and its listeners together. Any thread; one lock, which is held for what is ready and never for a wait.
-// 1. A connection counts when all its streams have proved to know their listener's key. Everybody else is dropped without a word.
-// 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or a second when descriptors are scarce.
+// 1. A connection counts when all its streams have proved to know their listener's key. Everybody else is dropped, with at most one line
+//    of the log a second for all of them.
+// 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or for a grace when they are too many or
+//    descriptors are scarce. Until then those who connect stay in the kernel's queue.
 // 3. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +33,8 @@ struct Accepted {
 class Acceptor {
  public:
   static constexpr size_t kMostPending = 256;
+  static constexpr std::chrono::milliseconds kGrace{500};
+  static constexpr std::chrono::milliseconds kGraceOfSilent{100};  ///< of those who have not greeted a listener
 
   /// Listens on a free port of each address; one that cannot be listened on is left out, none at all is an error.
   static Result<std::shared_ptr<Acceptor>> create(const std::vector<LocalAddress>& addresses, const Settings& settings);
@@ -58,6 +63,7 @@ class Acceptor {
   struct Pending {
     UniqueFd fd;
     Address peer;
+    Clock::time_point since;
     Clock::time_point deadline;
     std::array<uint8_t, sizeof(Hello) + sizeof(Proof)> received{};
     size_t size = 0;
@@ -90,6 +96,8 @@ class Acceptor {
   Step challenge(Pending& pending);
   Step finish(Pending& pending);
   void expire();
+  Step drop(const Pending& pending, std::string_view why);
+  void report(const Address& peer, std::string_view why);
 
   const Settings settings_;
   UniqueFd epoll_;
@@ -100,6 +108,8 @@ class Acceptor {
   std::map<uint64_t, Pending> pending_;  ///< by age
   uint64_t nextPending_ = 0;
   Clock::time_point nextExpiry_;
+  Clock::time_point reported_;
+  int64_t unreported_ = 0;
 };
 
 }  // namespace tutti::transport::socket

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "capture_log.h"
+#include "../../observe/capture_log.h"
 #include "endpoint_play.h"
 
 namespace tutti::transport::device {
@@ -161,7 +161,7 @@ class SurveyFault : public testing::TestWithParam<Fault> {};
 
 TEST_P(SurveyFault, IsNoticedByBothAndSaidOnce) {
   const Fault& fault = GetParam();
-  const CaptureLog log;
+  const observe::play::CaptureLog log;
   PairRules rules{.meeting = kPatient.meeting};
   rules.spoilt = fault.spoilt;
   Ranks ranks(3, {.lossy = fault.lossy}, rules);

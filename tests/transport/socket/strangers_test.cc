@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <random>
+#include <thread>
 
+#include "../../observe/capture_log.h"
 #include "joined.h"
 #include "transport/socket/handshake.h"
 #include "transport/socket/stream.h"
@@ -14,7 +18,10 @@ namespace {
 
 class Strangers : public testing::Test {
  protected:
-  Strangers() : network_(makeNetwork({"127.0.0.1"}, {.handshakeTimeoutMs = 150})) {
+  Strangers() { openDoor(150); }
+  void openDoor(int32_t handshakeTimeoutMs) {
+    listener_.reset();
+    network_ = makeNetwork({"127.0.0.1"}, {.handshakeTimeoutMs = handshakeTimeoutMs});
     auto listener = network_->listen(0);
     listener_ = std::move(*listener);
     invitation_ = *decode(listener_->handle());
@@ -192,6 +199,71 @@ TEST_F(Strangers, InAnyNumberAreBounded) {
   }
   EXPECT_LE(network_->pendingForTest(), Acceptor::kMostPending);
   expectFriendsComeIn();
+}
+
+/// However many come behind it: one that has just come, and knows a listener, has half a second.
+TEST_F(Strangers, InAnyNumberDoNotPushOutWhoHasJustCome) {
+  openDoor(10'000);
+  const UniqueFd fd = knock();
+  const Hello hello = rightHello();
+  const auto challenge = greet(fd, hello);
+  ASSERT_TRUE(challenge);
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<UniqueFd> crowd;
+  for (size_t i = 0; i < 2 * Acceptor::kMostPending; ++i) {
+    crowd.push_back(knock());
+    poll();
+  }
+  pollFor(120);  // the grace of the silent is over: they go first
+  EXPECT_GE(network_->pendingForTest(), Acceptor::kMostPending - 1);
+  if (std::chrono::steady_clock::now() - began > std::chrono::milliseconds(450)) GTEST_SKIP() << "the machine is too busy for this";
+  const Proof proof = proveConnector(invitation_.key, hello, challenge->nonce);
+  EXPECT_EQ(send(fd.get(), proof.data(), proof.size(), MSG_NOSIGNAL), static_cast<ssize_t>(proof.size()));
+  std::unique_ptr<net::RecvComm> got;
+  for (int i = 0; i < 1000 && !got; ++i) {
+    got = std::move(*listener_->accept());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(got);
+}
+
+/// A thousand and more a second, each of whom stays: friends come in beside them, and soon.
+TEST_F(Strangers, InAFloodDelayFriendsByLittle) {
+  openDoor(10'000);
+  std::atomic<bool> isOver{false};
+  std::atomic<int> visits{0};
+  std::thread flood([&] {
+    std::deque<UniqueFd> staying;
+    const auto began = std::chrono::steady_clock::now();
+    while (!isOver) {
+      staying.push_back(knock());
+      if (staying.size() > 700) staying.pop_front();
+      ++visits;
+      std::this_thread::sleep_until(began + visits.load() * std::chrono::microseconds(600));
+    }
+  });
+  while (visits < 300) poll();
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) expectFriendsComeIn();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(1500));
+  isOver = true;
+  flood.join();
+}
+
+TEST_F(Strangers, AreReportedOnceASecond) {
+  const observe::play::CaptureLog log("INFO");
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 60; ++i) {
+    const UniqueFd fd = knock();
+    const std::vector<char> garbage(sizeof(Hello), 'x');
+    (void)send(fd.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    EXPECT_TRUE(closed(fd)) << i;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  EXPECT_EQ(log.count("dropped 1 connection from 127.0.0.1:"), 1U) << log.text();
+  EXPECT_GE(log.count("it speaks another protocol"), 2U) << log.text();
+  EXPECT_LE(static_cast<double>(log.count("dropped ")), seconds + 1) << log.text();
 }
 
 }  // namespace

@@ -11,23 +11,24 @@
 
 #include "observe/log.h"
 
-namespace tutti::transport::device::play {
+namespace tutti::observe::play {
 
 class CaptureLog {
  public:
-  CaptureLog() {
+  /// `level`: as NCCL_DEBUG has it.
+  explicit CaptureLog(const char* level = "WARN") {
     static int number = 0;  // a file that stays the same is not opened again
     path_ = testing::TempDir() + "tutti_log_" + std::to_string(getpid()) + "_" + std::to_string(++number);
-    setenv("NCCL_DEBUG", "WARN", 1);
+    setenv("NCCL_DEBUG", level, 1);
     setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
-    observe::resetLog();
+    resetLog();
   }
   CaptureLog(const CaptureLog&) = delete;
   CaptureLog& operator=(const CaptureLog&) = delete;
   ~CaptureLog() {
     unsetenv("NCCL_DEBUG");
     unsetenv("NCCL_DEBUG_FILE");
-    observe::resetLog();
+    resetLog();
     unlink(path_.c_str());
   }
   std::string text() const {
@@ -45,4 +46,4 @@ class CaptureLog {
   std::string path_;
 };
 
-}  // namespace tutti::transport::device::play
+}  // namespace tutti::observe::play
