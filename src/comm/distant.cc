@@ -156,10 +156,16 @@ void Distant::lookAtBreak() {
   int64_t since = 0;
   if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
   if (now - since <= std::chrono::nanoseconds(kForTheReason).count()) return;
-  // Networks of plugins cannot tell a peer that has left from one that broke.
-  for (const auto& [peer, status] : jobs_.failures())
-    if (!shared_.departed(peer) || owes(peer)) return shared_.failAll(status);
+  if (Status why = breakOf(); !why.ok()) return shared_.failAll(why);
   brokenSince_.store(now, std::memory_order_relaxed);
+}
+
+/// Of a connection that is still wanted; ok: of none. Networks of plugins cannot tell a peer that has left from one that broke.
+Status Distant::breakOf() {
+  if (!latch_.tripped()) return {};
+  for (const auto& [peer, status] : jobs_.failures())
+    if (!shared_.departed(peer) || owes(peer)) return status;
+  return {};
 }
 
 bool Distant::progress() {

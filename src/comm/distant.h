@@ -62,6 +62,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void tellCounts(Rank rank);
   void hearPipeCount(std::span<const std::byte> body);
   void lookAtBreak();
+  Status breakOf();
   void takeLeave();
   /// Whether these are a rank of this process and one of another host.
   bool isBetween(int32_t here, int32_t there) const;

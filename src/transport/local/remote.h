@@ -63,8 +63,8 @@ class Remote {
   /// The signature of the latest message that has come from the rank over one of its pipes; 0: none has.
   virtual uint64_t lastHeard(Rank rank) const = 0;
 
-  /// Whether something that the rank of this process has sent is on its way, so that who waits for it does not wait in vain. What lies at
-  /// the other side, or is not wanted there, is not on its way.
+  /// Whether something that the rank of this process has sent is on its way, or will be found to be lost, so that who waits for it does not
+  /// wait in vain. What lies at the other side, or is not wanted there, is not on its way.
   virtual bool isSending(Rank rank) = 0;
   /// Whether something may still come that a rank has sent which has departed since: news of it may be faster than its last messages.
   virtual bool owes(Rank rank) = 0;
