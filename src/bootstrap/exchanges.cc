@@ -1,6 +1,7 @@
 #include "bootstrap/exchanges.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "bootstrap/wire.h"
@@ -30,6 +31,19 @@ std::vector<std::byte> shortMessage(uint64_t number, uint8_t what) {
 std::optional<Result<std::shared_ptr<const Gathered>>> Exchanges::State::poll() const {
   const std::lock_guard lock(mutex_);
   return outcome_;
+}
+
+std::vector<int32_t> Exchanges::State::missing() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_ ? std::vector<int32_t>() : missing_;
+}
+
+void Exchanges::State::look(const Gatherer& gatherer) {
+  const std::vector<int32_t> parts = gatherer.missing();
+  const std::vector<int32_t> next = gatherer.waitsFor();
+  const std::lock_guard lock(mutex_);
+  missing_.clear();
+  std::set_union(parts.begin(), parts.end(), next.begin(), next.end(), std::back_inserter(missing_));
 }
 
 void Exchanges::State::conclude(Result<std::shared_ptr<const Gathered>> outcome) {
@@ -77,7 +91,11 @@ bool Exchanges::take(int32_t process, std::span<const std::byte> message) {
 
 void Exchanges::settle(uint64_t number) {
   const auto call = calls_.find(number);
-  if (call == calls_.end() || !call->second.gatherer->isComplete()) return;
+  if (call == calls_.end()) return;
+  if (!call->second.gatherer->isComplete()) {
+    if (call->second.state) call->second.state->look(*call->second.gatherer);
+    return;
+  }
   call->second.state->conclude(std::make_shared<const Gathered>(call->second.gatherer->result()));
   calls_.erase(call);
 }
@@ -105,16 +123,9 @@ void Exchanges::remind(uint64_t number) {
   const std::vector<int32_t> late(call.notBegun.begin(), call.notBegun.end());
   fail(number,
        error(Code::RemoteError, "an all-gather of the communicator's processes was not complete after {} ms: {}", call.state->limit.count(),
-             late.empty() ? describe(call.gatherer->missing()) + " did not come, or do not answer" : describe(late) + " did not come"),
+             late.empty() ? describeProcesses(membership_, call.gatherer->missing()) + " did not come, or do not answer"
+                          : describeProcesses(membership_, late) + " did not come"),
        -1);
-}
-
-std::string Exchanges::describe(const std::vector<int32_t>& processes) const {
-  constexpr size_t kMost = 8;
-  std::string text;
-  for (size_t i = 0; i < std::min(processes.size(), kMost); ++i) text += (i > 0 ? ", " : "") + describeProcess(membership_, processes[i]);
-  if (processes.size() > kMost) text += format(" and {} more processes", processes.size() - kMost);
-  return text;
 }
 
 void Exchanges::fail(uint64_t number, const Status& cause, int32_t heardFrom) {

@@ -58,7 +58,6 @@ class Exchanges {
   void onNotBegun(int32_t process, uint64_t number);
   void settle(uint64_t number);
   void fail(uint64_t number, const Status& cause, int32_t heardFrom);
-  std::string describe(const std::vector<int32_t>& processes) const;
 
   const Membership& membership_;
   const Ways ways_;
@@ -73,6 +72,8 @@ class Exchanges::State : public Exchange {
  public:
   State(std::span<const std::byte> bytes, std::chrono::milliseconds l) : own(bytes.begin(), bytes.end()), limit(l) {}
   std::optional<Result<std::shared_ptr<const Gathered>>> poll() const override;
+  std::vector<int32_t> missing() const override;
+  void look(const Gatherer& gatherer);
   void conclude(Result<std::shared_ptr<const Gathered>> outcome);
 
   const std::vector<std::byte> own;
@@ -80,7 +81,8 @@ class Exchanges::State : public Exchange {
 
  private:
   mutable std::mutex mutex_;
-  std::optional<Result<std::shared_ptr<const Gathered>>> outcome_;  // under mutex_
+  std::optional<Result<std::shared_ptr<const Gathered>>> outcome_;  // under mutex_, with the next
+  std::vector<int32_t> missing_;
 };
 
 }  // namespace tutti::bootstrap

@@ -32,6 +32,8 @@ class Exchange {
   virtual ~Exchange() = default;
   /// Nothing while parts are missing; afterwards all of them, or an error that names who has not come.
   virtual std::optional<Result<std::shared_ptr<const Gathered>>> poll() const = 0;
+  /// While it is under way: whose parts are missing here, and who has to send next, ascending.
+  virtual std::vector<int32_t> missing() const = 0;
 
  protected:
   Exchange() = default;

@@ -12,6 +12,7 @@
 namespace tutti::bootstrap {
 namespace {
 
+constexpr std::chrono::milliseconds kReportSoon(200);  // once somebody has come, who has not been told yet
 constexpr std::chrono::milliseconds kReportEvery(2000);
 constexpr std::chrono::milliseconds kDoorPause(20);
 constexpr int kDoorTries = 100;
@@ -54,7 +55,7 @@ Status Root::enroll(const std::shared_ptr<PartyPort>& party, const Enroll& messa
     ownRank_ = message.rank;
     for (const auto& [port, other] : parties_) other.port->onWelcome(welcome());
   }
-  if (!report_) reportLater();
+  if (!std::exchange(reportsSoon_, true)) reportLater(kReportSoon);
   if (message.rank == 0) setUpMs_ = std::clamp<int64_t>(message.setUpMs, 1, 3'600'000);
   if (message.division.index > 0) firstId_ = message.firstId;
   if (gathering_.isComplete()) {
@@ -187,23 +188,34 @@ void Root::startTimer() {
 
 void Root::expire() {
   if (isOver_) return;
+  fail(error(Code::RemoteError, "the set-up of the communicator took longer than {} ms after all ranks had come; not ready: {}", setUpMs_,
+             describeUnready()));
+}
+
+std::string Root::describeUnready() const {
   std::string late;
   for (const auto& [port, party] : parties_) {
     if (!party.isReady) late += (late.empty() ? "" : "; ") + describe(party);
   }
-  fail(error(Code::RemoteError, "the set-up of the communicator took longer than {} ms after all ranks had come; not ready: {}", setUpMs_,
-             late));
+  return late;
+}
+
+std::string Root::describeMissing() const {
+  if (!isComplete_) return gathering_.describeMissing();
+  const std::string late = describeUnready();
+  return late.empty() ? "ranks that other unique ids are for" : late;
 }
 
 /// Those in other processes cannot look for themselves.
-void Root::reportLater() {
+void Root::reportLater(std::chrono::milliseconds after) {
   if (!lease_) return;
-  report_ = Alarm(core_->reactor, kReportEvery, [weak = weak_from_this(), core = core_] {
+  report_ = Alarm(core_->reactor, after, [weak = weak_from_this(), core = core_] {
     const std::lock_guard lock(core->mutex);
     const auto root = weak.lock();
-    if (!root || root->isOver_ || root->isComplete_) return;
+    if (!root || root->isOver_) return;
+    root->reportsSoon_ = false;
     root->onMissing(root->describeMissing());
-    root->reportLater();
+    root->reportLater(kReportEvery);
   });
 }
 

@@ -7,6 +7,7 @@
 // 3. A party (a process or another root) that goes before Go ends it for everybody, with its ranks named.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,7 +40,8 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   /// The connection has ended.
   void lose(const PartyPort& party, const Status& cause);
   void fail(const Status& cause, const PartyPort* except = nullptr);
-  std::string describeMissing() const { return gathering_.describeMissing(); }
+  /// Ranks that have not come; once all have, those whose processes are not ready.
+  std::string describeMissing() const;
 
   /// What the first root says to this one.
   void onTable(const Table& table) override;
@@ -62,8 +64,9 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   void bringUp();
   void startTimer();
   void expire();
-  void reportLater();
+  void reportLater(std::chrono::milliseconds after);
   std::string describe(const Party& party) const;
+  std::string describeUnready() const;
   std::map<const PartyPort*, Party> finish(const Status& why);
 
   const std::shared_ptr<Core> core_;
@@ -78,6 +81,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   Alarm limit_;
   Alarm door_;
   Alarm report_;
+  bool reportsSoon_ = false;
   bool isComplete_ = false;
   bool isOver_ = false;
 };

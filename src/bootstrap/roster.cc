@@ -19,4 +19,12 @@ std::string describeProcess(const Membership& membership, int32_t process) {
   return format("{} (process {} on {})", describeRanks(info.ranks), info.pid, membership.host(info.host).name);
 }
 
+std::string describeProcesses(const Membership& membership, const std::vector<int32_t>& processes) {
+  constexpr size_t kMost = 8;  // names; the rest is counted
+  std::string text;
+  for (size_t i = 0; i < std::min(processes.size(), kMost); ++i) text += (i > 0 ? ", " : "") + describeProcess(membership, processes[i]);
+  if (processes.size() > kMost) text += format(" and {} more processes", processes.size() - kMost);
+  return text;
+}
+
 }  // namespace tutti::bootstrap

@@ -62,6 +62,8 @@ struct Roster : Membership {
 
 /// "rank 5 (process 4711 on node7)", "ranks 4, 5 (process 4711 on node7)".
 std::string describeProcess(const Membership& membership, int32_t process);
+/// The same of several: "rank 0 (…), rank 3 (…) and 12 more processes".
+std::string describeProcesses(const Membership& membership, const std::vector<int32_t>& processes);
 /// "rank 3", "ranks 1, 4 and 12 more".
 std::string describeRanks(const std::vector<int32_t>& ranks);
 

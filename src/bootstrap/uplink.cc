@@ -72,11 +72,19 @@ void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
   if (isOver_) finish();
 }
 
-void Uplink::onClosed(const Status& cause) {
+/// Where the root is, and whose process it lives in.
+std::string Uplink::describeHost() const {
   std::string who = describeRoot(id_);
-  if (root_)
+  if (root_) {
     who += format(", process {} on {}", root_->pid, root_->hostName) + (root_->rank < 0 ? "" : format(", of rank {}", root_->rank));
-  trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}", who,
+  } else if (id_.pid > 0) {
+    who += format(", process {}", id_.pid);
+  }
+  return who;
+}
+
+void Uplink::onClosed(const Status& cause) {
+  trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}", describeHost(),
                 cause.text()));
 }
 
@@ -85,7 +93,10 @@ void Uplink::onFrame(Kind kind, std::span<const std::byte> payload) {
   if (isOver_ || !party) return;
   switch (kind) {
     case Kind::Welcome: root_ = decodeWelcome(payload); return;
-    case Kind::Missing: missing_ = Reader(payload).text(kMostErrorBytes); return party->onMissing(missing_);
+    case Kind::Missing:
+      missing_ = Reader(payload).text(kMostErrorBytes);
+      heardAt_ = std::chrono::steady_clock::now();
+      return party->onMissing(missing_);
     case Kind::Trouble: return trouble(decodeTrouble(payload));
     case Kind::Table:
       if (const auto table = decodeTable(payload)) return party->onTable(*table);
@@ -122,8 +133,10 @@ void Uplink::giveUp(const Status& cause) {
 }
 
 std::string Uplink::describe() const {
-  if (!link_) return format("(the root at {} has not answered)", describeRoot(id_));
-  return missing_.empty() ? format("(registered at {}, which has not said yet whom it waits for)", link_->peer()) : missing_;
+  if (!link_) return format("(the root at {} has not answered)", describeHost());
+  if (missing_.empty()) return format("(registered at {}, which has not said yet whom it waits for)", describeHost());
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - heardAt_);
+  return format("{} (said {} ms ago by the root at {})", missing_, age.count(), describeHost());
 }
 
 void Uplink::trouble(const Status& cause) {

@@ -6,6 +6,7 @@
 // 2. The connection's end before Go is trouble, and says where the root was.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   void say(Kind kind, std::vector<std::byte> payload);
   void trouble(const Status& cause);
   void finish();
+  std::string describeHost() const;
 
   const std::shared_ptr<Core> core_;
   const UniqueId id_;
@@ -49,7 +51,8 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   std::shared_ptr<Link> link_;
   std::vector<std::pair<Kind, std::vector<std::byte>>> waiting_;  // for the connection
   std::optional<Welcome> root_;
-  std::string missing_;
+  std::string missing_;  // what the root has said last
+  std::chrono::steady_clock::time_point heardAt_;
   bool isOver_ = false;
 };
 

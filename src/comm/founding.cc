@@ -66,6 +66,16 @@ struct Foundations::Foundation {
     return sites->poll();
   }
 
+  /// The processes that have not come to what this one waits for.
+  std::string describeMissing() const {
+    std::vector<int32_t> missing;
+    for (const int32_t process : roster->host(roster->ownHost).processes)
+      if (arena != nullptr && arena->isShared() && arena->entry(process) == nullptr) missing.push_back(process);
+    const std::lock_guard lock(mutex);
+    if (missing.empty() && sites != nullptr) missing = sites->missing();
+    return missing.empty() ? "no ranks" : bootstrap::describeProcesses(*roster, missing);
+  }
+
   /// Nothing while other processes of the host are still on their way. One that died on it will never come.
   std::optional<Result<Outcome>> outcome(Rank rank) const {
     if (arena != nullptr && !arena->isComplete()) {
@@ -192,7 +202,9 @@ class Foundations::Join final : public Encounter {
   }
 
   std::string describeMissing(std::span<const int32_t> /*names*/) const override {
-    return roster_ == nullptr ? participant_->describeMissing() : "other processes";
+    if (roster_ == nullptr) return participant_->describeMissing();
+    const auto foundation = all_.of(roster_, network_);
+    return foundation ? (*foundation)->describeMissing() : foundation.error().text();
   }
 
  private:

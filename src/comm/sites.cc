@@ -11,7 +11,8 @@
 namespace tutti::comm {
 namespace {
 
-/// None of its own, in effect: a process that creates without blocking may poll late. Losses, goodbyes and set-ups' deadlines end it.
+/// None of its own, in effect: a process that creates without blocking may poll late. Losses, goodbyes and set-ups' deadlines end it;
+/// whose part is missing then is named by missing().
 constexpr std::chrono::hours kPatience{24};
 using Words = std::array<uint64_t, 3>;  // hash, settings, bytes of the XML
 

@@ -48,6 +48,8 @@ class SitesExchange {
 
   /// Nothing while it is under way. Error: a process that has gone.
   std::optional<Result<std::shared_ptr<const Sites>>> poll();
+  /// Processes that it waits for.
+  std::vector<int32_t> missing() const { return (xmls_ != nullptr ? xmls_ : hashes_)->missing(); }
 
  private:
   Result<std::shared_ptr<const Sites>> finish(std::span<const std::vector<std::byte>> xmls);

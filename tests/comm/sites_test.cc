@@ -50,6 +50,7 @@ class RoundMesh final : public bootstrap::Mesh {
       if (all_.rounds[number_].come < all_.processes) return std::nullopt;
       return std::make_shared<const Gathered>(all_.rounds[number_].parts);
     }
+    std::vector<int32_t> missing() const override { return {}; }
 
    private:
     Rounds& all_;
