@@ -12,7 +12,6 @@
 namespace tutti::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds kReportSoon(200);  // once somebody has come, who has not been told yet
 constexpr std::chrono::milliseconds kReportEvery(2000);
 constexpr std::chrono::milliseconds kDoorPause(20);
 constexpr int kDoorTries = 100;
@@ -55,7 +54,10 @@ Status Root::enroll(const std::shared_ptr<PartyPort>& party, const Enroll& messa
     ownRank_ = message.rank;
     for (const auto& [port, other] : parties_) other.port->onWelcome(welcome());
   }
-  if (!std::exchange(reportsSoon_, true)) reportLater(kReportSoon);
+  if (!std::exchange(reportsSoon_, true)) {  // who has come has not been told yet; where many come one by one, not each time
+    reportLater(reportAfter_);
+    reportAfter_ = std::min(2 * reportAfter_, kReportEvery);
+  }
   if (message.rank == 0) setUpMs_ = std::clamp<int64_t>(message.setUpMs, 1, 3'600'000);
   if (message.division.index > 0) firstId_ = message.firstId;
   if (gathering_.isComplete()) {

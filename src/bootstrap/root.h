@@ -82,6 +82,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   Alarm door_;
   Alarm report_;
   bool reportsSoon_ = false;
+  std::chrono::milliseconds reportAfter_{200};
   bool isComplete_ = false;
   bool isOver_ = false;
 };
