@@ -117,10 +117,13 @@ ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
  * ended the communicator while nobody waited:
  *   {"kind":"mismatch"|"deadline"|"departed"|"aborted","code":...,"text":"...","rank":...,"waitedMs":...,
  *    "operation":"AllReduce","sequence":3,"count":...,"type":"...","op":"sum","arrived":[0,1],"missing":[2],
+ *    "suspects":[{"rank":2,"host":"node7","link":"Socket 10.0.0.7:45123"}],
  *    "mismatch":[{"rank":0,"operation":...},{"rank":1,"operation":...}],
  *    "ranks":[{"rank":0,"state":"waiting"|"elsewhere"|"departed","begun":4,"finished":3,
  *              "in":[{"operation":...,"slice":0,"slices":1,"step":1,"steps":6,"finishedSteps":1,"waits":"waits for rank 2 ..."}]}]}
- * `operation` to `missing` are those of the call in which `rank` gave up; they are left out when it was in none. `begun` and `finished`
+ * `operation` to `missing` are those of the call in which `rank` gave up; they are left out when it was in none. `suspects` are
+ * ranks that others waited for and that did not wait themselves, that had departed, or died; at most 8. `link` is how `rank` reached
+ * each: a network with the address of the connection, or "shared memory of node7" on its own host. `begun` and `finished`
  * count collective calls; a rank that is elsewhere was in no wait that had lasted. `root` and `peer` stand where a call has one; of a
  * CommSplit there is the sequence and of a CommShrink nothing else. The
  * same for all ranks, and complete when all have returned. Text as above; may be called by any thread, like tuttiCommSetTimeout. */

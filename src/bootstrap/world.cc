@@ -6,10 +6,11 @@
 
 #include <array>
 
-#include "core/unique_fd.h"
 #include "bootstrap/seal.h"
 #include "bootstrap/wire.h"
 #include "config/params.h"
+#include "core/host_name.h"
+#include "core/unique_fd.h"
 
 namespace tutti::bootstrap {
 
@@ -31,9 +32,8 @@ Settings readSettings() {
 
 HostFacts readHostFacts() {
   HostFacts facts;
+  facts.name = hostName();
   std::array<char, 256> text{};
-  if (gethostname(text.data(), text.size() - 1) == 0) facts.name = text.data();
-  facts.name = facts.name.substr(0, facts.name.find('.'));
   if (const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)); file) {
     const ssize_t size = read(file.get(), text.data(), text.size());
     if (size > 0) facts.bootId.assign(text.data(), static_cast<size_t>(size));

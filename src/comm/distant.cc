@@ -7,6 +7,7 @@
 
 #include "comm/distant_wire.h"
 #include "comm/meeting.h"
+#include "core/format.h"
 #include "exec/host/work.h"
 #include "transport/local/waits_wire.h"
 
@@ -58,8 +59,10 @@ std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankW
 
 /// Why a communicator has failed; behind it the words, and the verdict if there is one.
 struct Failure {
+  static constexpr size_t kMostBlamed = 8;
   Code code;
   uint32_t textBytes;
+  std::array<int32_t, kMostBlamed> blamed;  ///< -1: nobody
 };
 
 /// The verdict for another host, without where the ranks stand if that is much; empty when there is none.
@@ -101,6 +104,18 @@ progress::Peer Distant::peerOf(Rank rank) const {
 }
 
 int32_t Distant::hostOf(Rank rank) const { return courier_->roster().process(shared_.processOf(rank)).host; }
+
+transport::local::Way Distant::wayTo(Rank rank) const {
+  const std::string address = jobs_.addressOf(rank);
+  std::string link(courier_->engine().network().name());
+  if (address.empty()) {
+    const auto& known = courier_->roster().process(shared_.processOf(rank)).addresses;
+    link += format(" (none open here; bootstrap at {})", known.empty() ? "?" : bootstrap::describe(known.front()));
+  } else if (address != link) {
+    link += " " + address;
+  }
+  return {peerOf(rank).host, std::move(link)};
+}
 
 void Distant::setDevices(DeviceOf deviceOf) {
   const std::lock_guard lock(mutex_);
@@ -156,16 +171,19 @@ void Distant::lookAtBreak() {
   int64_t since = 0;
   if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
   if (now - since <= std::chrono::nanoseconds(kForTheReason).count()) return;
-  if (Status why = breakOf(); !why.ok()) return shared_.failAll(why);
+  if (const auto broken = breakOf()) {
+    shared_.blame(broken->peer);
+    return shared_.failAll(broken->status);
+  }
   brokenSince_.store(now, std::memory_order_relaxed);
 }
 
-/// Of a connection that is still wanted; ok: of none. Networks of plugins cannot tell a peer that has left from one that broke.
-Status Distant::breakOf() {
-  if (!latch_.tripped()) return {};
-  for (const auto& [peer, status] : jobs_.failures())
-    if (!shared_.departed(peer) || owes(peer)) return status;
-  return {};
+/// Of a connection that is still wanted. Networks of plugins cannot tell a peer that has left from one that broke.
+std::optional<progress::JobGroup::Failure> Distant::breakOf() {
+  if (!latch_.tripped()) return std::nullopt;
+  for (auto& failure : jobs_.failures())
+    if (!shared_.departed(failure.peer) || owes(failure.peer)) return std::move(failure);
+  return std::nullopt;
 }
 
 bool Distant::progress() {
@@ -234,7 +252,11 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
 void Distant::failed(const Status& cause) {
   const std::string text = cause.text();
   const std::string verdict = verdictFor(shared_);
-  const Failure failure{cause.code(), static_cast<uint32_t>(text.size())};
+  Failure failure{cause.code(), static_cast<uint32_t>(text.size()), {}};
+  failure.blamed.fill(-1);
+  size_t blamed = 0;
+  for (int32_t r = 0; r < shared_.ranks() && blamed < failure.blamed.size(); ++r)
+    if (shared_.isBlamed(Rank(r))) failure.blamed[blamed++] = r;
   std::vector<std::byte> body(sizeof failure + text.size() + verdict.size());
   std::memcpy(body.data(), &failure, sizeof failure);
   if (!text.empty()) std::memcpy(body.data() + sizeof failure, text.data(), text.size());
@@ -320,6 +342,8 @@ void Distant::hearFailure(std::span<const std::byte> body) {
   const char* const words = reinterpret_cast<const char*>(body.data());
   auto verdict = transport::local::decodeVerdict({words + failure.textBytes, body.size() - failure.textBytes});
   const auto isOfHub = [this](Rank rank) { return rank.value >= 0 && rank.value < shared_.ranks(); };
+  for (const int32_t r : failure.blamed)
+    if (isOfHub(Rank(r))) shared_.blame(Rank(r));
   if (verdict && isOfHub(verdict->rank) && verdict->ranks.size() == static_cast<size_t>(shared_.ranks())) {
     shared_.waits().conclude([&](transport::local::Waits::State& state) {  // before the ranks here add where they stood
       if (!state.verdict) state.verdict = std::move(*verdict);

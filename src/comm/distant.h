@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -27,6 +28,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   ~Distant() override;
 
   int32_t hostOf(Rank rank) const override;
+  transport::local::Way wayTo(Rank rank) const override;
   void setDevices(DeviceOf deviceOf) override;
   Result<transport::local::PipeView> sendHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
   Result<transport::local::PipeView> receiveHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
@@ -62,7 +64,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void tellCounts(Rank rank);
   void hearPipeCount(std::span<const std::byte> body);
   void lookAtBreak();
-  Status breakOf();
+  std::optional<progress::JobGroup::Failure> breakOf();
   void takeLeave();
   /// Whether these are a rank of this process and one of another host.
   bool isBetween(int32_t here, int32_t there) const;

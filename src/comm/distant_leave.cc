@@ -74,7 +74,7 @@ bool Distant::owes(Rank rank) {
 
 /// While a connection is broken the reason is, whoever waits for what went over it.
 bool Distant::isSending(Rank rank) {
-  if (!breakOf().ok()) return true;
+  if (breakOf()) return true;
   std::vector<const progress::SendJob*> senders;
   {
     const std::lock_guard lock(mutex_);

@@ -46,6 +46,7 @@ void failIfLost(Hub& hub) {
     std::vector<int32_t> lost;
     for (int32_t r = 0; r < hub.ranks(); ++r)
       if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
+    for (const int32_t r : lost) hub.blame(Rank(r));
     if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)), false);  // all processes hear of it
   }
 }

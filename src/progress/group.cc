@@ -43,6 +43,15 @@ bool JobGroup::isUnderWay(std::span<const SendJob* const> jobs) {
   return std::any_of(jobs.begin(), jobs.end(), [](const SendJob* job) { return job->isUnderWay(); });
 }
 
+std::string JobGroup::addressOf(Rank peer) const {
+  const Engine::Exclusive lock(engine_);
+  std::string address;
+  forEach([&](Job& job) {
+    if (address.empty() && job.peer().rank == peer) address = job.peerText();
+  });
+  return address;
+}
+
 bool JobGroup::settled() const {
   bool all = true;
   forEach([&](const Job& job) { all = all && job.state() != JobState::SettingUp; });

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/clock.h"
@@ -61,6 +62,8 @@ class JobGroup {
   void abort();
   /// Whether any of these jobs of the group has a message under way.
   bool isUnderWay(std::span<const SendJob* const> jobs);
+  /// The address of the other side of a connection with the rank that is there; empty: none is.
+  std::string addressOf(Rank peer) const;
   /// The first failure of a job.
   Status status() const;
   struct Failure {

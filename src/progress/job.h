@@ -65,6 +65,8 @@ class Job : public Watcher {
   /// Ends it when nothing is under way any more.
   void close() { closing = true; }
   virtual bool receives() const = 0;
+  /// The address of the other side; empty: there is no connection.
+  std::string peerText() { return comm() == nullptr ? std::string() : comm()->peerText(); }
   /// A network whose comms have no descriptors is asked again and again.
   bool blind() const { return blind_; }
 

@@ -78,6 +78,10 @@ TEST(Verdict, OfADeadlineSaysWhoCameAndWhoDidNot) {
     EXPECT_EQ(verdict["root"], 3);
     EXPECT_EQ(verdict["arrived"], json({0, 1, 2}));
     EXPECT_EQ(verdict["missing"], json({3}));
+    ASSERT_EQ(verdict["suspects"].size(), 1U) << verdict;
+    const std::string host = verdict["suspects"][0]["host"];
+    EXPECT_EQ(verdict["suspects"][0], json({{"rank", 3}, {"host", host}, {"link", "shared memory of " + host}}));
+    EXPECT_FALSE(host.empty());
     ASSERT_EQ(verdict["ranks"].size(), 4U);
     for (const int rank : {0, 1, 2}) {
       const json& report = verdict["ranks"][static_cast<size_t>(rank)];

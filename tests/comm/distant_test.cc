@@ -6,6 +6,7 @@
 
 #include "exec/host/verdict.h"
 #include "comm/meeting.h"
+#include "exec/host/verdict.h"
 #include "two_hosts.h"
 
 namespace tutti::comm {
@@ -66,6 +67,33 @@ TEST(Distant, AFailureIsHeardOnTheOtherHostWithItsVerdict) {
   EXPECT_EQ(right->latch(Rank(1)).code(), Code::InvalidUsage);
   EXPECT_NE(exec::host::verdictJson(*right).find("\"kind\":\"mismatch\""), std::string::npos) << exec::host::verdictJson(*right);
   EXPECT_TRUE(hosts.post.letters.empty()) << "it is not told back";
+}
+
+TEST(Distant, WhoIsBlamedForAFailureIsKnownOnTheOtherHost) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  left->blame(Rank(2));
+  left->failAll(error(Code::RemoteError, "rank 2 on right is gone"));
+  (void)hosts.deliver();
+  exec::host::conclude(*right, Rank(1), {transport::local::Ending::Aborted, right->latch(Rank(1)).status(), {}}, {}, 0);
+  const std::string json = exec::host::verdictJson(*right);
+  EXPECT_NE(json.find(R"("suspects":[{"rank":2,"host":)"), std::string::npos) << json;
+}
+
+TEST(Distant, ARankOnAnotherHostIsReachedOverTheNetwork) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0), right = hosts.introduce(1);
+  const std::string network(hosts.courier(0).engine().network().name());
+  EXPECT_EQ(left->wayTo(Rank(1)).host, "right");
+  EXPECT_EQ(left->wayTo(Rank(1)).link, network + " (none open here; bootstrap at ?)");
+  auto recv = right->pipe(kPipe, kSlots, kSlotBytes);
+  (void)hosts.deliver();
+  auto sending = left->pipe(kPipe, kSlots, kSlotBytes);
+  ASSERT_TRUE(recv && sending);
+  ASSERT_TRUE(hosts.driveUntil([&] { return left->wayTo(Rank(1)).link.find("127.0.0.1:") != std::string::npos; }))
+      << left->wayTo(Rank(1)).link;
+  EXPECT_EQ(left->wayTo(Rank(1)).link.rfind(network + " 127.0.0.1:", 0), 0U);
+  EXPECT_EQ(left->wayTo(Rank(0)).link.rfind("shared memory of ", 0), 0U);
 }
 
 TEST(Distant, ARankThatDepartsFromWhatHasFailedSaysWhy) {

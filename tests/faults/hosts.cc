@@ -1,5 +1,6 @@
 #include "faults/hosts.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,6 +20,18 @@ void playHost(int host) {
   setenv("NCCL_HOSTID", ("host" + std::to_string(host)).c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
 }
+
+namespace {
+bool givesNames = false;
+}
+
+void playNamedHost(int host) {
+  const std::string name = "host" + std::to_string(host);
+  givesNames = unshare(CLONE_NEWUTS) == 0 && sethostname(name.data(), name.size()) == 0;
+  playHost(host);
+}
+
+std::string nameOfHost(int host) { return givesNames ? "host" + std::to_string(host) : hostName(); }
 
 std::string hostName() {
   char text[256] = {};

@@ -27,6 +27,9 @@ struct Layout {
 
 /// From now on this process is on that host, and reached over the loopback interface. Before its first call of the library.
 void playHost(int host);
+/// The same, and the host has a name of its own where the user may give it one: nameOfHost(host), in every process that does the same.
+void playNamedHost(int host);
+std::string nameOfHost(int host);
 /// The name that errors give to this host.
 std::string hostName();
 

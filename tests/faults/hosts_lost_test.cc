@@ -48,7 +48,7 @@ bool saysLastCall(const std::string& text, int dead) {
 void killInTheMiddle(const std::vector<int>& hosts, const Ints& doomed, size_t count) {
   const int ranks = static_cast<int>(hosts.size());
   ProcessRanks children(ranks, [&](Self& self) {
-    playHost(hosts[static_cast<size_t>(self.index())]);
+    playNamedHost(hosts[static_cast<size_t>(self.index())]);
     ncclComm_t comm = joinAll(self);
     EXPECT_EQ(sumOnce(comm, ranks), ok);
     self.note(0, getpid());
@@ -58,9 +58,12 @@ void killInTheMiddle(const std::vector<int>& hosts, const Ints& doomed, size_t c
     const std::string text = lastError();
     EXPECT_EQ(result, ncclRemoteError) << text;
     const bool namesOne = std::any_of(doomed.begin(), doomed.end(), [&](int dead) {
-      return mentions(text, {"rank " + std::to_string(dead), std::to_string(self.number(dead, 0)), hostName(), "the last ", "AllReduce"});
+      const std::string host = nameOfHost(hosts[static_cast<size_t>(dead)]);
+      const std::string rank = std::to_string(dead);
+      return mentions(text, {"rank " + rank, std::to_string(self.number(dead, 0)), host, "the last ", "AllReduce"}) &&
+             mentions(verdictOf(comm), {R"({"rank":)" + rank + R"(,"host":")" + host + R"(","link":")"});
     });
-    EXPECT_TRUE(namesOne) << text;
+    EXPECT_TRUE(namesOne) << text << verdictOf(comm);
     self.note(2, saysLastCall(text, doomed[0]) ? 1 : 0);
     self.awaitAllowed(1);
     shrinkWithout(comm, doomed, ranks);
@@ -228,7 +231,7 @@ TEST(HostsKilled, DuringInit) {
 
 TEST(HostsStopped, TheOthersGiveUpAtTheDeadlineAndItHearsOfItLater) {
   ProcessRanks children(3, [](Self& self) {
-    playHost(self.index() == 2 ? 0 : self.index());
+    playNamedHost(self.index() == 2 ? 0 : self.index());
     ncclComm_t comm = joinAll(self);
     EXPECT_EQ(sumOnce(comm, 3), ok);
     EXPECT_EQ(tuttiCommSetTimeout(comm, 300), ok);  // only now: processes may come late
@@ -238,6 +241,7 @@ TEST(HostsStopped, TheOthersGiveUpAtTheDeadlineAndItHearsOfItLater) {
     EXPECT_TRUE(mentions(verdict, {"deadline of 300 ms", "AllReduce"}));
     if (self.index() != 1) {
       EXPECT_TRUE(mentions(verdict, {"\"kind\":\"deadline\"", "waits for rank 1", "\"missing\":[1]"}));
+      EXPECT_TRUE(mentions(verdict, {R"("suspects":[{"rank":1,"host":")" + nameOfHost(1) + R"(","link":"Socket )", "127.0.0.1"}));
     }
     self.reach(2);
     abortTwice(comm);

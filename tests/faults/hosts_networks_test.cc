@@ -23,7 +23,7 @@ class HostsNetworks : public testing::Test {
   /// The child's own host; reached at eth0.
   void enter(const Self& self) {
     ASSERT_TRUE(networks_.enter(self.index()));
-    setenv("NCCL_HOSTID", ("net" + std::to_string(self.index())).c_str(), 1);
+    playNamedHost(self.index());
     setenv("NCCL_SOCKET_IFNAME", "=eth0", 1);
   }
 
@@ -59,6 +59,8 @@ TEST_F(HostsNetworks, AnInterfaceGoesDown) {
       EXPECT_TRUE(mentions(lastError(), {"AllReduce", "rank"}));
       EXPECT_TRUE(mentions(verdictOf(comm), {"deadline of 700 ms"}));
       if (self.index() != 2) {
+        EXPECT_TRUE(
+            mentions(verdictOf(comm), {R"("suspects":[{"rank":2,"host":")" + nameOfHost(2) + R"(","link":"Socket )", "10.214.0.3"}));
         int gone = 2;
         ncclComm_t child = nullptr;
         ASSERT_EQ(ncclCommShrink(comm, &gone, 1, &child, nullptr, NCCL_SHRINK_ABORT), ok) << lastError();

@@ -1,8 +1,11 @@
 // Ranks in several processes whose calls do not match: every rank gets ncclInvalidUsage and both calls in words, without any deadline.
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "faults/hosts.h"
@@ -105,6 +108,32 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ProcessCalls,
                          testing::Values(Layout{"OneHost", {}}, Layout{"ThreeHosts", {0, 1, 2}}, Layout{"OddOneAlone", {0, 1, 0}},
                                          Layout{"OddOneInCompany", {0, 0, 1}}),
                          [](const auto& layout) { return layout.param.name; });
+
+/// One is stopped: the verdict says which, where it is, and that it is reached over memory.
+TEST(ProcessStopped, IsSuspectedOverSharedMemory) {
+  ProcessRanks children(2, [](Self& self) {
+    playNamedHost(7);
+    ncclComm_t comm = joinAll(self);
+    EXPECT_EQ(sumOnce(comm, 2), ok);
+    EXPECT_EQ(tuttiCommSetTimeout(comm, 300), ok);
+    self.meet(1);
+    EXPECT_EQ(sumUntilError(comm, 1000), ncclRemoteError) << lastError();
+    const std::string host = nameOfHost(7);
+    if (self.index() == 0) {
+      const std::string link = "shared memory of " + host;
+      EXPECT_TRUE(mentions(lastError(), {"rank 1 is on " + host + ", over " + link}));
+      EXPECT_TRUE(mentions(verdictOf(comm), {R"("suspects":[{"rank":1,"host":")" + host + R"(","link":")" + link + R"("}])"}));
+    }
+    self.reach(2);
+    abortPromptly(comm);
+  });
+  ASSERT_TRUE(children.awaitStageOfAll(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  children.signal(1, SIGSTOP);
+  ASSERT_TRUE(children.awaitStage(0, 2));
+  children.signal(1, SIGCONT);
+  children.expectAllWell();
+}
 
 /// A rank that ends instead of calling: no mismatch, but the others need not wait either.
 TEST(ProcessLeaves, ARankThatLeavesInsteadOfCalling) {

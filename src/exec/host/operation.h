@@ -14,6 +14,7 @@
 
 #include "core/status.h"
 #include "core/call.h"
+#include "core/status.h"
 #include "exec/host/plan.h"
 #include "observe/flight_recorder.h"
 #include "transport/local/waits.h"
@@ -65,6 +66,8 @@ class Operation {
   const Status& status() const { return status_; }
   /// Whom the first unfinished lane waits for and what for, in words.
   std::string describeWait() const;
+  /// One of the ranks without which it cannot move; nothing: there is none.
+  std::optional<Rank> awaited() const;
   /// Where the operation stands and what each lane waits for. Fills all of `wait` that it knows.
   void describe(transport::local::ChainWait& wait) const;
   /// How many things describe() would list as awaited. While nothing moves it only falls: the same number is the same list.

@@ -106,6 +106,12 @@ uint64_t Operation::countUnmet() const {
   return unmet;
 }
 
+std::optional<Rank> Operation::awaited() const {
+  std::optional<Rank> first;
+  for (const Lane& lane : lanes_) forEachUnmet(lane, [&](Rank rank) { first = first.value_or(rank); });
+  return first;
+}
+
 std::string Operation::describeWait() const {
   for (const Lane& lane : lanes_) {
     if (lane.finished) continue;

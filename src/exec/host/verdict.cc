@@ -6,6 +6,7 @@
 
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "exec/host/suspects.h"
 #include "observe/log.h"
 
 namespace tutti::exec::host {
@@ -16,6 +17,7 @@ using transport::local::Ending;
 using transport::local::Hub;
 using transport::local::RankReport;
 using transport::local::RankWait;
+using transport::local::Suspected;
 using transport::local::Verdict;
 using transport::local::Waits;
 
@@ -77,6 +79,15 @@ std::string describeList(std::vector<Rank> ranks) {
   const size_t more = ranks.size() - kMost;
   ranks.resize(kMost);
   return format("{} and {} more", listOf(ranks), more);
+}
+
+/// "rank 2 on node7, over Socket 10.0.0.3:4711".
+std::string describeSuspects(const std::vector<Suspected>& suspects) {
+  std::string text;
+  for (const Suspected& suspected : suspects)
+    text += format("{}rank {} on {}, over {}", text.empty() ? "; suspects " : " and ", suspected.rank.value, suspected.way.host,
+                   suspected.way.link);
+  return text;
 }
 
 std::string quoted(std::string_view text) {
@@ -153,6 +164,7 @@ std::string describeVerdict(const Verdict& verdict) {
   text += format(": {}", verdict.cause.text());
   if (verdict.call)
     text += format("; ranks that had come to this call: {}; not: {}", describeList(verdict.arrived), describeList(verdict.missing));
+  text += describeSuspects(verdict.suspects);
   for (size_t r = 0; r < std::min(verdict.ranks.size(), kMostRanks); ++r) text += reportWords(verdict.ranks[r], r);
   if (verdict.ranks.size() > kMostRanks) text += format("; {} more ranks", verdict.ranks.size() - kMostRanks);
   return text;
@@ -163,7 +175,11 @@ std::string verdictJson(const Verdict& verdict) {
                             static_cast<int32_t>(verdict.cause.code()), quoted(verdict.cause.text()), verdict.rank.value, verdict.waitedMs);
   if (verdict.call)
     json += format(R"(,{},"arrived":[{}],"missing":[{}])", callFields(*verdict.call), listOf(verdict.arrived), listOf(verdict.missing));
-  json += R"(,"mismatch":[)";
+  json += R"(,"suspects":[)";
+  for (const Suspected& suspected : verdict.suspects)
+    json += format(R"({}{{"rank":{},"host":{},"link":{}}})", json.back() == '[' ? "" : ",", suspected.rank.value,
+                   quoted(suspected.way.host), quoted(suspected.way.link));
+  json += R"(],"mismatch":[)";
   for (const RankCall& call : verdict.mismatch)
     json += format(R"({}{{"rank":{},{}}})", json.back() == '[' ? "" : ",", call.rank.value, callFields(call.call));
   json += R"(],"ranks":[)";
@@ -191,15 +207,18 @@ void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t
         if (r != self && state.verdict->ranks[r].state == RankReport::State::Elsewhere)
           state.verdict->ranks[r] = reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r)));
       adopt(*state.verdict, rank, call, waitedMs);
+      if (state.verdict->suspects.empty())
+        state.verdict->suspects = suspectsOf(hub, state, *state.verdict, state.verdict->ranks[self].wait);
       return {};
     }
-    Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}};
+    Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}, {}};
     if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
     for (const RankCall& call : outcome.mismatch)
       if (call.rank == rank) verdict.call = call.call;
     for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
-    if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
     countArrivals(verdict);
+    verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
+    if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
     return describeVerdict(state.verdict.emplace(std::move(verdict)));
   });
   if (!words.empty()) observe::warn("{}", words);

@@ -172,6 +172,7 @@ class Work {
   transport::local::RankWait standing() const;
   uint64_t countUnmet() const;
   int64_t waitedMs() const;
+  std::string describeWait(const Chain& chain) const;
   void stopWatching();
 
   std::shared_ptr<Turn> turn_;

@@ -154,14 +154,22 @@ void Work::tellOtherHosts(Nanoseconds now) {
   remote()->stands(turn_->rank, &wait, episode_.number);
 }
 
+/// The same as the operation's words, and how the rank is reached that they name.
+std::string Work::describeWait(const Chain& chain) const {
+  std::string words = chain.operation.describeWait();
+  const auto rank = chain.operation.awaited();
+  if (!rank || turn_->hub->isHere(*rank)) return words;
+  const auto way = turn_->hub->wayTo(*rank);
+  return words + format(" (rank {} is on {}, over {})", rank->value, way.host, way.link);
+}
+
 bool Work::lookAtDeadline(Nanoseconds now) {
   const int64_t limit = turn_->timeoutNs.load(std::memory_order_relaxed);
   if (limit <= 0 || (now - episode_.since).count() < limit) return false;
   std::string where;
   for (size_t i = 0; i < used_; ++i)
     if (chains_[i].running && chains_[i].current().plan != nullptr)
-      where +=
-          format("{}{}: it {}", where.empty() ? "" : "; ", describeCall(chains_[i].current().call), chains_[i].operation.describeWait());
+      where += format("{}{}: it {}", where.empty() ? "" : "; ", describeCall(chains_[i].current().call), describeWait(chains_[i]));
   outcome_ = {Ending::Deadline,
               error(Code::RemoteError, "rank {} has waited {} ms, which is past the deadline of {} ms, in {}", turn_->rank.value,
                     waitedMs(), limit / 1'000'000, where),
@@ -176,7 +184,7 @@ void Work::warnOfWait() {
     const Chain& chain = chains_[i];
     if (chain.running && chain.current().plan != nullptr)
       observe::warn("rank {} has waited for {} ms in {}: it {}", turn_->rank.value, waitedMs(), describeCall(chain.current().call),
-                    chain.operation.describeWait());
+                    describeWait(chain));
   }
 }
 

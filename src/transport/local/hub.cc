@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/host_name.h"
 #include "core/process_barrier.h"
 
 namespace tutti::transport::local {
@@ -165,6 +166,12 @@ void Hub::endAll(End&& end) noexcept {
     end(at, Page::kBytes);
     at = next;
   }
+}
+
+Way Hub::wayTo(Rank rank) const {
+  if (!isOnHost(rank) && remote_ != nullptr) return remote_->wayTo(rank);
+  std::string host = hostName();
+  return {host, "shared memory of " + host};
 }
 
 void Hub::failAll(const Status& cause, bool tellsOthers) {

@@ -36,6 +36,7 @@ struct alignas(kCacheLine) Member {
   ErrorLatch latch;
   Board board;
   std::atomic<uint64_t> departed;   ///< 0, or 1 + the calls it took part in: written once, by the rank that ends (release)
+  std::atomic<bool> blamed;        ///< see Hub::blame()
   std::atomic<bool> inside;         ///< written by the thread that drives the rank; read by waitQuiet
   /// 1 + the core that its thread was seen on last, 0: not known. Written by the thread that drives the rank, read by those that wait for
   /// it on fewer cores than there are ranks: a hint, which nothing is ordered by.
@@ -112,6 +113,8 @@ class Hub {
   uint32_t reach(Rank rank);
   /// False once the rank's process has ended. A system call: for slow paths.
   bool isAlive(Rank rank) const { return isHere(rank) || !isOnHost(rank) || arena_->isAlive(processOf_[index(rank)]); }
+  /// Where a rank lives, and over what it is reached. System calls and locks: for slow paths.
+  Way wayTo(Rank rank) const;
   const std::shared_ptr<Arena>& arena() const { return arena_; }
 
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
@@ -128,6 +131,10 @@ class Hub {
     const uint64_t calls = members_[index(rank)].departed.load(std::memory_order_acquire);  // pairs with depart()
     return calls == 0 ? std::nullopt : std::optional(calls - 1);
   }
+
+  /// The ranks are about to fail because this one died, or cannot be reached. Before failAll(), by who knows; verdicts name it.
+  void blame(Rank rank) { members_[index(rank)].blamed.store(true, std::memory_order_release); }  // pairs with isBlamed()
+  bool isBlamed(Rank rank) const { return members_[index(rank)].blamed.load(std::memory_order_acquire); }
 
   /// Trips every rank's latch with `cause`, on the other hosts as well if `tellsOthers`.
   void failAll(const Status& cause, bool tellsOthers = true);

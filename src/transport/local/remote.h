@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 
 #include "core/ids.h"
@@ -32,6 +33,12 @@ struct PipeKey {
   }
 };
 
+/// How a rank is reached: for messages to people.
+struct Way {
+  std::string host;
+  std::string link;  ///< "Socket 10.0.0.3:4711", "shared memory of node7"
+};
+
 class Remote {
  public:
   Remote() = default;
@@ -41,6 +48,8 @@ class Remote {
 
   /// Which host a rank lives on: numbers that all ranks agree about.
   virtual int32_t hostOf(Rank rank) const = 0;
+  /// To a rank on another host: its name, the network, and the address that a data connection with it has. Takes locks: for slow paths.
+  virtual Way wayTo(Rank rank) const = 0;
 
   /// Which device of the network carries this process's half of a pipe. Said before the first half is asked for, by each rank of the
   /// process alike; the first word counts.

@@ -1,6 +1,7 @@
 #include "transport/local/waits.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +15,7 @@ struct Waits::Place {
   uint64_t waits;
   uint64_t episode;
   uint64_t inspections;
+  int64_t confirmedNs;
   uint64_t bytes;
 
   char* data() { return reinterpret_cast<char*>(this + 1); }
@@ -78,7 +80,9 @@ void Waits::withdraw(Rank rank) {
 
 void Waits::confirm(Rank rank) {
   const std::lock_guard lock(mutex_);
-  ++place(static_cast<size_t>(rank.value)).inspections;
+  Place& at = place(static_cast<size_t>(rank.value));
+  ++at.inspections;
+  at.confirmedNs = std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
 /// Reads what has changed since the last time.
@@ -87,6 +91,7 @@ void Waits::refresh() {
     Place& at = place(r);
     Entry& entry = state_.ranks[r];
     entry.inspections = at.inspections;
+    entry.confirmedNs = at.confirmedNs;
     if (at.version == seen_[r]) continue;
     seen_[r] = at.version;
     entry.waits = at.waits != 0;

@@ -19,6 +19,7 @@
 
 #include "core/call.h"
 #include "core/status.h"
+#include "transport/local/remote.h"
 #include "transport/local/shared_mutex.h"
 
 namespace tutti::transport::local {
@@ -67,6 +68,12 @@ struct RankReport {
   RankWait wait;  ///< of Waiting
 };
 
+/// A rank that a wait which gave up probably waited for in the end.
+struct Suspected {
+  Rank rank;
+  Way way;  ///< from where the verdict was made
+};
+
 /// The outcome of a wait that gave up.
 struct Verdict {
   Ending ending = Ending::Aborted;
@@ -78,6 +85,7 @@ struct Verdict {
   std::vector<Rank> arrived;       ///< ranks that had come to `call`, and those that had not
   std::vector<Rank> missing;
   std::vector<RankReport> ranks;  ///< one for each rank
+  std::vector<Suspected> suspects;
 };
 
 class Waits {
@@ -86,6 +94,7 @@ class Waits {
     bool waits = false;
     uint64_t episode = 0;
     uint64_t inspections = 0;
+    int64_t confirmedNs = 0;  ///< steady clock of the host: the latest of them
     RankWait wait;
   };
   /// Ranks that look as if they could never go on; confirmed by later inspections of all of them.

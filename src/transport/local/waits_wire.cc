@@ -155,6 +155,11 @@ void verdictBody(Stream& s, VerdictT& v) {
     s.value(report.begunCollectives);
     wait(s, report.wait, false);
   });
+  s.list(v.suspects, [&s](auto& suspected) {
+    s.value(suspected.rank.value);
+    s.text(suspected.way.host);
+    s.text(suspected.way.link);
+  });
 }
 
 }  // namespace

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
+#include "core/format.h"
+#include "core/host_name.h"
+
 namespace tutti::exec::host {
 namespace {
 
@@ -27,6 +33,15 @@ void postUpTo(Hub& hub, Rank rank, uint64_t sequence) {
   for (call.sequence = 0; call.sequence <= sequence; ++call.sequence) hub.board(rank).post(call);
 }
 
+/// A rank of this host, as the JSON has it.
+std::string suspect(int rank) { return format(R"({{"rank":{},"host":"{}","link":"shared memory of {}"}})", rank, hostName(), hostName()); }
+
+RankWait waitingFor(int rank) {
+  RankWait wait = standingIn(kCall);
+  wait.chains[0].lanes.emplace_back().awaits = {Rank(rank)};
+  return wait;
+}
+
 TEST(VerdictText, TellsCallArrivalsStepsAndWaits) {
   const auto owner = *Hub::make(3);
   Hub& hub = *owner;
@@ -35,16 +50,53 @@ TEST(VerdictText, TellsCallArrivalsStepsAndWaits) {
   postUpTo(hub, Rank(1), 3);
   postUpTo(hub, Rank(2), 1);
   conclude(hub, Rank(1), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, standingIn(kCall), 250);
-  EXPECT_EQ(
-      verdictJson(hub),
-      R"({"kind":"deadline","code":6,"text":"too long","rank":1,"waitedMs":250,"operation":"Reduce","sequence":3,"count":77,)"
+  EXPECT_EQ(verdictJson(hub),
+            R"({"kind":"deadline","code":6,"text":"too long","rank":1,"waitedMs":250,"operation":"Reduce","sequence":3,"count":77,)"
             R"("type":"float",)"
-      R"("op":"pre-multiplied sum","root":2,"arrived":[0,1],"missing":[2],"mismatch":[],"ranks":[)"
-      R"({"rank":0,"state":"elsewhere","begun":4,"finished":4,"in":[]},)"
-      R"({"rank":1,"state":"waiting","begun":4,"finished":3,"in":[{"operation":"Reduce","sequence":3,"count":77,"type":"float",)"
-      R"("op":"pre-multiplied sum","root":2,"slice":2,"slices":4,"step":1,"steps":6,"finishedSteps":13,)"
-      R"("waits":"waits for \"rank\" 2\u000a","following":0}]},)"
-      R"({"rank":2,"state":"elsewhere","begun":2,"finished":2,"in":[]}]})");
+            R"("op":"pre-multiplied sum","root":2,"arrived":[0,1],"missing":[2],"suspects":[)" +
+                suspect(2) +
+                R"(],"mismatch":[],"ranks":[)"
+                R"({"rank":0,"state":"elsewhere","begun":4,"finished":4,"in":[]},)"
+                R"({"rank":1,"state":"waiting","begun":4,"finished":3,"in":[{"operation":"Reduce","sequence":3,"count":77,"type":"float",)"
+                R"("op":"pre-multiplied sum","root":2,"slice":2,"slices":4,"step":1,"steps":6,"finishedSteps":13,)"
+                R"("waits":"waits for \"rank\" 2\u000a","following":0}]},)"
+                R"({"rank":2,"state":"elsewhere","begun":2,"finished":2,"in":[]}]})");
+}
+
+/// Rank 0 waits for 1, and that one for 2, which has not said for long that it waits; 3 has not come either, but nobody lacks it.
+TEST(VerdictText, SuspectsWhomTheWaitsLeadTo) {
+  const auto owner = *Hub::make(4);
+  Hub& hub = *owner;
+  hub.waits().publish(Rank(2), waitingFor(0));
+  hub.waits().confirm(Rank(2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  hub.waits().publish(Rank(1), waitingFor(2));
+  hub.waits().confirm(Rank(1));
+  conclude(hub, Rank(0), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, waitingFor(1), 300);
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("suspects":[)" + suspect(2) + "]"), std::string::npos) << json;
+  const std::string words = hub.waits().look([](transport::local::Waits::State& state) { return describeVerdict(*state.verdict); });
+  EXPECT_NE(words.find(format("; suspects rank 2 on {}, over shared memory of {}; rank 0 ", hostName(), hostName())), std::string::npos)
+      << words;
+}
+
+TEST(VerdictText, InACircleSuspectsWhomItWaitsFor) {
+  const auto owner = *Hub::make(3);
+  Hub& hub = *owner;
+  hub.waits().publish(Rank(1), waitingFor(0));
+  hub.waits().confirm(Rank(1));
+  conclude(hub, Rank(0), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, waitingFor(1), 60'000);
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("suspects":[)" + suspect(1) + "]"), std::string::npos) << json;
+}
+
+TEST(VerdictText, SuspectsWhoIsBlamed) {
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
+  hub.blame(Rank(0));
+  conclude(hub, Rank(1), {Ending::Aborted, error(Code::RemoteError, "lost"), {}}, {}, 0);
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("suspects":[)" + suspect(0) + "]"), std::string::npos) << json;
 }
 
 TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
@@ -91,10 +143,8 @@ TEST(VerdictText, OfAnAbortThatMetNoCallHasNone) {
   const auto owner = *Hub::make(1);
   Hub& hub = *owner;
   conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "over"), {}}, {}, 0);
-  EXPECT_EQ(
-      verdictJson(hub),
-      R"({"kind":"aborted","code":6,"text":"over","rank":0,"waitedMs":0,"mismatch":[],"ranks":[)"
-            R"({"rank":0,"state":"elsewhere","begun":0,"finished":0,"in":[]}]})");
+  EXPECT_EQ(verdictJson(hub), R"({"kind":"aborted","code":6,"text":"over","rank":0,"waitedMs":0,"suspects":[],"mismatch":[],"ranks":[)"
+                              R"({"rank":0,"state":"elsewhere","begun":0,"finished":0,"in":[]}]})");
 }
 
 TEST(VerdictText, InWordsStaysShortWithManyRanks) {

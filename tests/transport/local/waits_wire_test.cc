@@ -55,9 +55,14 @@ TEST(WaitsWire, AVerdictComesBackWithoutWhatTheSearchNeeds) {
   verdict.mismatch = {{Rank(0), *verdict.call}};
   verdict.missing = {Rank(3)};
   verdict.ranks = {{RankReport::State::Waiting, 5, sampleWait()}, {}};
+  verdict.suspects = {{Rank(3), {"node7", "socket 10.0.0.3"}}};
   const auto back = decodeVerdict(spanOf(encodeVerdict(verdict)));
   ASSERT_TRUE(back);
   EXPECT_EQ(back->ending, Ending::Departed);
+  ASSERT_EQ(back->suspects.size(), 1U);
+  EXPECT_EQ(back->suspects[0].rank, Rank(3));
+  EXPECT_EQ(back->suspects[0].way.host, "node7");
+  EXPECT_EQ(back->suspects[0].way.link, "socket 10.0.0.3");
   EXPECT_EQ(back->cause.text(), "rank 3 is gone");
   EXPECT_EQ(back->cause.code(), Code::RemoteError);
   EXPECT_EQ(back->waitedMs, 250);
@@ -79,6 +84,7 @@ TEST(WaitsWire, DamageIsHarmless) {
   Verdict verdict;
   verdict.cause = error(Code::RemoteError, "why");
   verdict.ranks = {{RankReport::State::Waiting, 5, sampleWait()}};
+  verdict.suspects = {{Rank(0), {"host", "link"}}};
   const std::string wait = encodeWait(sampleWait()), whole = encodeVerdict(verdict);
   for (int i = 0; i < 20000; ++i) {
     std::string a = wait, b = whole;
