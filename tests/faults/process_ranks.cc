@@ -166,8 +166,10 @@ bool ProcessRanks::look(int child) {
 
 bool ProcessRanks::awaitStage(int child, int stage) {
   const Stopwatch watch;
-  while (shared_->stages[static_cast<size_t>(child)] < stage) {
-    if (look(child) || watch.seconds() > kPatienceSeconds) {
+  const auto& reached = shared_->stages[static_cast<size_t>(child)];
+  while (reached < stage) {
+    const bool isOver = look(child) || watch.seconds() > kPatienceSeconds;
+    if (isOver && reached < stage) {  // it may have come to it just before its end
       ADD_FAILURE() << "child " << child << " is at stage " << shared_->stages[static_cast<size_t>(child)] << ", not at " << stage << "\n"
                     << textOf(child);
       return false;
