@@ -12,7 +12,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/status.h"
 #include "core/call.h"
 #include "core/status.h"
 #include "exec/host/plan.h"
