@@ -53,7 +53,7 @@ class RemoteParty : public PartyPort, public std::enable_shared_from_this<Remote
   void onTable(const Table& table) override { say(Kind::Table, encode(table)); }
   void onMissing(const std::string& text) override {
     Writer writer;
-    writer.text(text);
+    writer.text(std::string_view(text).substr(0, kMostErrorBytes));  // more is not read
     say(Kind::Missing, std::move(writer).take());
   }
   void onGo() override {

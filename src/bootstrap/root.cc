@@ -195,11 +195,13 @@ void Root::expire() {
 }
 
 std::string Root::describeUnready() const {
+  constexpr size_t kMost = 8;  // parties; the rest is counted: all of them are told, again and again
   std::string late;
+  size_t count = 0;
   for (const auto& [port, party] : parties_) {
-    if (!party.isReady) late += (late.empty() ? "" : "; ") + describe(party);
+    if (!party.isReady && ++count <= kMost) late += (late.empty() ? "" : "; ") + describe(party);
   }
-  return late;
+  return count <= kMost ? late : late + format(" and {} more", count - kMost);
 }
 
 std::string Root::describeMissing() const {
