@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/format.h"
+#include "core/host_name.h"
 #include "exec/host/signature.h"
 
 namespace tutti::comm {
@@ -59,8 +60,9 @@ Status lossOf(Hub& hub, Rank rank) {
   // Its lock is gone; the mesh has not noticed yet.
   const auto* entry = hub.arena()->entry(process);
   const int64_t pid = entry != nullptr ? entry->pid.load(std::memory_order_relaxed) : 0;
-  return error(Code::RemoteError, "{}",
-               describeLoss(hub, {rank.value}, error(Code::RemoteError, "process {} on this host has ended without a word", pid)));
+  const std::string host = hostName();
+  const Status cause = error(Code::RemoteError, "process {} on {} has ended without a word", pid, host.empty() ? "this host" : host);
+  return error(Code::RemoteError, "{}", describeLoss(hub, {rank.value}, cause));
 }
 
 }  // namespace tutti::comm
