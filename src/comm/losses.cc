@@ -22,7 +22,11 @@ std::string describeLast(Hub& hub, Rank rank) {
   const auto last = begun > 0 ? hub.board(rank).find(begun - 1) : std::nullopt;
   const uint64_t heard = hub.isOnHost(rank) || hub.remote() == nullptr ? 0 : hub.remote()->lastHeard(rank);
   if (heard != 0) return format("the last that came from rank {} was of {}", rank.value, exec::host::describeSignature(heard));
-  if (last) return format("the last call of rank {} was {}", rank.value, exec::host::describeCall(*last));
+  const auto message = hub.lastMessageOf(rank);
+  if (last && message)
+    return format("the last call of rank {} was {}, its last message {}", rank.value, exec::host::describeCall(*last),
+                  exec::host::describeCall(*message));
+  if (last || message) return format("the last call of rank {} was {}", rank.value, exec::host::describeCall(last ? *last : *message));
   return format("the last call of rank {} {}", rank.value, hub.isOnHost(rank) ? "was none" : "is not known on this host");
 }
 

@@ -23,7 +23,7 @@ struct Shape {
   const char* name;
   ncclResult_t (*call)(ncclComm_t comm, int rank, int* in, int* out, size_t count);
   int doomed;
-  const char* operation;  ///< as the survivors' text names the last call of the dead
+  const char* operation;  ///< as the survivors' text names the last call of the dead; empty where it may be any of two
 };
 
 ncclResult_t allReduce(ncclComm_t comm, int, int* in, int* out, size_t count) {
@@ -60,8 +60,8 @@ const Shape kShapes[] = {
     {"BroadcastWithoutTheRoot", broadcast, 0, "Broadcast"},
     {"BroadcastToADeadReader", broadcast, 2, "Broadcast"},
     {"Ring", ring, 1, ""},
-    {"MessagesOfTheDead", messages, 0, ""},
-    {"MessagesToTheDead", messages, 1, ""},
+    {"MessagesOfTheDead", messages, 0, "Send #"},
+    {"MessagesToTheDead", messages, 1, "Recv #"},
     {"GroupOfTwo", groupOfTwo, 2, ""},
 };
 
@@ -83,9 +83,10 @@ TEST_P(ProcessDeaths, EverySurvivorIsToldWhoWhereAndWhat) {
     EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(comm);
     const std::string text = ncclGetLastError(comm);
     const std::string name = "rank " + std::to_string(shape.doomed);
-    for (const std::string& word : {name, std::to_string(self.number(shape.doomed, 0)) + " on " + hostName(),
-                                    "the last call of " + name + " was ", std::string(shape.operation)})
+    for (const std::string& word :
+         {name, std::to_string(self.number(shape.doomed, 0)) + " on " + hostName(), "the last call of " + name + " was " + shape.operation})
       EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in: " << text;
+    EXPECT_EQ(text.find("the last call of " + name + " was none"), std::string::npos) << text;
     const Stopwatch watch;
     EXPECT_EQ(ncclCommAbort(comm), ok);
     EXPECT_LT(watch.seconds(), kPromptSeconds);

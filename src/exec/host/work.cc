@@ -148,6 +148,7 @@ void Work::begin(Chain& chain) {
 void Work::announce(PlannedCall& call) {
   if (call.call.isMessage()) {
     call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
+    member_->lastMessage.post(call.call);
   } else {
     turn_->begunCollectives = call.call.sequence + 1;
     member_->board.post(call.call);

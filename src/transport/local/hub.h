@@ -22,6 +22,7 @@
 #include "core/error_latch.h"
 #include "transport/local/arena.h"
 #include "transport/local/board.h"
+#include "transport/local/last_message.h"
 #include "transport/local/neighbour.h"
 #include "transport/local/pipe.h"
 #include "transport/local/remote.h"
@@ -35,6 +36,7 @@ namespace tutti::transport::local {
 struct alignas(kCacheLine) Member {
   ErrorLatch latch;
   Board board;
+  LastMessage lastMessage;
   std::atomic<uint64_t> departed;   ///< 0, or 1 + the calls it took part in: written once, by the rank that ends (release)
   std::atomic<bool> blamed;        ///< see Hub::blame()
   std::atomic<bool> inside;         ///< written by the thread that drives the rank; read by waitQuiet
@@ -119,6 +121,8 @@ class Hub {
 
   ErrorLatch& latch(Rank rank) { return members_[index(rank)].latch; }
   Board& board(Rank rank) { return members_[index(rank)].board; }
+  /// The latest message that the rank has come to; nothing of a rank elsewhere.
+  std::optional<Call> lastMessageOf(Rank rank) const { return members_[index(rank)].lastMessage.find(); }
   Waits& waits() { return *waits_; }
 
   /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
