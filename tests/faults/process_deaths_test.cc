@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/host_name.h"
+#include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
 namespace tutti::faults {

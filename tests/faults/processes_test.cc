@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/host_name.h"
+#include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
 namespace tutti::faults {
@@ -17,14 +17,6 @@ constexpr ncclResult_t ok = ncclSuccess;
 using Self = ProcessRanks::Self;
 
 int64_t nowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-std::string lastError() { return ncclGetLastError(nullptr); }
-
-testing::AssertionResult mentions(const std::string& text, std::initializer_list<std::string> words) {
-  for (const std::string& word : words)
-    if (text.find(word) == std::string::npos) return testing::AssertionFailure() << "no '" << word << "' in: " << text;
-  return testing::AssertionSuccess();
-}
 
 /// What a wait has returned that another rank's death ended: who, where, and what it did last.
 void expectToldOf(ncclResult_t result, int rank, int64_t pid, const char* operation) {
