@@ -37,7 +37,6 @@ Status RecvJob::start() {
   auto headers = comm_->registerMemory(headers_.data(), sizeof headers_, net::MemoryKind::Host);
   if (!headers) return std::move(headers).error();
   headersKey_ = *headers;
-  if (pipe_.slotBytes == 0) return Status();
   auto staging = comm_->registerMemory(pipe_.memory, pipe_.stagingBytes(), net::MemoryKind::Host);
   if (!staging) return std::move(staging).error();
   stagingKey_ = *staging;
