@@ -52,17 +52,23 @@ Result<std::shared_ptr<Lease>> Core::lease() {
   if (auto open = lease_.lock()) return open;
   const auto all = world_.interfaces();
   if (!all) return tl::unexpected(all.error());
-  const auto choice = chooseInterfaces(*all, settings().interfaceNames, parseFamily(settings().family));
-  if (!choice) return tl::unexpected(choice.error());
+  auto choice = chooseInterfaces(*all, settings().interfaceNames, parseFamily(settings().family));
+  if (!choice) return tl::unexpected(std::move(choice).error());
   std::vector<UniqueFd> fds;
   std::vector<Address> addresses;
   Status last;
-  for (const Interface& interface : choice->chosen) {
-    if (addresses.size() == kMostAddresses) break;
+  for (Candidate& candidate : choice->candidates) {
+    const Interface& interface = candidate.interface;
+    if (!candidate.refusal.empty()) continue;
+    if (addresses.size() == kMostAddresses) {
+      candidate.refusal = format("a process offers {} addresses", kMostAddresses);
+      continue;
+    }
     auto fd = listenAt(toSocketAddress(interface.address), describe(interface.address));
     auto address = fd ? listeningAddress(*fd) : tl::unexpected(fd.error());
     if (!address) {
       last = address.error();
+      candidate.refusal = last.text();
       continue;
     }
     const std::string text = describe(*address);
@@ -71,8 +77,8 @@ Result<std::shared_ptr<Lease>> Core::lease() {
     fds.push_back(std::move(*fd));
     addresses.push_back(*address);
   }
-  for (std::string_view rest = choice->table; !rest.empty(); rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1))
-    observe::info(observe::Subsys::Init | observe::Subsys::Net, "Bootstrap: interface{}", rest.substr(0, rest.find('\n')));
+  for (const std::string& line : choice->table())
+    observe::info(observe::Subsys::Init | observe::Subsys::Net, "Bootstrap: interface{}", line);
   if (fds.empty()) return tl::unexpected(std::move(last));
   auto made = makeLease(std::move(fds), std::move(addresses));
   if (made) lease_ = *made;

@@ -21,6 +21,7 @@
 #include "bootstrap/messages.h"
 #include "bootstrap/reactor.h"
 #include "bootstrap/service.h"
+#include "observe/address_table.h"
 
 namespace tutti::bootstrap {
 
@@ -73,6 +74,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   const uint64_t token;
   std::mutex mutex;
+  observe::AddressTable dialled{observe::Subsys::Init | observe::Subsys::Net, "Bootstrap"};  ///< of all that are dialled; any thread
   Reactor reactor;
 
  private:

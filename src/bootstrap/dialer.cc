@@ -51,12 +51,26 @@ void Dialer::tryNext() {
 void Dialer::onAttempt(size_t which, Result<Established> outcome) {
   if (!done_) return;
   if (outcome) {
+    log(which);
     std::string peer = format("{} at {}", plan_.whom, describe(plan_.addresses[which]));
     return finish(std::make_shared<Link>(reactor_, std::move(outcome->socket), outcome->keys, std::move(peer)));
   }
   problems_[which] = std::move(outcome).error();
   if (++failed_ == plan_.addresses.size()) return endRound();
   tryNext();
+}
+
+void Dialer::log(size_t taken) const {
+  if (plan_.table == nullptr || !plan_.table->isShown()) return;
+  std::vector<observe::AddressTable::Row> rows;
+  for (size_t a = 0; a < plan_.addresses.size(); ++a) {
+    observe::AddressTable::Row row{describe(plan_.addresses[a]), problems_[a].text()};
+    if (row.refusal.rfind(row.address + " ", 0) == 0) row.refusal.erase(0, row.address.size() + 1);
+    if (a != taken && row.refusal.empty())
+      row.refusal = a < attempts_.size() ? "had not answered when another one did" : "not tried: another one answered";
+    rows.push_back(std::move(row));
+  }
+  plan_.table->add(plan_.whom, rows);
 }
 
 /// Nobody answered as he should. One who does not know the secret will not learn it: no other round.

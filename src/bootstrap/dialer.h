@@ -14,6 +14,7 @@
 
 #include "bootstrap/asio.h"
 #include "bootstrap/handshake.h"
+#include "observe/address_table.h"
 
 namespace tutti::bootstrap {
 
@@ -28,6 +29,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     int64_t retries = 0;
     std::chrono::milliseconds pause{100};  ///< before the first new round; the next pauses are twice, three times … as long
     std::chrono::milliseconds roundLimit{5000};
+    observe::AddressTable* table = nullptr;  ///< gets what came of the addresses; outlives the dialer
   };
   using Done = std::function<void(Result<std::shared_ptr<Link>>)>;
 
@@ -41,6 +43,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   void tryNext();
   void onAttempt(size_t which, Result<Established> outcome);
   void endRound();
+  void log(size_t taken) const;
   void finish(Result<std::shared_ptr<Link>> outcome);
 
   Reactor& reactor_;

@@ -52,15 +52,15 @@ Class classOf(const Interface& interface) {
   return Ordinary;
 }
 
-struct Candidate {
+struct Judged {
   const Interface* interface = nullptr;
   size_t order = 0;
   Class kind = Ordinary;
   std::string_view refusal;  ///< empty: may be chosen
 };
 
-Candidate judge(const Interface& interface, const NameFilter& filter, Family family) {
-  Candidate candidate{&interface, 0, classOf(interface), {}};
+Judged judge(const Interface& interface, const NameFilter& filter, Family family) {
+  Judged candidate{&interface, 0, classOf(interface), {}};
   const auto place = filter.find(interface.name);
   if (!filter.excludes && place) candidate.order = *place;
   if (!interface.isUp) {
@@ -78,12 +78,12 @@ Candidate judge(const Interface& interface, const NameFilter& filter, Family fam
 }
 
 /// Without a list of names, docker* and lo serve only where nothing better does.
-void refuseSpares(std::vector<Candidate>& candidates) {
+void refuseSpares(std::vector<Judged>& candidates) {
   Class best = Loopback;
-  for (const Candidate& candidate : candidates) {
+  for (const Judged& candidate : candidates) {
     if (candidate.refusal.empty()) best = std::min(best, candidate.kind);
   }
-  for (Candidate& candidate : candidates) {
+  for (Judged& candidate : candidates) {
     if (candidate.refusal.empty() && candidate.kind > std::max(best, Ordinary)) candidate.refusal = "there is a better one";
   }
 }
@@ -111,32 +111,51 @@ Family parseFamily(std::string_view text) {
 Result<Choice> chooseInterfaces(const std::vector<Interface>& all, std::string_view names, Family family) {
   const NameFilter filter = parseFilter(names);
   const bool isNamed = !filter.excludes && !filter.names.empty();
-  std::vector<Candidate> candidates;
+  std::vector<Judged> candidates;
   for (const Interface& interface : all) candidates.push_back(judge(interface, filter, family));
   if (!isNamed) refuseSpares(candidates);
-  std::stable_sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
+  std::stable_sort(candidates.begin(), candidates.end(), [&](const Judged& a, const Judged& b) {
     if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
     return isNamed ? a.order < b.order : a.kind < b.kind;
   });
   Choice choice;
-  for (const Candidate& candidate : candidates) {
-    const std::string address = describe(candidate.interface->address);
-    const std::string_view bare = std::string_view(address).substr(0, address.rfind(':'));
-    choice.table += format("{}  {:<16} {:<40} {}{}", choice.table.empty() ? "" : "\n", candidate.interface->name, bare,
-                           candidate.refusal.empty() ? "chosen" : "not chosen: ", candidate.refusal);
-    if (candidate.refusal.empty()) choice.chosen.push_back(*candidate.interface);
+  for (const Judged& candidate : candidates) choice.candidates.push_back({*candidate.interface, std::string(candidate.refusal)});
+  if (candidates.empty() || !candidates.front().refusal.empty()) {
+    std::string table;
+    for (const std::string& line : choice.table()) table += '\n' + line;
+    return fail(Code::InvalidUsage, "no network interface can be used (NCCL_SOCKET_IFNAME={}):{}", names.empty() ? "not set" : names,
+                table.empty() ? "\n  there is none" : table);
   }
-  if (choice.chosen.empty())
-    return fail(Code::InvalidUsage, "no network interface can be used (NCCL_SOCKET_IFNAME={}):\n{}", names.empty() ? "not set" : names,
-                choice.table.empty() ? "  there is none" : choice.table);
   return choice;
 }
 
-std::vector<Interface> forData(const Choice& choice, std::string_view names) {
-  std::vector<Interface> left = choice.chosen;
-  const auto isOrdinary = [](const Interface& interface) { return classOf(interface) != InfiniBand; };
-  if (names.empty() && !std::all_of(left.begin(), left.end(), isOrdinary)) std::erase_if(left, isOrdinary);
-  return left;
+Choice forData(Choice choice, std::string_view names) {
+  const auto isInfiniBand = [](const Candidate& candidate) {
+    return candidate.refusal.empty() && classOf(candidate.interface) == InfiniBand;
+  };
+  if (!names.empty() || std::none_of(choice.candidates.begin(), choice.candidates.end(), isInfiniBand)) return choice;
+  for (Candidate& candidate : choice.candidates)
+    if (candidate.refusal.empty() && !isInfiniBand(candidate)) candidate.refusal = "it would hold up the InfiniBand beside it";
+  std::stable_partition(choice.candidates.begin(), choice.candidates.end(), [](const Candidate& c) { return c.refusal.empty(); });
+  return choice;
+}
+
+std::vector<Interface> Choice::chosen() const {
+  std::vector<Interface> found;
+  for (const Candidate& candidate : candidates)
+    if (candidate.refusal.empty()) found.push_back(candidate.interface);
+  return found;
+}
+
+std::vector<std::string> Choice::table() const {
+  std::vector<std::string> lines;
+  for (const Candidate& candidate : candidates) {
+    const std::string address = describe(candidate.interface.address);
+    const std::string_view bare = std::string_view(address).substr(0, address.rfind(':'));
+    lines.push_back(format("  {:<16} {:<40} {}{}", candidate.interface.name, bare,
+                           candidate.refusal.empty() ? "chosen" : "not chosen: ", candidate.refusal));
+  }
+  return lines;
 }
 
 }  // namespace tutti::bootstrap

@@ -26,9 +26,16 @@ struct Interface {
 
 enum class Family : uint8_t { Any, V4, V6 };
 
+struct Candidate {
+  Interface interface;
+  std::string refusal;  ///< why it is not chosen; empty: it is
+};
+
 struct Choice {
-  std::vector<Interface> chosen;  ///< the preferred one first
-  std::string table;              ///< a line for each candidate: chosen, or why not; for the log
+  std::vector<Candidate> candidates;  ///< those that are chosen first, the preferred one before all
+  std::vector<Interface> chosen() const;
+  /// A line for each candidate: chosen, or why not; for the log.
+  std::vector<std::string> table() const;
 };
 
 /// What the machine has. SystemError when it does not say.
@@ -39,7 +46,7 @@ Family parseFamily(std::string_view text);
 
 /// Of what was chosen, the interfaces that data goes over: with InfiniBand among them, and without a list of names, these alone, because a
 /// slow one beside them would hold them up.
-std::vector<Interface> forData(const Choice& choice, std::string_view names);
+Choice forData(Choice choice, std::string_view names);
 
 /// InvalidUsage when nothing is left, with the reason of each.
 Result<Choice> chooseInterfaces(const std::vector<Interface>& all, std::string_view names, Family family);

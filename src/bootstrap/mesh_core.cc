@@ -158,6 +158,7 @@ void MeshCore::transmit(int32_t process, Kind kind, std::vector<std::byte> paylo
 void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secret& secret, std::vector<std::byte> first, Kind firstKind,
                     OnTrouble onTrouble) {
   Dialer::Plan plan;
+  plan.table = &core_->dialled;
   plan.addresses = membership_.process(process).addresses;
   plan.purpose = purpose;
   plan.topic = topic;

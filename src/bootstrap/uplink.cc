@@ -34,6 +34,7 @@ std::shared_ptr<Uplink> Uplink::start(const std::shared_ptr<Core>& core, const U
 
 void Uplink::dial() {
   Dialer::Plan plan;
+  plan.table = &core_->dialled;
   plan.addresses = id_.addresses;
   plan.purpose = Purpose::Root;
   plan.topic = id_.hash;

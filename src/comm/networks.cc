@@ -31,10 +31,13 @@ Result<std::shared_ptr<Network>> openSockets() {
   const auto all = bootstrap::listInterfaces();
   if (!all) return tl::unexpected(all.error());
   const std::string names = config::get<Param::SocketIfname>();
-  const auto choice = bootstrap::chooseInterfaces(*all, names, bootstrap::parseFamily(config::get<Param::SocketFamily>()));
-  if (!choice) return tl::unexpected(choice.error());
+  auto choice = bootstrap::chooseInterfaces(*all, names, bootstrap::parseFamily(config::get<Param::SocketFamily>()));
+  if (!choice) return tl::unexpected(std::move(choice).error());
+  const bootstrap::Choice forData = bootstrap::forData(std::move(*choice), names);
+  for (const std::string& line : forData.table())
+    observe::info(observe::Subsys::Init | observe::Subsys::Net, "NET/Socket : interface{}", line);
   std::vector<socket::LocalAddress> addresses;
-  for (const bootstrap::Interface& interface : bootstrap::forData(*choice, names)) {
+  for (const bootstrap::Interface& interface : forData.chosen()) {
     const bootstrap::SocketAddress raw = bootstrap::toSocketAddress(interface.address);
     auto address = socket::Address::of(reinterpret_cast<const sockaddr*>(&raw.storage), raw.size);
     if (address) addresses.push_back({interface.name, *address, 0});

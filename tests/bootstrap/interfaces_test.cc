@@ -21,7 +21,7 @@ std::string choose(std::string_view names, Family family = Family::Any, const st
     return "";
   }
   std::string text;
-  for (const Interface& one : choice->chosen) {
+  for (const Interface& one : choice->chosen()) {
     std::string address = describe(one.address);
     text += (text.empty() ? "" : " ") + one.name + "/" + address.substr(0, address.rfind(':'));
   }
@@ -37,7 +37,8 @@ TEST(Interfaces, WithoutAListInfiniBandFirstAndSparesNever) {
 TEST(Interfaces, DataGoesOverInfiniBandAloneUnlessAListSaysOtherwise) {
   const auto forDataOf = [](std::string_view names, Family family = Family::Any) {
     std::string text;
-    for (const Interface& one : forData(*chooseInterfaces(kMachine, names, family), names)) text += (text.empty() ? "" : " ") + one.name;
+    for (const Interface& one : forData(*chooseInterfaces(kMachine, names, family), names).chosen())
+      text += (text.empty() ? "" : " ") + one.name;
     return text;
   };
   EXPECT_EQ(forDataOf(""), "ib0");
@@ -73,8 +74,13 @@ TEST(Interfaces, AListMayExclude) {
 TEST(Interfaces, TheTableSaysWhy) {
   const auto choice = chooseInterfaces(kMachine, "", Family::V4);
   ASSERT_TRUE(choice);
+  std::string table;
+  for (const std::string& line : choice->table()) table += line + '\n';
   for (const std::string_view reason : {"chosen", "it is down", "other IP version", "there is a better one"})
-    EXPECT_NE(choice->table.find(reason), std::string::npos) << choice->table;
+    EXPECT_NE(table.find(reason), std::string::npos) << table;
+  const Choice forInfiniBand = forData(*choice, "");
+  EXPECT_EQ(forInfiniBand.candidates.size(), choice->candidates.size()) << "none is lost";
+  EXPECT_EQ(forInfiniBand.candidates[1].refusal, "it would hold up the InfiniBand beside it");
   const auto none = chooseInterfaces(kMachine, "wlan", Family::Any);
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().text().find("NCCL_SOCKET_IFNAME=wlan"), std::string::npos) << none.error().text();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "../observe/capture_log.h"
 #include "net.h"
 
 namespace tutti::bootstrap {
@@ -143,6 +144,32 @@ TEST(Dialer, TakesTheAddressThatWorks) {
   EXPECT_TRUE(dial(loop, planTo({refuses, door.address})));
   EXPECT_TRUE(dial(loop, planTo({six.address, refuses})));
   EXPECT_TRUE(becomes([&] { return door.guests() == 1 && six.guests() == 1; }));
+}
+
+/// A port where nobody listens, one that is silent, one that answers, and one that is not needed.
+TEST(Dialer, LogsWhichAddressItTookAndWhyNotTheOthers) {
+  const observe::play::CaptureLog log("INFO");
+  Loop loop;
+  Door door(loop);
+  const auto silent = listenAt(toSocketAddress(*parseAddress("127.0.0.1")), "who says nothing");
+  ASSERT_TRUE(silent) << silent.error().text();
+  Address refuses = door.address;
+  refuses.port = 1;
+  observe::AddressTable table(observe::Subsys::Init, "Test");
+  Dialer::Plan plan = planTo({refuses, *listeningAddress(*silent), door.address, refuses});
+  plan.table = &table;
+  EXPECT_TRUE(dial(loop, plan));
+  const std::string text = log.text();
+  const auto expect = [&](const Address& address, const std::string& what) {
+    const size_t line = text.find("Test: address  " + describe(address));
+    ASSERT_NE(line, std::string::npos) << text;
+    const std::string_view rest = std::string_view(text).substr(line, text.find('\n', line) - line);
+    EXPECT_NE(rest.find("of the test's door  " + what), std::string_view::npos) << text;
+  };
+  expect(refuses, "not chosen: does not accept the connection: Connection refused");
+  expect(*listeningAddress(*silent), "not chosen: had not answered when another one did");
+  expect(door.address, "chosen");
+  EXPECT_EQ(log.count("not chosen: not tried: another one answered"), 1U) << text;
 }
 
 TEST(Dialer, TriesAgainAndSaysWhatWasWrong) {

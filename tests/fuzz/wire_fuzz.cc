@@ -88,7 +88,7 @@ void gather(std::span<const std::byte> bytes) {
 void readVariables(std::span<const std::byte> bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::vector<Interface> all = {{"lo", *parseAddress("127.0.0.1"), true}, {"eth0", *parseAddress("10.0.0.1"), true}};
-  if (const auto choice = chooseInterfaces(all, text, Family::Any)) promise(!choice->chosen.empty(), "a choice chooses something");
+  if (const auto choice = chooseInterfaces(all, text, Family::Any)) promise(!choice->chosen().empty(), "a choice chooses something");
   const size_t colon = text.rfind(':');
   const std::string host = text.substr(0, std::min(colon, text.size()));
   const std::string bare = host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2) : host;

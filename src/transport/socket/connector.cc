@@ -21,7 +21,7 @@ Dial::Dial(const Invitation& invitation, const Address& address, uint16_t stream
 }
 
 Poll Dial::giveUp(std::string why) {
-  problem_ = format("{}: {}", address_.text(), why);
+  problem_ = std::move(why);
   fd_.reset();
   state_ = State::Failed;
   return Poll::Failed;
@@ -105,11 +105,13 @@ UniqueFd Dial::commit() {
   return std::move(fd_);
 }
 
-Result<std::unique_ptr<Connector>> Connector::create(const Invitation& invitation, uint32_t scope, const Settings& settings) {
-  std::unique_ptr<Connector> connector(new Connector(invitation, settings));
+Result<std::unique_ptr<Connector>> Connector::create(const Invitation& invitation, uint32_t scope, const Settings& settings,
+                                                     std::shared_ptr<Outcomes> outcomes) {
+  std::unique_ptr<Connector> connector(new Connector(invitation, settings, std::move(outcomes)));
   for (Address& address : connector->invitation_.addresses) {
     if (address.isLinkLocal()) address.setScope(scope);
   }
+  connector->outcomes_->order(connector->invitation_.addresses);
   connector->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!connector->epoll_) return fail(Code::SystemError, "make an epoll set: {}", errorText(errno));
   connector->descriptor_ = connector->epoll_.get();
@@ -142,10 +144,11 @@ Poll Connector::findAddress() {
         peer_ = dial.address();
         streams_[0] = std::move(fd);
         present_ = 1;
+        noteOutcome(static_cast<size_t>(&dial - dials_.data()));
         return Poll::Ready;
       }
     }
-    if (!dial.problem().empty()) problems_ += (problems_.empty() ? "" : "; ") + dial.problem();
+    if (!dial.problem().empty()) problems_ += (problems_.empty() ? "" : "; ") + dial.problemText();
     if (dial.helpless()) return stop();
   }
   const bool patient = alive && now - dials_.back().began() < std::chrono::milliseconds(settings_.staggerMs);
@@ -155,6 +158,18 @@ Poll Connector::findAddress() {
     return findAddress();
   }
   return alive ? Poll::Pending : retry();
+}
+
+/// Address `taken` has won this round.
+void Connector::noteOutcome(size_t taken) const {
+  using Kind = Outcomes::Kind;
+  std::vector<Outcomes::Outcome> all;
+  for (size_t a = 0; a < invitation_.addresses.size(); ++a) {
+    const std::string problem = a < dials_.size() ? dials_[a].problem() : std::string();
+    const Kind kind = a == taken ? Kind::Taken : a >= dials_.size() ? Kind::Untried : problem.empty() ? Kind::Silent : Kind::Failed;
+    all.push_back({invitation_.addresses[a], kind, problem});
+  }
+  outcomes_->note(all);
 }
 
 Poll Connector::stop() {
@@ -178,7 +193,7 @@ Poll Connector::openOthers() {
     if (poll == Poll::Pending) return poll;  // the others go on meanwhile in the kernel
     UniqueFd fd = poll == Poll::Ready ? dial.commit() : UniqueFd();
     if (!fd) {
-      problems_ = dial.problem();
+      problems_ = dial.problemText();
       return dial.helpless() ? stop() : retry();
     }
     streams_[present_++] = std::move(fd);

@@ -2,6 +2,7 @@
 //
 // Owner: the engine's job, as net::Connecting. One thread.
 // 1. Addresses are tried in order, the next one when the last has failed or was silent for a while; the first that proves itself wins.
+//    Those that have failed earlier connections of the network come last.
 // 2. When all have failed everything is tried again, settings.retryCount times, with growing pauses.
 // 3. There is a connection when the listener's owner has accepted it: then its end is the end of a peer, not of a listener.
 #pragma once
@@ -12,6 +13,7 @@
 
 #include "core/unique_fd.h"
 #include "transport/socket/handshake.h"
+#include "transport/socket/outcomes.h"
 #include "transport/socket/stream.h"
 #include "transport/socket/wire.h"
 
@@ -27,7 +29,10 @@ class Dial {
   Poll advance(int epoll, const Settings& settings);
   /// Sends our proof: the socket belongs to the connection now. None: see problem().
   UniqueFd commit();
+  /// Empty: none so far.
   const std::string& problem() const { return problem_; }
+  /// The same with the address.
+  std::string problemText() const { return format("{}: {}", address_.text(), problem_); }
   /// The problem is this process's own: no other address helps.
   bool helpless() const { return helpless_; }
   const Address& address() const { return address_; }
@@ -54,7 +59,8 @@ class Dial {
 
 class Connector final : public net::Connecting {
  public:
-  static Result<std::unique_ptr<Connector>> create(const Invitation& invitation, uint32_t scope, const Settings& settings);
+  static Result<std::unique_ptr<Connector>> create(const Invitation& invitation, uint32_t scope, const Settings& settings,
+                                                   std::shared_ptr<Outcomes> outcomes);
   ~Connector() override;
   Result<std::unique_ptr<net::SendComm>> poll() override;
   std::span<const int> descriptors() const override { return {&descriptor_, 1}; }
@@ -62,10 +68,12 @@ class Connector final : public net::Connecting {
  private:
   using Clock = std::chrono::steady_clock;
 
-  Connector(const Invitation& invitation, const Settings& settings) : invitation_(invitation), settings_(settings) {}
+  Connector(const Invitation& invitation, const Settings& settings, std::shared_ptr<Outcomes> outcomes)
+      : invitation_(invitation), settings_(settings), outcomes_(std::move(outcomes)) {}
   void startRound();
   /// Ready: stream 0 stands. Failed: all retries are used up.
   Poll findAddress();
+  void noteOutcome(size_t taken) const;
   /// Everything again, after a pause. Failed: often enough.
   Poll retry();
   /// Nothing any more: the problem is our own.
@@ -76,6 +84,7 @@ class Connector final : public net::Connecting {
 
   Invitation invitation_;
   const Settings settings_;
+  const std::shared_ptr<Outcomes> outcomes_;
   UniqueFd epoll_;
   int descriptor_ = -1;
   std::vector<Dial> dials_;  ///< stream 0 to different addresses; then streams 1… to the one that won

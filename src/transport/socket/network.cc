@@ -109,7 +109,7 @@ Result<std::unique_ptr<net::Connecting>> SocketNetwork::connect(int32_t device, 
   if (Status status = checkDevice(device); !status.ok()) return tl::unexpected(std::move(status));
   auto invitation = decode(handle);
   if (!invitation) return tl::unexpected(std::move(invitation).error());
-  auto connector = Connector::create(*invitation, devices_[static_cast<size_t>(device)].scope, settings_);
+  auto connector = Connector::create(*invitation, devices_[static_cast<size_t>(device)].scope, settings_, outcomes_);
   forget(invitation->key);
   if (!connector) return tl::unexpected(std::move(connector).error());
   return std::unique_ptr<net::Connecting>(std::move(*connector));

@@ -11,6 +11,7 @@
 #include "transport/net/network.h"
 #include "transport/socket/acceptor.h"
 #include "transport/socket/address.h"
+#include "transport/socket/outcomes.h"
 #include "transport/socket/settings.h"
 
 namespace tutti::transport::socket {
@@ -40,6 +41,7 @@ class SocketNetwork final : public net::Network {
 
   const Settings settings_;
   const std::shared_ptr<Acceptor> acceptor_;
+  const std::shared_ptr<Outcomes> outcomes_ = std::make_shared<Outcomes>();
   int descriptor_;
   std::vector<Device> devices_;
 };
