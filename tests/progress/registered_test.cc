@@ -168,7 +168,9 @@ void carry(uint64_t slotBytes, const std::vector<uint64_t>& sizes) {
       };
       ASSERT_TRUE(driveUntil(drive, [&] { return link->recv.ready(); })) << bytes << ": " << from.status().text() << to.status().text();
       ASSERT_EQ(link->recv.head().bytes, bytes);
-      if (link->recv.payload() != nullptr) EXPECT_EQ(std::memcmp(link->recv.payload(), data.data(), bytes), 0) << bytes;
+      if (link->recv.payload() != nullptr) {
+        EXPECT_EQ(std::memcmp(link->recv.payload(), data.data(), bytes), 0) << bytes;
+      }
       link->recv.release();
     }
   }
