@@ -79,6 +79,12 @@ std::string verdictFor(Hub& hub) {
   });
 }
 
+Rank firstHere(const Hub& hub) {
+  int32_t r = 0;
+  while (r + 1 < hub.ranks() && !hub.isHere(Rank(r))) ++r;
+  return Rank(r);
+}
+
 int32_t countHere(const Hub& hub) {
   int32_t here = 0;
   for (int32_t r = 0; r < hub.ranks(); ++r) here += hub.isHere(Rank(r)) ? 1 : 0;
@@ -88,8 +94,13 @@ int32_t countHere(const Hub& hub) {
 }  // namespace
 
 Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
-    : courier_(std::move(courier)), hub_(hub), shared_(*hub), id_(hub->id()), ranksHere_(countHere(*hub)),
-      heard_(static_cast<size_t>(hub->ranks())), jobs_(courier_->engine(), &latch_) {}
+    : courier_(std::move(courier)),
+      hub_(hub),
+      shared_(*hub),
+      id_(hub->id()),
+      ranksHere_(countHere(*hub)),
+      heard_(static_cast<size_t>(hub->ranks())),
+      jobs_(courier_->engine(), &latch_) {}
 
 Distant::~Distant() {
   courier_->dismiss(id_, {});  // unless it took its leave
@@ -172,6 +183,12 @@ void Distant::lookAtBreak() {
   if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
   if (now - since <= std::chrono::nanoseconds(kForTheReason).count()) return;
   if (const auto broken = breakOf()) {
+    if (broken->status.code() == Code::SystemError) {  // what this process lacks is not its peer's fault
+      const Rank own = firstHere(shared_);
+      shared_.blame(own);
+      return shared_.failAll(
+          error(Code::SystemError, "rank {} on {} lacks what a connection takes: {}", own.value, peerOf(own).host, broken->status.text()));
+    }
     shared_.blame(broken->peer);
     return shared_.failAll(broken->status);
   }
@@ -314,8 +331,10 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
   if (!readValue(body, end) || !isBetween(end.key[2], end.key[3])) return;
   if (const auto own = nameOf(courier_->engine().network()); end.network != own) {
     end.network.back() = 0;
-    return shared_.failAll(error(Code::InvalidUsage, "rank {} uses network {}, rank {} network {}: NCCL_NET, NCCL_NET_PLUGIN and netName "
-                                 "must lead to the same one on all hosts", end.key[3], end.network.data(), end.key[2], own.data()));
+    return shared_.failAll(error(Code::InvalidUsage,
+                                 "rank {} uses network {}, rank {} network {}: NCCL_NET, NCCL_NET_PLUGIN and netName "
+                                 "must lead to the same one on all hosts",
+                                 end.key[3], end.network.data(), end.key[2], own.data()));
   }
   {
     const std::lock_guard lock(mutex_);
@@ -350,7 +369,8 @@ void Distant::hearFailure(std::span<const std::byte> body) {
       return 0;
     });
   }
-  shared_.failAll(Status(failure.code, std::string(words, failure.textBytes)), false);
+  const bool isTheirs = failure.code == Code::SystemError || failure.code == Code::UnhandledCudaError;  // nothing of this system's
+  shared_.failAll(Status(isTheirs ? Code::RemoteError : failure.code, std::string(words, failure.textBytes)), false);
 }
 
 }  // namespace tutti::comm

@@ -51,7 +51,7 @@ Result<Mapping> Mapping::shareable(Bytes size) {
   if (size.value > SIZE_MAX / 2) return fail(Code::SystemError, "cannot share {} bytes: larger than the address space", size.value);
   size = roundToPages(size);
   const int fd = memfd_create("tutti", MFD_CLOEXEC);
-  if (fd < 0) return fail(Code::SystemError, "cannot create a memfd: {}", std::strerror(errno));
+  if (fd < 0) return fail(Code::SystemError, "cannot create memory to share (memfd_create): {}", std::strerror(errno));
   Mapping half(nullptr, Bytes(0), fd);  // closes the descriptor if the rest fails
   if (ftruncate(fd, static_cast<off_t>(size.value)) != 0)
     return fail(Code::SystemError, "cannot give a memfd {} bytes: {}", size.value, std::strerror(errno));

@@ -1,11 +1,18 @@
-// Processes that lack something: descriptors, the right to look into each other, /dev/shm, large files. They work, or say what is wrong.
+// Processes that lack something: descriptors, the right to look into each other, /dev/shm, large files, system calls. They work, or say
+// what is wrong.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -136,15 +143,78 @@ TEST(ProcessLimits, FewDescriptors) {
   }
 }
 
-TEST(ProcessLimits, NoRoomInTheSharedFolder) {
-  ProcessRanks warden(1, [](Self& self) {
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("tmpfs", "/dev/shm", "tmpfs", MS_RDONLY, "size=4096") != 0)
-      return self.note(0, 1);
+/// What `hide` does to the folders of a mount namespace of its own, ranks live in it; skipped without root.
+void liveWhere(const std::function<bool()>& hide) {
+  ProcessRanks warden(1, [&](Self& self) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || !hide()) return self.note(0, 1);
     liveWith([](Self&) {});
   });
   warden.expectAllWell();
   if (warden.number(0, 0) == 1) GTEST_SKIP() << "a mount namespace takes root";
+}
+
+TEST(ProcessLimits, NothingMayBeMadeInTheSharedFolder) {
+  liveWhere([] { return mount("tmpfs", "/dev/shm", "tmpfs", MS_RDONLY, "size=4096") == 0; });
+}
+
+TEST(ProcessLimits, TheSharedFolderIsFull) {
+  liveWhere([] {
+    if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=65536") != 0) return false;
+    const int fd = open("/dev/shm/full", O_CREAT | O_WRONLY, 0600);
+    const std::vector<char> block(4096, 'x');
+    int blocks = 0;
+    while (write(fd, block.data(), block.size()) == static_cast<ssize_t>(block.size())) ++blocks;
+    const bool isFull = errno == ENOSPC && blocks > 0;
+    close(fd);
+    return isFull;
+  });
+}
+
+/// Nor anything else of /dev.
+TEST(ProcessLimits, ThereIsNoSharedFolder) {
+  liveWhere([] { return mount("tmpfs", "/dev", "tmpfs", MS_RDONLY, "size=65536") == 0 && access("/dev/shm", F_OK) != 0; });
+}
+
+/// From now on the process and its children get EPERM from this system call.
+bool forbid(uint32_t call) {
+  const sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(program), const_cast<sock_filter*>(program)};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/// A sandbox that forbids reading other processes' memory by a system call: copies go through shared memory.
+TEST(ProcessLimits, NoReadsOfOtherProcessesMemory) {
+  for (const char* copies : {"0", "1"}) {
+    liveWith([copies](Self&) {
+      setenv("TUTTI_CMA", copies, 1);
+      EXPECT_TRUE(forbid(SYS_process_vm_readv));
+    });
+  }
+}
+
+/// One that forbids memory without a name: it is said, to all, at once.
+TEST(ProcessLimits, NoMemoryWithoutAName) {
+  ProcessRanks children(kRanks, [](Self& self) {
+    EXPECT_TRUE(forbid(SYS_memfd_create));
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = ncclCommInitRank(&comm, kRanks, self.id(), self.index());
+    EXPECT_TRUE(result == ncclSystemError || result == ncclRemoteError) << result << " " << lastError();
+    EXPECT_NE(lastError().find("memfd_create"), std::string::npos) << lastError();
+    void* memory = nullptr;
+    EXPECT_EQ(ncclMemAlloc(&memory, 1 << 20), ncclSystemError);
+    EXPECT_NE(lastError().find("memfd_create"), std::string::npos) << lastError();
+    // Ranks of one process need none.
+    int devices[] = {0, 1};
+    ncclComm_t own[2] = {};
+    ASSERT_EQ(ncclCommInitAll(own, 2, devices), ok) << lastError();
+    for (ncclComm_t one : own) EXPECT_EQ(ncclCommDestroy(one), ok);
+  });
+  children.expectAllWell({}, 10);
 }
 
 }  // namespace

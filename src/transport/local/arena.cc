@@ -65,7 +65,7 @@ int32_t Arena::placeOf(int32_t process) const {
 
 Result<UniqueFd> Arena::createFile() {
   UniqueFd file(memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return fail(Code::SystemError, "cannot create a memfd: {}", std::strerror(errno));
+  if (!file) return fail(Code::SystemError, "cannot create memory to share (memfd_create): {}", std::strerror(errno));
   const uint64_t size = mostFileBytes();
   if (size < kControlBytes || ftruncate(file.get(), static_cast<off_t>(size)) != 0)
     return fail(Code::SystemError, "cannot give a memfd {} bytes: {}", size, size < kControlBytes ? "RLIMIT_FSIZE" : std::strerror(errno));
