@@ -7,6 +7,7 @@
 
 #include "comm/distant_wire.h"
 #include "comm/meeting.h"
+#include "comm/news.h"
 #include "core/format.h"
 #include "exec/host/work.h"
 #include "transport/local/waits_wire.h"
@@ -20,50 +21,21 @@ using transport::local::PipeView;
 
 namespace {
 
-struct Departure {
-  int32_t rank;
-  uint64_t calls;
-};
-
-/// Where a rank stands; behind it its latest calls, and its wait as waits_wire.h writes it down.
-struct Standing {
-  /// What a reader may owe to be compared, and as many by which this rank may be ahead of it.
-  static constexpr uint64_t kMostCalls = 2 * exec::host::Work::kMostOwed;
-  int32_t rank;
-  uint32_t calls;
-  uint64_t episode;
-  bool waits;
-  bool wantsAnswer;
-};
-static_assert(std::is_trivially_copyable_v<Call>);
-
 std::array<char, 32> nameOf(const transport::net::Network& network) {
   std::array<char, 32> name{};
   network.name().copy(name.data(), name.size() - 1);
   return name;
 }
 
-std::vector<std::byte> encode(Hub& hub, Rank rank, const transport::local::RankWait* wait, uint64_t episode, bool wantsAnswer) {
-  std::vector<Call> calls;
+/// Where a rank of this host stands. `wait`: in words; null: it waits for nothing.
+Standing standingOf(Hub& hub, Rank rank, const transport::local::RankWait* wait, uint64_t episode, bool wantsAnswer) {
+  Standing standing{rank, episode, wantsAnswer, wait != nullptr, {}, {}};
   const uint64_t begun = hub.board(rank).begun();
   for (uint64_t s = begun - std::min(begun, Standing::kMostCalls); s < begun; ++s)
-    if (const auto call = hub.board(rank).find(s)) calls.push_back(*call);
-  const std::string words = wait != nullptr ? transport::local::encodeWait(*wait) : std::string();
-  const Standing standing{rank.value, static_cast<uint32_t>(calls.size()), episode, wait != nullptr, wantsAnswer};
-  std::vector<std::byte> body(sizeof standing + calls.size() * sizeof(Call) + words.size());
-  std::memcpy(body.data(), &standing, sizeof standing);
-  if (!calls.empty()) std::memcpy(body.data() + sizeof standing, calls.data(), calls.size() * sizeof(Call));
-  if (!words.empty()) std::memcpy(body.data() + sizeof standing + calls.size() * sizeof(Call), words.data(), words.size());
-  return body;
+    if (const auto call = hub.board(rank).find(s)) standing.calls.push_back(*call);
+  if (wait != nullptr) standing.wait = *wait;
+  return standing;
 }
-
-/// Why a communicator has failed; behind it the words, and the verdict if there is one.
-struct Failure {
-  static constexpr size_t kMostBlamed = 8;
-  Code code;
-  uint32_t textBytes;
-  std::array<int32_t, kMostBlamed> blamed;  ///< -1: nobody
-};
 
 /// The verdict for another host, without where the ranks stand if that is much; empty when there is none.
 std::string verdictFor(Hub& hub) {
@@ -217,7 +189,7 @@ void Distant::leave() {
 }
 
 void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) {
-  courier_->sendToHosts(shared_, News::Standing, encode(shared_, rank, wait, episode, wait != nullptr));
+  courier_->sendToHosts(shared_, News::Standing, encodeStanding(standingOf(shared_, rank, wait, episode, wait != nullptr)));
 }
 
 /// Somebody waits: a verdict, and the comparison of calls, need to know how far the ranks here have come.
@@ -227,58 +199,38 @@ void Distant::sayWhereAllStand(Hub& hub) {
   if (now - lastAnswer_ < kPause) return;
   lastAnswer_ = now;
   for (int32_t r = 0; r < hub.ranks(); ++r)
-    if (hub.isOnHost(Rank(r))) courier_->sendToHosts(hub, News::Standing, encode(hub, Rank(r), nullptr, 0, false));
+    if (hub.isOnHost(Rank(r))) courier_->sendToHosts(hub, News::Standing, encodeStanding(standingOf(hub, Rank(r), nullptr, 0, false)));
 }
 
 /// Of calls that are known nothing is news; and messages overtake each other, being made by several threads: an older one must not
 /// take back what a later one said (board.h, rule 3).
 void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
-  Standing standing{};
-  if (body.size() < sizeof standing) return;
-  std::memcpy(&standing, body.data(), sizeof standing);
-  body = body.subspan(sizeof standing);
-  if (standing.rank < 0 || standing.rank >= hub.ranks() || hub.isOnHost(Rank(standing.rank)) || standing.calls > Standing::kMostCalls ||
-      standing.calls * sizeof(Call) > body.size())
-    return;
-  const Rank rank(standing.rank);
+  const auto standing = decodeStanding(body, hub.ranks());
+  if (!standing || hub.isOnHost(standing->rank)) return;
+  const Rank rank = standing->rank;
   uint64_t known = hub.board(rank).begun();
-  for (uint32_t i = 0; i < standing.calls; ++i) {
-    Call call;
-    std::memcpy(&call, body.data() + i * sizeof call, sizeof call);
-    const bool isOne = static_cast<int>(call.collective) < kNumCollectives + 2 && static_cast<int>(call.type) < kNumDataTypes &&
-                       !call.isMessage() && call.sequence < std::numeric_limits<uint64_t>::max();
-    if (!isOne || call.sequence < known) continue;
+  for (const Call& call : standing->calls) {
+    if (call.sequence < known) continue;
     hub.board(rank).post(call);
     known = call.sequence + 1;
   }
-  if (standing.waits) {
-    const auto words = body.subspan(standing.calls * sizeof(Call));
-    const auto wait = transport::local::decodeWait({reinterpret_cast<const char*>(words.data()), words.size()});
-    if (wait && !transport::local::isWaitAmong(hub.ranks(), *wait)) return;
-    uint64_t& published = episodes_[standing.rank];
-    if (wait && published != standing.episode) hub.waits().publish(rank, *wait);
-    if (wait) hub.waits().confirm(rank);
-    published = standing.episode;
-  } else if (!standing.wantsAnswer && standing.episode != 0) {
+  uint64_t& published = episodes_[rank.value];
+  if (standing->waits) {
+    if (standing->wait && published != standing->episode) hub.waits().publish(rank, *standing->wait);
+    if (standing->wait) hub.waits().confirm(rank);
+    published = standing->episode;
+  } else if (!standing->wantsAnswer && standing->episode != 0) {
     hub.waits().withdraw(rank);
-    episodes_[standing.rank] = 0;
+    published = 0;
   }
-  if (standing.wantsAnswer) sayWhereAllStand(hub);
+  if (standing->wantsAnswer) sayWhereAllStand(hub);
 }
 
 void Distant::failed(const Status& cause) {
-  const std::string text = cause.text();
-  const std::string verdict = verdictFor(shared_);
-  Failure failure{cause.code(), static_cast<uint32_t>(text.size()), {}};
-  failure.blamed.fill(-1);
-  size_t blamed = 0;
-  for (int32_t r = 0; r < shared_.ranks() && blamed < failure.blamed.size(); ++r)
-    if (shared_.isBlamed(Rank(r))) failure.blamed[blamed++] = r;
-  std::vector<std::byte> body(sizeof failure + text.size() + verdict.size());
-  std::memcpy(body.data(), &failure, sizeof failure);
-  if (!text.empty()) std::memcpy(body.data() + sizeof failure, text.data(), text.size());
-  if (!verdict.empty()) std::memcpy(body.data() + sizeof failure + text.size(), verdict.data(), verdict.size());
-  courier_->sendToHosts(shared_, News::Failed, body);
+  std::vector<int32_t> blamed;
+  for (int32_t r = 0; r < shared_.ranks() && blamed.size() < Failure::kMostBlamed; ++r)
+    if (shared_.isBlamed(Rank(r))) blamed.push_back(r);
+  courier_->sendToHosts(shared_, News::Failed, encodeFailure(cause, blamed, verdictFor(shared_)));
 }
 
 /// A rank that ends because the communicator has failed may be heard of before whoever noticed the failure: it says why it goes.
@@ -288,7 +240,7 @@ void Distant::departed(Rank rank, uint64_t calls) {
   } else {
     tellCounts(rank);
   }
-  courier_->sendToHosts(shared_, News::Departed, bytesOfValue(Departure{rank.value, calls}));
+  courier_->sendToHosts(shared_, News::Departed, encodeDeparture({rank, calls}));
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
@@ -309,12 +261,9 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
     case News::PipeEnd: hearPipeEnd(body); break;
     case News::PipeCount: hearPipeCount(body); break;
     case News::Failed: hearFailure(body); break;
-    case News::Departed: {
-      Departure departure{};
-      if (readValue(body, departure) && departure.rank >= 0 && departure.rank < hub->ranks())
-        hub->depart(Rank(departure.rank), departure.calls, false);
+    case News::Departed:
+      if (const auto departure = decodeDeparture(body, hub->ranks())) hub->depart(departure->rank, departure->calls, false);
       break;
-    }
     case News::Meeting: Meeting::hear(hub, body); break;
     case News::Standing: hearStanding(*hub, body); break;
   }
@@ -353,24 +302,18 @@ void Distant::hearPipeEnd(std::span<const std::byte> body) {
 }
 
 void Distant::hearFailure(std::span<const std::byte> body) {
-  Failure failure{};
-  if (body.size() < sizeof failure) return;
-  std::memcpy(&failure, body.data(), sizeof failure);
-  body = body.subspan(sizeof failure);
-  if (failure.code == Code::Ok || failure.textBytes > body.size()) return;
-  const char* const words = reinterpret_cast<const char*>(body.data());
-  auto verdict = transport::local::decodeVerdict({words + failure.textBytes, body.size() - failure.textBytes});
-  const auto isOfHub = [this](Rank rank) { return rank.value >= 0 && rank.value < shared_.ranks(); };
-  for (const int32_t r : failure.blamed)
-    if (isOfHub(Rank(r))) shared_.blame(Rank(r));
-  if (verdict && isOfHub(verdict->rank) && verdict->ranks.size() == static_cast<size_t>(shared_.ranks())) {
+  auto failure = decodeFailure(body, shared_.ranks());
+  if (!failure) return;
+  for (const int32_t r : failure->blamed) shared_.blame(Rank(r));
+  if (failure->verdict) {
     shared_.waits().conclude([&](transport::local::Waits::State& state) {  // before the ranks here add where they stood
-      if (!state.verdict) state.verdict = std::move(*verdict);
+      if (!state.verdict) state.verdict = std::move(*failure->verdict);
       return 0;
     });
   }
-  const bool isTheirs = failure.code == Code::SystemError || failure.code == Code::UnhandledCudaError;  // nothing of this system's
-  shared_.failAll(Status(isTheirs ? Code::RemoteError : failure.code, std::string(words, failure.textBytes)), false);
+  const Code code = failure->cause.code();
+  const bool isTheirs = code == Code::SystemError || code == Code::UnhandledCudaError;  // nothing of this system's
+  shared_.failAll(isTheirs ? Status(Code::RemoteError, failure->cause.text()) : failure->cause, false);
 }
 
 }  // namespace tutti::comm

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "comm/losses.h"
+#include "comm/news.h"
 #include "core/error_latch.h"
 #include "core/format.h"
 
@@ -80,60 +80,26 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
   return meeting;
 }
 
-namespace {
-
-/// What a message to other hosts begins with; the members of the key and the words of an error lie behind it.
-struct Word {
-  uint64_t number;
-  int32_t mayBeBroken;
-  int32_t members;
-  int32_t ranks;
-  int32_t place;
-  Arrival arrival;
-  Code ended;  ///< Ok: it has come
-};
-
-}  // namespace
-
 void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const {
   if (parent_->remote() == nullptr) return;
-  const Word word{key.number, key.mayBeBroken ? 1 : 0, static_cast<int32_t>(key.members.size()), ranks, place.value, arrival, cause.code()};
-  const std::string text = cause.text();
-  const size_t memberBytes = key.members.size() * sizeof(int32_t);
-  std::vector<std::byte> message(sizeof word + memberBytes + text.size());
-  std::memcpy(message.data(), &word, sizeof word);
-  if (memberBytes > 0) std::memcpy(message.data() + sizeof word, key.members.data(), memberBytes);
-  if (!text.empty()) std::memcpy(message.data() + sizeof word + memberBytes, text.data(), text.size());
-  parent_->remote()->tell(message);
+  parent_->remote()->tell(encodeComing({key, ranks, place, arrival, cause}));
 }
 
 void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {
-  Word word{};
-  if (message.size() < sizeof word) return;
-  std::memcpy(&word, message.data(), sizeof word);
-  message = message.subspan(sizeof word);
-  const auto isOfParent = [&parent](int32_t value) { return value >= 0 && value < parent->ranks(); };
-  if (word.members < 0 || static_cast<size_t>(word.members) > message.size() / sizeof(int32_t) || word.ranks < 1 ||
-      word.ranks > parent->ranks() || word.place < 0 || word.place >= word.ranks)
-    return;
-  ChildKey key{word.mayBeBroken != 0, std::vector<int32_t>(static_cast<size_t>(word.members)), word.number};
-  const size_t memberBytes = key.members.size() * sizeof(int32_t);
-  if (memberBytes > 0) std::memcpy(key.members.data(), message.data(), memberBytes);
-  if (!std::all_of(key.members.begin(), key.members.end(), isOfParent)) return;
-  const auto meeting = at(parent, key, word.ranks, Rank(word.place));
+  const auto coming = decodeComing(message, parent->ranks());
+  if (!coming) return;
+  const auto meeting = at(parent, coming->key, coming->ranks, coming->place);
   if (!meeting) return parent->failAll(meeting.error());
-  if (word.ended == Code::Ok) {
+  if (coming->ended.ok()) {
     const std::lock_guard lock(parent->mutex());
-    (void)(*meeting)->seat(key, word.ranks, Rank(word.place), word.arrival);
+    (void)(*meeting)->seat(coming->key, coming->ranks, coming->place, coming->arrival);
     return;
   }
-  const auto text = message.subspan(memberBytes);
-  const Status cause(word.ended, std::string(reinterpret_cast<const char*>(text.data()), text.size()));
   {
     const std::lock_guard lock(parent->mutex());
-    (void)(*meeting)->table_->error.trip(cause);
+    (void)(*meeting)->table_->error.trip(coming->ended);
   }
-  (*meeting)->failChildren(word.ranks, cause);
+  (*meeting)->failChildren(coming->ranks, coming->ended);
 }
 
 /// A rank elsewhere gave up before it knew that all had come: who has its communicator already waits for it in vain.

@@ -74,11 +74,7 @@ bool RecvJob::postHeader() {
 }
 
 bool RecvJob::checkHeader(const Header& header) {
-  const bool inHeader = header.pieceBytes == 0;
-  if (header.magic == kHeaderMagic && header.number == received_ + 1 && header.bytes <= mostBytes_ &&
-      inHeader == (header.bytes <= kInlineBytes) && header.pieceBytes <= mostPieceBytes_) {
-    return true;
-  }
+  if (isHeaderOf(header, received_ + 1, mostBytes_, mostPieceBytes_)) return true;
   fail(error(Code::RemoteError, "sent message {} of {} bytes in pieces of {} where message {} of at most {} bytes was expected",
              header.number, header.bytes, header.pieceBytes, received_ + 1, mostBytes_));
   return false;

@@ -32,4 +32,11 @@ struct Header {
 };
 static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 
+/// Whether a header is that of message `number`, of at most so many bytes, and says how its payload comes.
+inline bool isHeaderOf(const Header& header, uint64_t number, uint64_t mostBytes, uint64_t mostPieceBytes) {
+  const bool inHeader = header.pieceBytes == 0;
+  return header.magic == kHeaderMagic && header.number == number && header.bytes <= mostBytes &&
+         inHeader == (header.bytes <= transport::local::kInlineBytes) && header.pieceBytes <= mostPieceBytes;
+}
+
 }  // namespace tutti::progress
