@@ -1,11 +1,12 @@
 #include "comm/distant.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <thread>
 
-#include "exec/host/verdict.h"
 #include "comm/meeting.h"
+#include "comm/news.h"
 #include "exec/host/verdict.h"
 #include "two_hosts.h"
 
@@ -220,7 +221,9 @@ TEST(Distant, CallsThatNoRankMakesAreNotPosted) {
       if (letter.to != 1) continue;
       Call call = callOf(0);
       spoil(call);
-      std::memcpy(letter.message.data() + letter.message.size() - sizeof call, &call, sizeof call);
+      const std::vector<std::byte> body = encodeStanding({Rank(0), 0, false, false, {call}, {}});
+      ASSERT_GT(letter.message.size(), body.size());
+      std::copy(body.begin(), body.end(), letter.message.end() - static_cast<ptrdiff_t>(body.size()));
       hosts.courier(1).hear(letter.from, letter.message);
     }
     EXPECT_EQ(right->board(Rank(0)).endOfLatest(), nullptr);
