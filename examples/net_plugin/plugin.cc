@@ -3,7 +3,8 @@
 // It carries messages between processes of one host (link.h). The functions are written once, as version 11 has them; for an older
 // version a few lines turn its calls into these. NET_EXAMPLE_BREAK=init, devices, none or properties makes it misbehave there, which is
 // what a library that loads plugins has to live with; small makes it carry short messages only. NET_EXAMPLE_DEVICES=N gives it so many
-// devices of NET_EXAMPLE_MBPS each (10000), and NET_EXAMPLE_PCI=PATH,… the sysfs paths of the first ones; what each is used for is logged.
+// devices of NET_EXAMPLE_MBPS each (10000), and NET_EXAMPLE_PCI=PATH,… the sysfs paths of the first ones; what each is used for is logged,
+// and so is which communicator a context is for.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -49,16 +50,16 @@ char* pciPathOf(int device) {
   return paths[device];
 }
 
+constexpr int kInfo = 3;
+constexpr unsigned long kNet = 16;
+
 void tell(const char* what, int device) {
-  constexpr int kInfo = 3;
-  constexpr unsigned long kNet = 16;
   if (log != nullptr) log(kInfo, kNet, __FILE__, __LINE__, "NET/Example : %s device %d", what, device);
 }
 
 int start(abi::Logger logger) {
   log = logger;
   if (broken("init")) return kSystemError;
-  constexpr int kInfo = 3;
   constexpr unsigned long kInit = 1;
   if (log != nullptr) log(kInfo, kInit, __FILE__, __LINE__, "NET/Example : %s", "Unix-domain sockets of one host");
   return kSuccess;
@@ -186,13 +187,33 @@ int getDeviceMr(void* /*comm*/, void* /*key*/, void** /*pointer*/) { return kInv
 int irecvConsumed(void* /*comm*/, int /*n*/, void* /*request*/) { return kInvalidArgument; }
 int makeVDevice(int* /*device*/, abi::VirtualDevice* /*members*/) { return kInvalidArgument; }
 
-int initV11(void** context, uint64_t /*commId*/, abi::CommConfig* /*config*/, abi::Logger logger, abi::Profiler /*profiler*/) {
+/// What a context is for.
+struct Context {
+  uint64_t communicator;
+  int trafficClass;
+};
+
+void tell(const char* what, const Context& context) {
+  if (log == nullptr) return;
+  log(kInfo, kNet, __FILE__, __LINE__, "NET/Example : %s context of communicator 0x%llx, traffic class %d", what,
+      static_cast<unsigned long long>(context.communicator), context.trafficClass);
+}
+
+int initV11(void** context, uint64_t commId, abi::CommConfig* config, abi::Logger logger, abi::Profiler /*profiler*/) {
+  *context = nullptr;
+  if (config == nullptr) return kInvalidArgument;
   const int code = start(logger);
-  *context = code == kSuccess ? new int(11) : nullptr;
-  return code;
+  if (code != kSuccess) return code;
+  auto* const made = new Context{commId, config->trafficClass};
+  tell("makes", *made);
+  *context = made;
+  return kSuccess;
 }
 int finalize(void* context) {
-  delete static_cast<int*>(context);
+  auto* const made = static_cast<Context*>(context);
+  if (made == nullptr) return kInvalidArgument;
+  tell("ends", *made);
+  delete made;
   return kSuccess;
 }
 int setNetAttr(void* /*context*/, void* /*attributes*/) { return kSuccess; }

@@ -118,6 +118,7 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   result.splitShare = own.splitShare == 1;
   result.shrinkShare = own.shrinkShare == 1;
   if (own.commName != nullptr) result.name = own.commName;
+  if (own.trafficClass != kUndef) result.trafficClass = own.trafficClass;
   if (own.netName != nullptr) result.network = own.netName;
   return result;
 }

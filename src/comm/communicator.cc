@@ -71,9 +71,10 @@ Status Communicator::openParts(const Outcome& outcome) {
   layout_ = std::move(found->layout);
   sites_ = outcome.sites;
   if (outcome.hub->spansHosts())
-    outcome.hub->remote()->setDevices([layout = layout_](const transport::local::PipeKey& key, bool sends) {
-      return layout.netBetween(key.from, key.to, key.channel, sends);
-    });
+    TUTTI_TRY(outcome.hub->remote()->use({[layout = layout_](const transport::local::PipeKey& key, bool sends) {
+                                            return layout.netBetween(key.from, key.to, key.channel, sends);
+                                          },
+                                          hash_, config_.trafficClass}));
   nearGpu_ = std::move(found->nearGpu);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);

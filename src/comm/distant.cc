@@ -100,9 +100,12 @@ transport::local::Way Distant::wayTo(Rank rank) const {
   return {peerOf(rank).host, std::move(link)};
 }
 
-void Distant::setDevices(DeviceOf deviceOf) {
+Status Distant::use(Usage usage) {
   const std::lock_guard lock(mutex_);
-  if (!deviceOf_) deviceOf_ = std::move(deviceOf);
+  if (usage_) return Status();
+  TUTTI_TRY(jobs_.serve({usage.communicator, usage.trafficClass}));
+  usage_ = std::move(usage);
+  return Status();
 }
 
 Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
@@ -113,7 +116,7 @@ Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t 
   if (!pipe) return tl::unexpected(std::move(pipe).error());
   half = std::make_unique<Half>();
   half->pipe = std::move(*pipe);
-  half->sender = jobs_.addSend({half->pipe.view(), peerOf(key.to), deviceOf_ ? deviceOf_(key, true) : 0});
+  half->sender = jobs_.addSend({half->pipe.view(), peerOf(key.to), usage_ ? usage_->deviceOf(key, true) : 0});
   if (const auto known = handles_.find(keyOf(key)); known != handles_.end()) {
     half->sender->setHandle(known->second);
     handles_.erase(known);
@@ -133,7 +136,7 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   progress::RecvSpec spec;
   spec.pipe = made->pipe.view();
   spec.peer = peerOf(key.from);
-  spec.device = deviceOf_ ? deviceOf_(key, false) : 0;
+  spec.device = usage_ ? usage_->deviceOf(key, false) : 0;
   spec.mostBytes = slotBytes;
   spec.heard = &heard_[static_cast<size_t>(key.from.value)];
   const auto job = jobs_.addReceive(spec, &end.handle);

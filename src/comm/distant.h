@@ -29,7 +29,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
 
   int32_t hostOf(Rank rank) const override;
   transport::local::Way wayTo(Rank rank) const override;
-  void setDevices(DeviceOf deviceOf) override;
+  Status use(Usage usage) override;
   Result<transport::local::PipeView> sendHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
   Result<transport::local::PipeView> receiveHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes) override;
   bool progress() override;
@@ -84,7 +84,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   std::mutex hearing_;               // while a message is handled
   bool isDeaf_ = false;              // under it
   mutable std::mutex mutex_;
-  DeviceOf deviceOf_;  // empty: the first one carries all
+  std::optional<Usage> usage_;  // nothing yet: the first device carries all
   std::map<Key, std::unique_ptr<Half>> halves_;
   std::map<Key, transport::net::Handle> handles_;  // of receivers whose senders have not asked yet
   std::set<int32_t> departedHere_;      // ranks of this process

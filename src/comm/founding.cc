@@ -103,7 +103,7 @@ struct Foundations::Foundation {
 };
 
 /// Attaches the memory of the host, if several processes of it take part, and listens to the others.
-Status Foundations::share(Foundation& foundation, const std::string& network) const {
+Status Foundations::share(Foundation& foundation, const Wish& wish) const {
   const Roster& roster = *foundation.roster;
   const auto& here = roster.host(roster.ownHost).processes;
   if (here.size() > 1) {
@@ -117,7 +117,7 @@ Status Foundations::share(Foundation& foundation, const std::string& network) co
     foundation.ownHub = *place;
   }
   if (roster.hosts.size() > 1) {
-    const auto engine = engine_(network);
+    const auto engine = engine_(wish);
     if (!engine) return engine.error();
     foundation.courier = std::make_shared<Courier>(roster, **engine);
     const bool onGpu = foundation.grouping.places.front().multiprocessors > 0;
@@ -137,7 +137,7 @@ Status Foundations::share(Foundation& foundation, const std::string& network) co
   return {};
 }
 
-Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shared_ptr<const Roster>& roster, const std::string& network) {
+Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shared_ptr<const Roster>& roster, const Wish& wish) {
   const std::lock_guard lock(mutex_);
   const auto [at, isNew] = entries_.try_emplace(roster.get());
   Entry& entry = at->second;
@@ -150,7 +150,7 @@ Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shar
   made->grouping = formGroups(arrivals);
   made->members = membersOf(arrivals, made->grouping.members.front());
   if (roster->processes.size() > 1) {
-    if (Status status = share(*made, network); !status.ok()) return tl::unexpected(std::move(status));
+    if (Status status = share(*made, wish); !status.ok()) return tl::unexpected(std::move(status));
   } else {
     auto hub = Hub::make(roster->ranks);
     if (!hub) return tl::unexpected(std::move(hub).error());
@@ -170,8 +170,8 @@ void Foundations::leave(const Roster* roster) {
 
 class Foundations::Join final : public Encounter {
  public:
-  Join(Foundations& all, std::shared_ptr<bootstrap::Participant> participant, Rank rank, std::string network)
-      : all_(all), participant_(std::move(participant)), rank_(rank), network_(std::move(network)) {}
+  Join(Foundations& all, std::shared_ptr<bootstrap::Participant> participant, Rank rank, Wish wish)
+      : all_(all), participant_(std::move(participant)), rank_(rank), wish_(std::move(wish)) {}
   ~Join() override {
     if (!left_ && roster_ != nullptr) all_.leave(roster_.get());
   }
@@ -186,7 +186,7 @@ class Foundations::Join final : public Encounter {
       if (!*met) return outcome_.emplace(tl::unexpected(std::move(*met).error()));
       roster_ = std::move(**met);
     }
-    const auto foundation = all_.of(roster_, network_);
+    const auto foundation = all_.of(roster_, wish_);
     if (!foundation) return outcome_.emplace(tl::unexpected(foundation.error()));
     outcome_ = (*foundation)->outcome(rank_);
     if (outcome_) {
@@ -203,7 +203,7 @@ class Foundations::Join final : public Encounter {
 
   std::string describeMissing(std::span<const int32_t> /*names*/) const override {
     if (roster_ == nullptr) return participant_->describeMissing();
-    const auto foundation = all_.of(roster_, network_);
+    const auto foundation = all_.of(roster_, wish_);
     return foundation ? (*foundation)->describeMissing() : foundation.error().text();
   }
 
@@ -211,15 +211,15 @@ class Foundations::Join final : public Encounter {
   Foundations& all_;
   const std::shared_ptr<bootstrap::Participant> participant_;
   const Rank rank_;
-  const std::string network_;
+  const Wish wish_;
   std::shared_ptr<const Roster> roster_;
   std::optional<Result<Outcome>> outcome_;
   bool left_ = false;
 };
 
 std::shared_ptr<Encounter> Foundations::join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
-                                             const Arrival& arrival, const std::string& network) {
-  return std::make_shared<Join>(*this, service.join(ids, ranks, rank, noteOf(arrival), makeShared), rank, network);
+                                             const Arrival& arrival, const Wish& wish) {
+  return std::make_shared<Join>(*this, service.join(ids, ranks, rank, noteOf(arrival), makeShared), rank, wish);
 }
 
 }  // namespace tutti::comm

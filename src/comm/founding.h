@@ -24,23 +24,28 @@ using bootstrap::UniqueIdBytes;
 class Foundations {
  public:
   /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
-  /// `engine`: moves what goes to other hosts over the network of a name, or any; asked once there are some.
-  using Engines = std::function<Result<progress::Engine*>(const std::string& network)>;
+  /// The network that a communicator wants: its name, or empty for any, and for whom it is.
+  struct Wish {
+    std::string network;
+    transport::net::Use use;
+  };
+  /// `engine`: moves what goes to other hosts over such a network; asked once there are some.
+  using Engines = std::function<Result<progress::Engine*>(const Wish& wish)>;
   /// `site`: what this machine is like, with the devices of a network, and with its GPUs or without.
   using SiteOf = std::function<Result<Site>(const transport::net::Network& network, bool onGpu)>;
   Foundations(std::function<int()> exportsFd, Engines engine, SiteOf site)
       : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)), site_(std::move(site)) {}
 
-  /// Announces a rank by `ids`. `network`: the name of the one to use, or empty. Errors come out of the encounter.
+  /// Announces a rank by `ids`. Errors come out of the encounter.
   std::shared_ptr<Encounter> join(bootstrap::Service& service, std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank,
-                                  const Arrival& arrival, const std::string& network = "");
+                                  const Arrival& arrival, const Wish& wish = {});
 
  private:
   class Join;
   struct Foundation;
-  Result<std::shared_ptr<Foundation>> of(const std::shared_ptr<const bootstrap::Roster>& roster, const std::string& network);
+  Result<std::shared_ptr<Foundation>> of(const std::shared_ptr<const bootstrap::Roster>& roster, const Wish& wish);
   void leave(const bootstrap::Roster* roster);
-  Status share(Foundation& foundation, const std::string& network) const;
+  Status share(Foundation& foundation, const Wish& wish) const;
 
   struct Entry {
     std::shared_ptr<Foundation> foundation;

@@ -15,6 +15,7 @@ namespace tutti::comm {
 
 using config::Param;
 using transport::net::Network;
+using transport::net::Use;
 
 namespace {
 
@@ -47,10 +48,10 @@ Result<std::shared_ptr<Network>> openSockets() {
   return std::shared_ptr<Network>(std::move(*network));
 }
 
-Result<std::shared_ptr<Network>> open(const std::string& wanted) {
+Result<std::shared_ptr<Network>> open(const std::string& wanted, const Use& use) {
   if (wanted == kSocket) return openSockets();
   const std::string plugins = config::get<Param::NetPlugin>();
-  if (auto external = transport::plugin::openExternal(plugins, wanted, 0)) return std::shared_ptr<Network>(std::move(external));
+  if (auto external = transport::plugin::openExternal(plugins, wanted, use)) return std::shared_ptr<Network>(std::move(external));
   if (wanted.empty()) return openSockets();
   return fail(Code::InvalidUsage, "there is no network '{}': known are Socket and what NCCL_NET_PLUGIN ('{}') loads", wanted, plugins);
 }
@@ -63,14 +64,14 @@ std::string nameOf(const std::string& wanted) {
 
 }  // namespace
 
-Result<std::shared_ptr<Network>> openNetwork(const std::string& wanted) { return open(nameOf(wanted)); }
+Result<std::shared_ptr<Network>> openNetwork(const std::string& wanted) { return open(nameOf(wanted), {}); }
 
-Result<progress::Engine*> Networks::engine(const std::string& wanted) {
+Result<progress::Engine*> Networks::engine(const std::string& wanted, const Use& use) {
   const std::string name = nameOf(wanted);
   const std::lock_guard lock(mutex_);
   std::unique_ptr<progress::Engine>& engine = engines_[name];
   if (engine != nullptr) return engine.get();
-  auto network = open(name);
+  auto network = open(name, use);
   if (!network) return tl::unexpected(std::move(network).error());
   observe::info(observe::Subsys::Init | observe::Subsys::Net, "Using network {}", (*network)->name());
   auto made = progress::Engine::create(std::move(*network));

@@ -21,8 +21,8 @@ Result<std::shared_ptr<transport::net::Network>> openNetwork(const std::string& 
 class Networks {
  public:
   /// `wanted`: the name that a configuration gives, in any case; empty: none. InvalidUsage when there is no network of that name, or no
-  /// interface to use.
-  Result<progress::Engine*> engine(const std::string& wanted);
+  /// interface to use. `use`: the communicator that asks, if one does: where it is the first, the network is opened for it.
+  Result<progress::Engine*> engine(const std::string& wanted, const transport::net::Use& use = {});
 
  private:
   std::mutex mutex_;

@@ -43,7 +43,8 @@ struct Process {
   void tellEffects();
   HandleTable handles;
   bootstrap::Service bootstrap;
-  Foundations foundations{[this] { return memory.shareTable(); }, [this](const std::string& name) { return networks.engine(name); },
+  Foundations foundations{[this] { return memory.shareTable(); },
+                          [this](const Foundations::Wish& w) { return networks.engine(w.network, w.use); },
                           [this](const transport::net::Network& network, bool onGpu) { return layouts.siteOf(network, onGpu); }};
   Networks networks;
   StreamTable streams;

@@ -97,7 +97,8 @@ class Join final : public Setup {
     Arrival arrival{0, place.value, config.minCtas, config.maxCtas, availableCores()};
     TUTTI_TRY(comm_.describe(arrival));
     arrival.constants = process().constants.digest();
-    encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival, config.network);
+    encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival,
+                                               {config.network, {comm_.hash(), config.trafficClass}});
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
     return refused && !*refused ? refused->error() : Status();
   }

@@ -12,8 +12,21 @@ void JobGroup::forEach(Body&& body) const {
   for (const std::unique_ptr<Job>& job : jobs_) body(*job);
 }
 
+net::Network& JobGroup::network() const {
+  const std::lock_guard lock(mutex_);
+  return own_ != nullptr ? *own_ : engine_.network();
+}
+
+Status JobGroup::serve(const net::Use& use) {
+  auto own = engine_.network().forCommunicator(use);
+  if (!own) return std::move(own).error();
+  const std::lock_guard lock(mutex_);
+  own_ = std::move(*own);
+  return Status();
+}
+
 SendJob* JobGroup::addSend(const SendSpec& spec) {
-  auto job = std::make_unique<SendJob>(engine_.network(), spec.device, spec.pipe, spec.peer, latch_);
+  auto job = std::make_unique<SendJob>(network(), spec.device, spec.pipe, spec.peer, latch_);
   SendJob* const added = job.get();
   {
     const std::lock_guard lock(mutex_);
@@ -24,10 +37,10 @@ SendJob* JobGroup::addSend(const SendSpec& spec) {
 }
 
 Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle) {
-  auto listener = engine_.network().listen(spec.device);
+  auto listener = network().listen(spec.device);
   if (!listener) return tl::unexpected(std::move(listener).error());
   *handle = (*listener)->handle();
-  auto job = std::make_unique<RecvJob>(engine_.network(), spec.device, std::move(*listener), spec.pipe, spec.offers, spec.mostBytes,
+  auto job = std::make_unique<RecvJob>(network(), spec.device, std::move(*listener), spec.pipe, spec.offers, spec.mostBytes,
                                        spec.heard, spec.peer, latch_);
   RecvJob* const added = job.get();
   {

@@ -48,6 +48,9 @@ class JobGroup {
   JobGroup& operator=(const JobGroup&) = delete;
   ~JobGroup();
 
+  /// Connections added from now on are made for that communicator; before, for nobody in particular. Errors are the network's.
+  Status serve(const net::Use& use);
+
   /// Begins when SendJob::setHandle() was called (which may be right away) and the engine was kicked, or is driven.
   SendJob* addSend(const SendSpec& spec);
   /// Listens; `handle` is to reach the sender over a channel that is authenticated and secret.
@@ -75,12 +78,14 @@ class JobGroup {
 
  private:
   void stopAll();
+  net::Network& network() const;
   template <class Body>
   void forEach(Body&& body) const;
 
   Engine& engine_;
   ErrorLatch* const latch_;
-  mutable std::mutex mutex_;  ///< protects the list, not the jobs
+  mutable std::mutex mutex_;  ///< protects what follows, not the jobs
+  std::shared_ptr<net::Network> own_;  ///< of the communicator; null: the engine's
   std::vector<std::unique_ptr<Job>> jobs_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -180,6 +181,45 @@ TEST(Networks, AGraphFileStatesTheRingsOfHosts) {
   EXPECT_GT(countUses(text, "sends by", 1), 0) << text;
   EXPECT_EQ(countUses(text, "sends by", 0), 0) << text;
   unlink(path.c_str());
+}
+
+int countWords(const std::string& text, const std::string& words) {
+  int count = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  return count;
+}
+
+/// A communicator, a part of it with another traffic class, and a second one, as long as they live: a context for each in every process.
+TEST(Networks, APluginHasAContextForEachCommunicator) {
+  constexpr int kRanks = 2;
+  ProcessRanks children(kRanks, [](Self& self) {
+    liveWithDevices(self.index(), 1);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.trafficClass = 3;
+    ncclComm_t comms[3] = {};
+    for (int i = 0; i < 2; ++i)
+      ASSERT_EQ(ncclCommInitRankConfig(&comms[i], kRanks, self.id(i), self.index(), i == 0 ? &config : nullptr), ok)
+          << ncclGetLastError(nullptr);
+    config.trafficClass = 9;
+    ASSERT_EQ(ncclCommSplit(comms[0], 0, self.index(), &comms[2], &config), ok) << ncclGetLastError(comms[0]);
+    for (ncclComm_t comm : comms) EXPECT_EQ(sumOnce(comm, kRanks, 50'000), ok) << ncclGetLastError(comm);
+    for (ncclComm_t comm : {comms[2], comms[0], comms[1]}) EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell();
+  std::set<std::string> numbers[kRanks];
+  for (int child = 0; child < kRanks; ++child) {
+    const std::string& text = children.end(child).text;
+    EXPECT_EQ(countWords(text, "NET/Example : makes context"), 3) << text;
+    EXPECT_EQ(countWords(text, "NET/Example : ends context"), 3) << text;
+    const std::string before = "makes context of communicator ";
+    for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at + 1))
+      numbers[child].insert(text.substr(at + before.size(), text.find('\n', at) - at - before.size()));
+  }
+  EXPECT_EQ(numbers[0].size(), 3u) << "no two alike";
+  EXPECT_EQ(numbers[0], numbers[1]) << "all ranks of a communicator say the same number";
+  for (const char* trafficClass : {"class 3", "class 9", "class -1"})
+    EXPECT_TRUE(std::any_of(numbers[0].begin(), numbers[0].end(), [&](const std::string& line) { return line.ends_with(trafficClass); }))
+        << trafficClass;
 }
 
 /// What GPUs would do with it is no reason to leave nets idle.

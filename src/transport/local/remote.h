@@ -51,10 +51,15 @@ class Remote {
   /// To a rank on another host: its name, the network, and the address that a data connection with it has. Takes locks: for slow paths.
   virtual Way wayTo(Rank rank) const = 0;
 
-  /// Which device of the network carries this process's half of a pipe. Said before the first half is asked for, by each rank of the
-  /// process alike; the first word counts.
-  using DeviceOf = std::function<int32_t(const PipeKey& key, bool sends)>;
-  virtual void setDevices(DeviceOf deviceOf) = 0;
+  /// How the network is to be used. `deviceOf`: which device carries this process's half of a pipe. `communicator`: its number, the same on
+  /// all ranks. `trafficClass`: what its configuration says, -1 for nothing.
+  struct Usage {
+    std::function<int32_t(const PipeKey& key, bool sends)> deviceOf;
+    uint64_t communicator = 0;
+    int32_t trafficClass = -1;
+  };
+  /// Before the first half is asked for, by each rank of the process alike; the first word counts. Errors are the network's.
+  virtual Status use(Usage usage) = 0;
   /// This process's half of a pipe to, or from, a rank on another host. Both sides ask with the same sizes.
   virtual Result<PipeView> sendHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;
   virtual Result<PipeView> receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) = 0;

@@ -30,6 +30,14 @@ struct Handle {
   std::array<std::byte, kHandleBytes> bytes{};
 };
 
+/// Whom connections are made for.
+struct Use {
+  static constexpr int32_t kNoClass = -1;
+  uint64_t communicator = 0;         ///< a number that all its ranks have; 0: none in particular
+  int32_t trafficClass = kNoClass;   ///< what its configuration says, handed on as it is; kNoClass: nothing
+  friend bool operator==(const Use&, const Use&) = default;
+};
+
 /// Kinds of memory, as bits.
 enum class MemoryKind : int32_t { Host = 1, Cuda = 2, DmaBuf = 4 };
 
@@ -162,6 +170,8 @@ class Network {
   virtual std::string_view name() const = 0;
   virtual int32_t devices() const = 0;
   virtual Result<Properties> properties(int32_t device) const = 0;
+  /// The same network, with the same devices, for the connections of one communicator. Null: this one serves all of them.
+  virtual Result<std::shared_ptr<Network>> forCommunicator(const Use& use);
   virtual Result<std::unique_ptr<Listener>> listen(int32_t device) = 0;
   virtual Result<std::unique_ptr<Connecting>> connect(int32_t device, const Handle& handle) = 0;
   /// Descriptors that become ready when an accept of any listener may have ended; empty: accept must be called again and again.

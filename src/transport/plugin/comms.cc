@@ -105,7 +105,8 @@ Result<std::unique_ptr<net::RecvComm>> PluginListener::accept() {
 
 Result<std::unique_ptr<net::SendComm>> PluginConnecting::poll() {
   void* comm = nullptr;
-  const int code = session_->version().connect(session_->raw(), session_->context(), device_, handle_.bytes.data(), &comm);
+  const int code = session_->version().connect(session_->raw(), session_->context(), device_, session_->use().trafficClass,
+                                                    handle_.bytes.data(), &comm);
   if (Status status = session_->statusOf(code, "connect"); !status.ok()) return tl::unexpected(std::move(status));
   if (comm == nullptr) return std::unique_ptr<net::SendComm>();
   return std::unique_ptr<net::SendComm>(std::make_unique<PluginSendComm>(session_, comm));

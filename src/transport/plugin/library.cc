@@ -44,11 +44,11 @@ Result<std::shared_ptr<Library>> Library::load(std::string_view name, int newest
   return library;
 }
 
-Status Library::init(uint64_t commId, void** context) {
+Status Library::init(const net::Use& use, void** context) {
   *context = nullptr;
   const std::lock_guard lock(mutex_);
   if (!version_->initPerComm && initialised_) return Status();
-  const int code = version_->init(raw_, context, commId, tutti::plugin::logger());
+  const int code = version_->init(raw_, context, use, tutti::plugin::logger());
   initialised_ = code == 0;
   return statusOf(code, networkName_, "init");
 }

@@ -32,7 +32,7 @@ class Library {
   /// The network's own name.
   const std::string& networkName() const { return networkName_; }
   /// Calls init as often as its version wants: for each context, or once. `context` gets what the plugin returns.
-  Status init(uint64_t commId, void** context);
+  Status init(const net::Use& use, void** context);
 
  private:
   Library() = default;

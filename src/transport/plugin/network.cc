@@ -58,18 +58,41 @@ Result<net::Properties> translate(const abi::PropertiesV11& raw, uint64_t mostBy
 
 }  // namespace
 
-Result<std::unique_ptr<PluginNetwork>> PluginNetwork::create(std::shared_ptr<Library> library, uint64_t commId) {
-  auto session = std::make_shared<Session>(std::move(library));
-  if (Status status = session->open(commId); !status.ok()) return tl::unexpected(std::move(status));
-  std::unique_ptr<PluginNetwork> network(new PluginNetwork(std::move(session)));
+Result<std::unique_ptr<PluginNetwork>> PluginNetwork::create(std::shared_ptr<Library> library, const net::Use& use) {
+  std::unique_ptr<PluginNetwork> network(new PluginNetwork(std::move(library)));
+  auto session = open(network->library_, use);
+  if (!session) return tl::unexpected(std::move(session).error());
+  network->session_ = std::move(*session);
   if (Status status = network->readDevices(); !status.ok()) return tl::unexpected(std::move(status));
   return network;
 }
 
-std::string_view PluginNetwork::name() const { return session_->library().networkName(); }
+Result<std::shared_ptr<PluginNetwork::Session>> PluginNetwork::open(const std::shared_ptr<Library>& library, const net::Use& use) {
+  auto session = std::make_shared<Session>(library, use);
+  if (Status status = session->open(); !status.ok()) return tl::unexpected(std::move(status));
+  return session;
+}
+
+std::string_view PluginNetwork::name() const { return library_->networkName(); }
+
+Result<std::shared_ptr<net::Network>> PluginNetwork::forCommunicator(const net::Use& use) {
+  if (!library_->version().tellsTraffic) return std::shared_ptr<net::Network>();
+  std::shared_ptr<PluginNetwork> made(new PluginNetwork(library_));
+  made->properties_ = properties_;
+  const std::lock_guard lock(mutex_);
+  if (session_ != nullptr && session_->use() == use) {
+    made->session_ = std::move(session_);
+    return std::shared_ptr<net::Network>(std::move(made));
+  }
+  auto session = open(library_, use);
+  if (!session) return tl::unexpected(std::move(session).error());
+  made->session_ = std::move(*session);
+  session_ = nullptr;  // after the new one, so that the plugin does not end in between
+  return std::shared_ptr<net::Network>(std::move(made));
+}
 
 Status PluginNetwork::readDevices() {
-  const Library& library = session_->library();
+  const Library& library = *library_;
   int count = 0;
   TUTTI_TRY(statusOf(library.version().devices(library.raw(), &count), name(), "devices"));
   if (count < 0 || count > kMostDevices) return error(Code::InternalError, "network {} claims {} devices", name(), count);
@@ -83,27 +106,31 @@ Status PluginNetwork::readDevices() {
   return Status();
 }
 
-Status PluginNetwork::checkDevice(int32_t device) const {
-  if (device >= 0 && device < devices()) return Status();
-  return error(Code::InvalidArgument, "device {} of {} of network {}", device, devices(), name());
+Result<std::shared_ptr<PluginNetwork::Session>> PluginNetwork::sessionFor(int32_t device) const {
+  if (device < 0 || device >= devices()) return fail(Code::InvalidArgument, "device {} of {} of network {}", device, devices(), name());
+  const std::lock_guard lock(mutex_);
+  if (session_ == nullptr) return fail(Code::InternalError, "network {} makes connections for one communicator at a time", name());
+  return session_;
 }
 
 Result<net::Properties> PluginNetwork::properties(int32_t device) const {
-  if (Status status = checkDevice(device); !status.ok()) return tl::unexpected(std::move(status));
+  if (device < 0 || device >= devices()) return fail(Code::InvalidArgument, "device {} of {} of network {}", device, devices(), name());
   return properties_[static_cast<size_t>(device)];
 }
 
 Result<std::unique_ptr<net::Listener>> PluginNetwork::listen(int32_t device) {
-  if (Status status = checkDevice(device); !status.ok()) return tl::unexpected(std::move(status));
-  return PluginListener::create(session_, device);
+  auto session = sessionFor(device);
+  if (!session) return tl::unexpected(std::move(session).error());
+  return PluginListener::create(std::move(*session), device);
 }
 
 Result<std::unique_ptr<net::Connecting>> PluginNetwork::connect(int32_t device, const net::Handle& handle) {
-  if (Status status = checkDevice(device); !status.ok()) return tl::unexpected(std::move(status));
-  return std::unique_ptr<net::Connecting>(std::make_unique<PluginConnecting>(session_, device, handle));
+  auto session = sessionFor(device);
+  if (!session) return tl::unexpected(std::move(session).error());
+  return std::unique_ptr<net::Connecting>(std::make_unique<PluginConnecting>(std::move(*session), device, handle));
 }
 
-std::unique_ptr<net::Network> openExternal(std::string_view list, std::string_view wanted, uint64_t commId) {
+std::unique_ptr<net::Network> openExternal(std::string_view list, std::string_view wanted, const net::Use& use) {
   for (const std::string& name : pluginNames(list)) {
     auto library = Library::load(name);
     if (!library) {
@@ -117,7 +144,7 @@ std::unique_ptr<net::Network> openExternal(std::string_view list, std::string_vi
     const std::string& own = (*library)->networkName();
     observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: Loaded net plugin {} (v{})", own, (*library)->version().number);
     if (!wanted.empty() && (wanted.size() != own.size() || strncasecmp(own.data(), wanted.data(), own.size()) != 0)) continue;
-    auto network = PluginNetwork::create(std::move(*library), commId);
+    auto network = PluginNetwork::create(std::move(*library), use);
     if (!network) {
       observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: {}: {}", name, network.error().text());
       continue;

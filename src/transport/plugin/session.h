@@ -1,4 +1,4 @@
-// A library and the context that its init returned: alive as long as anything made from it.
+// A library and the context that its init returned, for one use of it: alive as long as anything made from it.
 // Owner: shared by a network, its listeners and comms. Any thread.
 #pragma once
 
@@ -12,17 +12,18 @@ namespace tutti::transport::plugin {
 
 struct PluginNetwork::Session {
  public:
-  explicit Session(std::shared_ptr<Library> library) : library_(std::move(library)) {}
+  Session(std::shared_ptr<Library> library, const net::Use& use) : library_(std::move(library)), use_(use) {}
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
     if (open_ && library_->version().initPerComm) (void)library_->version().finalize(library_->raw(), context_);
   }
-  Status open(uint64_t commId) {
-    Status status = library_->init(commId, &context_);
+  Status open() {
+    Status status = library_->init(use_, &context_);
     open_ = status.ok();
     return status;
   }
+  const net::Use& use() const { return use_; }
   const Library& library() const { return *library_; }
   const Version& version() const { return library_->version(); }
   const void* raw() const { return library_->raw(); }
@@ -31,6 +32,7 @@ struct PluginNetwork::Session {
 
  private:
   const std::shared_ptr<Library> library_;
+  const net::Use use_;
   void* context_ = nullptr;
   bool open_ = false;
 };

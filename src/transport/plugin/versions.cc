@@ -5,6 +5,8 @@
 namespace tutti::transport::plugin {
 namespace {
 
+static_assert(net::Use::kNoClass == abi::kTrafficClassUndefined);
+
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 constexpr uint64_t kMostIntBytes = uint64_t{1} << 30;
 
@@ -28,11 +30,11 @@ struct Thunks {
            n.test && n.closeSend && n.closeRecv && n.closeListen;
   }
 
-  static int init(const void* raw, void** context, uint64_t commId, abi::Logger log) {
+  static int init(const void* raw, void** context, [[maybe_unused]] const net::Use& use, abi::Logger log) {
     *context = nullptr;
     if constexpr (kContext) {
-      abi::CommConfig config{abi::kTrafficClassUndefined};
-      return net(raw).init(context, commId, &config, log, noProfiler);
+      abi::CommConfig config{use.trafficClass};
+      return net(raw).init(context, use.communicator, &config, log, noProfiler);
     } else if constexpr (kProfiled) {
       return net(raw).init(log, noProfiler);
     } else {
@@ -80,12 +82,13 @@ struct Thunks {
     }
   }
 
-  static int connect(const void* raw, [[maybe_unused]] void* context, int device, void* handle, void** comm) {
+  static int connect(const void* raw, [[maybe_unused]] void* context, int device, [[maybe_unused]] int trafficClass, void* handle,
+                     void** comm) {
     void* deviceHandle = nullptr;
     if constexpr (kContext) {
       return net(raw).connect(context, device, handle, comm, &deviceHandle);
     } else if constexpr (kVersion == 10) {
-      abi::CommConfig config{abi::kTrafficClassUndefined};
+      abi::CommConfig config{trafficClass};
       return net(raw).connect(device, &config, handle, comm, &deviceHandle);
     } else {
       return net(raw).connect(device, handle, comm, &deviceHandle);
@@ -136,10 +139,28 @@ struct Thunks {
   }
 
   static constexpr Version entry(const char* symbol) {
-    return {.number = kVersion, .symbol = symbol, .maxMessageBytes = sizeof(Size) == sizeof(int) ? kMostIntBytes : kMostBytes,
-            .initPerComm = kContext, .name = name, .complete = complete, .init = init, .devices = devices, .getProperties = getProperties,
-            .listen = listen, .connect = connect, .accept = accept, .regMr = regMr, .deregMr = deregMr, .isend = isend, .irecv = irecv,
-            .iflush = iflush, .test = test, .closeSend = closeSend, .closeRecv = closeRecv, .closeListen = closeListen,
+    return {.number = kVersion,
+            .symbol = symbol,
+            .maxMessageBytes = sizeof(Size) == sizeof(int) ? kMostIntBytes : kMostBytes,
+            .initPerComm = kContext,
+            .tellsTraffic = kProfiled,
+            .name = name,
+            .complete = complete,
+            .init = init,
+            .devices = devices,
+            .getProperties = getProperties,
+            .listen = listen,
+            .connect = connect,
+            .accept = accept,
+            .regMr = regMr,
+            .deregMr = deregMr,
+            .isend = isend,
+            .irecv = irecv,
+            .iflush = iflush,
+            .test = test,
+            .closeSend = closeSend,
+            .closeRecv = closeRecv,
+            .closeListen = closeListen,
             .finalize = finalize};
   }
 };

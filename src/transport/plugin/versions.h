@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/net/network.h"
 #include "transport/plugin/abi.h"
 
 namespace tutti::transport::plugin {
@@ -19,16 +20,17 @@ struct Version {
   const char* symbol;
   uint64_t maxMessageBytes;  ///< what its sizes can say
   bool initPerComm;          ///< else once in a process
+  bool tellsTraffic;         ///< hears of the traffic class: in init or in connect
 
   const char* (*name)(const void* raw);
   /// Whether all functions that are needed are there.
   bool (*complete)(const void* raw);
-  int (*init)(const void* raw, void** context, uint64_t commId, abi::Logger log);
+  int (*init)(const void* raw, void** context, const net::Use& use, abi::Logger log);
   int (*devices)(const void* raw, int* count);
   /// Fields that the version does not have get their defaults.
   int (*getProperties)(const void* raw, int device, abi::PropertiesV11* properties);
   int (*listen)(const void* raw, void* context, int device, void* handle, void** listenComm);
-  int (*connect)(const void* raw, void* context, int device, void* handle, void** sendComm);
+  int (*connect)(const void* raw, void* context, int device, int trafficClass, void* handle, void** sendComm);
   int (*accept)(const void* raw, void* listenComm, void** recvComm);
   int (*regMr)(const void* raw, void* comm, void* data, size_t size, int type, void** mhandle);
   int (*deregMr)(const void* raw, void* comm, void* mhandle);

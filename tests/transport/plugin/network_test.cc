@@ -64,7 +64,7 @@ class PluginOfVersion : public testing::TestWithParam<int> {
       ADD_FAILURE() << library.error().text();
       return nullptr;
     }
-    auto network = PluginNetwork::create(std::move(*library), 1);
+    auto network = PluginNetwork::create(std::move(*library), {1, 0});
     if (!network) {
       ADD_FAILURE() << network.error().text();
       return nullptr;
@@ -142,26 +142,26 @@ class OpenExternal : public testing::Test {
 };
 
 TEST_F(OpenExternal, TakesTheFirstThatWorks) {
-  EXPECT_EQ(openExternal("none", "", 1), nullptr);
-  EXPECT_EQ(openExternal("no-such-plugin", "", 1), nullptr);
-  const auto found = openExternal("no-such-plugin,libm.so.6,example", "", 1);
+  EXPECT_EQ(openExternal("none", "", {1, 0}), nullptr);
+  EXPECT_EQ(openExternal("no-such-plugin", "", {1, 0}), nullptr);
+  const auto found = openExternal("no-such-plugin,libm.so.6,example", "", {1, 0});
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->name(), "Example");
 }
 
 TEST_F(OpenExternal, HasTheNameThatIsWanted) {
-  EXPECT_NE(openExternal("example", "EXAMPLE", 1), nullptr);
-  EXPECT_EQ(openExternal("example", "Socket", 1), nullptr);
-  EXPECT_EQ(openExternal("example", "Exampl", 1), nullptr);
+  EXPECT_NE(openExternal("example", "EXAMPLE", {1, 0}), nullptr);
+  EXPECT_EQ(openExternal("example", "Socket", {1, 0}), nullptr);
+  EXPECT_EQ(openExternal("example", "Exampl", {1, 0}), nullptr);
 }
 
 TEST_F(OpenExternal, PassesOverThoseThatMisbehave) {
   for (const char* where : {"init", "devices", "none", "properties"}) {
     setenv("NET_EXAMPLE_BREAK", where, 1);
-    EXPECT_EQ(openExternal("example", "", 1), nullptr) << where;
+    EXPECT_EQ(openExternal("example", "", {1, 0}), nullptr) << where;
   }
   unsetenv("NET_EXAMPLE_BREAK");
-  EXPECT_NE(openExternal("example", "", 1), nullptr) << "an init that failed is tried again";
+  EXPECT_NE(openExternal("example", "", {1, 0}), nullptr) << "an init that failed is tried again";
 }
 
 }  // namespace

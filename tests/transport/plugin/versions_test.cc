@@ -15,6 +15,7 @@ TEST(Versions, AreSearchedNewestFirst) {
     EXPECT_EQ(version.number, expected);
     EXPECT_EQ(std::string(version.symbol), "ncclNetPlugin_v" + std::to_string(expected));
     EXPECT_EQ(version.initPerComm, expected == 11);
+    EXPECT_EQ(version.tellsTraffic, expected >= 10);
     EXPECT_EQ(version.maxMessageBytes, expected == 8 ? uint64_t{1} << 30 : uint64_t{1} << 40) << "sizes of version 8 are ints";
     --expected;
   }
@@ -74,7 +75,7 @@ TEST(Versions, SizesOfVersion8AreInts) {
 }
 
 int connectV10(int device, abi::CommConfig* config, void* /*handle*/, void** comm, void** deviceHandle) {
-  *comm = deviceHandle != nullptr && config != nullptr && config->trafficClass == -1 && device == 2 ? &gName : nullptr;
+  *comm = deviceHandle != nullptr && config != nullptr && config->trafficClass == 5 && device == 2 ? &gName : nullptr;
   return 0;
 }
 
@@ -82,20 +83,23 @@ TEST(Versions, ConnectOfVersion10TakesAConfiguration) {
   abi::NetV10 net{};
   net.connect = connectV10;
   void* comm = nullptr;
-  ASSERT_EQ(of(10).connect(&net, nullptr, 2, nullptr, &comm), 0);
+  ASSERT_EQ(of(10).connect(&net, nullptr, 2, 5, nullptr, &comm), 0);
   EXPECT_EQ(comm, &gName);
 }
 
 int initV11(void** context, uint64_t commId, abi::CommConfig* config, abi::Logger /*log*/, abi::Profiler profiler) {
   *context = &gName;
-  return commId == 99 && config != nullptr && profiler != nullptr && profiler(nullptr, 0, nullptr, 0, nullptr) == 0 ? 0 : 4;
+  return commId == 99 && config != nullptr && config->trafficClass == 7 && profiler != nullptr &&
+                 profiler(nullptr, 0, nullptr, 0, nullptr) == 0
+             ? 0
+             : 4;
 }
 
 TEST(Versions, Version11HasAContextForEachCommunicator) {
   abi::NetV11 net{};
   net.init = initV11;
   void* context = nullptr;
-  EXPECT_EQ(of(11).init(&net, &context, 99, nullptr), 0);
+  EXPECT_EQ(of(11).init(&net, &context, {99, 7}, nullptr), 0);
   EXPECT_EQ(context, &gName);
   EXPECT_EQ(of(11).finalize(&net, context), 0) << "a finalize that is not there is no error";
 }
