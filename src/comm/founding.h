@@ -23,7 +23,6 @@ using bootstrap::UniqueIdBytes;
 
 class Foundations {
  public:
-  /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
   /// The network that a communicator wants: its name, or empty for any, and for whom it is.
   struct Wish {
     std::string network;
@@ -33,6 +32,7 @@ class Foundations {
   using Engines = std::function<Result<progress::Engine*>(const Wish& wish)>;
   /// `site`: what this machine is like, with the devices of a network, and with its GPUs or without.
   using SiteOf = std::function<Result<Site>(const transport::net::Network& network, bool onGpu)>;
+  /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.
   Foundations(std::function<int()> exportsFd, Engines engine, SiteOf site)
       : exportsFd_(std::move(exportsFd)), engine_(std::move(engine)), site_(std::move(site)) {}
 
