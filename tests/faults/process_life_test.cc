@@ -1,15 +1,7 @@
-// Lives of communicators between processes: made, divided and ended in every way and order, and nothing of them left behind.
-#include <dirent.h>
+// Lives of communicators between processes: made, divided and ended in every way and order.
 #include <gtest/gtest.h>
-#include <net/if.h>
-#include <sched.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -253,77 +245,6 @@ TEST(ProcessLife, HundredsOfInitsCostNothing) {
     });
   });
   children.expectAllWell({}, 60);
-}
-
-// ---- Nothing is left ------------------------------------------------------------------------------------------------------
-
-std::vector<std::string> filesIn(const char* folder) {
-  std::vector<std::string> names;
-  DIR* dir = opendir(folder);
-  while (const dirent* entry = readdir(dir))
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  closedir(dir);
-  return names;
-}
-
-int abstractSockets() {
-  int found = 0;
-  std::FILE* file = std::fopen("/proc/net/unix", "re");
-  char line[512];
-  while (std::fgets(line, sizeof line, file) != nullptr) found += std::strchr(line, '@') != nullptr ? 1 : 0;
-  std::fclose(file);
-  return found;
-}
-
-/// A /tmp, a /dev/shm and a network of its own, in which everything that is there is ours. False where the system does not allow it.
-bool enterOwnWorld() {
-  if (unshare(CLONE_NEWNS | CLONE_NEWNET) != 0) return false;
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
-  for (const char* folder : {"/tmp", "/dev/shm"})
-    if (mount("tmpfs", folder, "tmpfs", 0, nullptr) != 0) return false;
-  const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ifreq request{};
-  std::strcpy(request.ifr_name, "lo");
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
-  const bool isUp = ioctl(any, SIOCSIFFLAGS, &request) == 0;
-  close(any);
-  return isUp;
-}
-
-TEST(ProcessLife, NothingIsLeftOfRanksThatEndedOrDied) {
-  ProcessRanks warden(1, [](Self& self) {
-    if (!enterOwnWorld()) return self.note(0, 1);
-    {
-      ProcessRanks children(3, [](Self& rank) {
-        const int64_t before = Footprint::now().descriptors + 1;  // with the table of ncclMemAlloc
-        ncclComm_t comm = joinAll(rank);
-        EXPECT_EQ(sumOnce(comm, 3, 300000), ok);
-        rank.meet(1);
-        EXPECT_EQ(sumUntilError(comm, 1000), ncclRemoteError);
-        ncclComm_t child = nullptr;
-        int dead = 1;
-        EXPECT_EQ(ncclCommShrink(comm, &dead, 1, &child, nullptr, NCCL_SHRINK_ABORT), ok) << lastError();
-        EXPECT_EQ(sumOnce(child, 2, 300000), ok) << lastError();
-        EXPECT_EQ(ncclCommDestroy(child), ok);
-        EXPECT_EQ(ncclCommDestroy(comm), ok);
-        const Footprint print = Footprint::settled();
-        EXPECT_LE(print.descriptors, before) << "what the process keeps for itself aside";
-        EXPECT_EQ(print.threads, 1);
-        EXPECT_EQ(print.sharedKiB, 0);
-      });
-      children.awaitStageOfAll(1);
-      children.kill(1);
-      children.expectAllWell({1});
-      self.note(1, 1);
-    }
-    for (const char* folder : {"/tmp", "/dev/shm"}) {
-      for (const std::string& name : filesIn(folder)) ADD_FAILURE() << folder << "/" << name;
-    }
-    EXPECT_EQ(abstractSockets(), 0);
-  });
-  warden.expectAllWell();
-  if (warden.number(0, 0) == 1) GTEST_SKIP() << "namespaces of its own take root";
-  EXPECT_EQ(warden.number(0, 1), 1);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -98,6 +99,8 @@ void expectNothingLeft(const Footprint& before) {
   const Stopwatch watch;
   Footprint after = Footprint::now();
   for (; isLeft(after) && watch.seconds() < 8 * kSlow; after = Footprint::now()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  siginfo_t child{};
+  EXPECT_TRUE(waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == -1 && errno == ECHILD) << "processes are left";
   EXPECT_LE(after.threads, most.threads) << "threads are left";
   EXPECT_LE(after.descriptors, most.descriptors) << "descriptors are left:" << openDescriptors();
   EXPECT_LE(after.sharedKiB, most.sharedKiB) << "shared memory is left";
@@ -145,6 +148,7 @@ ProcessRanks::~ProcessRanks() {
 
 void ProcessRanks::runChild(int child, const Body& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // whom its own children leave behind is its child, too
   dup2(texts_.back(), STDOUT_FILENO);
   dup2(texts_.back(), STDERR_FILENO);
   for (int fd = 3; fd < 1024; ++fd) close(fd);

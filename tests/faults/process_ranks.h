@@ -4,7 +4,7 @@
 // by the thread that runs the body.
 // 1. Children have descriptors 0 to 2 and no others. What they print, and the failures of their expectations, is their text.
 // 2. A child whose expectations hold ends with 0, one whose expectations fail with 1. A child ends at the latest with its parent. That
-//    nothing is left of its communicators, no thread, descriptor or shared memory, is one of the expectations.
+//    nothing is left of its communicators, no process, thread, descriptor or shared memory, is one of the expectations.
 // 3. Stages order things between children and the test: small numbers that only grow.
 // 4. The destructor kills, by its number, every child that is left.
 #pragma once
