@@ -2,8 +2,8 @@
 //
 // Owner: the roster, and whoever shares it from there. Any thread may call. Handlers run on the service's thread, one at a time, with no
 // lock held that any other function here takes, but for the destructor; they must not wait.
-// 1. Nothing blocks. Messages from one process to another arrive in the order of send(), each whole. A connection is opened when it is
-//    first needed; those of the tree (tree.h) are there from the start.
+// 1. Nothing blocks. Messages from one process to another arrive in the order of send() and tell(), each whole. A connection is opened
+//    when it is first needed; those of the tree (tree.h) are there from the start.
 // 2. All processes call allGather() and barrier() in the same order. Rounds and connections of a process: O(log processes).
 // 3. A process that goes without a word is reported once in every process, within moments, by those who are connected to it.
 // 4. Destroying it says goodbye to the others, who are not told of a loss. The destructor waits for a handler that runs on another
@@ -60,6 +60,13 @@ class Mesh {
   /// Queued. InvalidArgument for a process that does not exist, itself, or too long a message; RemoteError when the process is known to
   /// be gone. A message to a process that goes afterwards is lost with it, and the loss reported.
   virtual Status send(int32_t process, std::span<const std::byte> message) = 0;
+  /// The same for what others may bring as well. That no connection can be made is then no loss: the process may have left in peace. It
+  /// is not tried again, and the next calls return RemoteError.
+  virtual Status tell(int32_t process, std::span<const std::byte> message) = 0;
+  /// Whether it is neither known to be gone nor found so by tell().
+  virtual bool isReachable(int32_t process) const = 0;
+  /// Runs `call` as handlers run, after that time; never when the mesh has gone by then.
+  virtual void after(std::chrono::milliseconds time, std::function<void()> call) = 0;
   /// Until then messages wait, up to a bound, and then at their senders. Losses that are known already are reported at once.
   virtual void setHandlers(OnMessage onMessage, OnLost onLost) = 0;
   /// `limit`: after so long without all parts it fails, here and everywhere.

@@ -27,6 +27,9 @@ class Handle : public Mesh {
   Handle& operator=(const Handle&) = delete;
 
   Status send(int32_t process, std::span<const std::byte> message) override { return core_->send(process, message); }
+  Status tell(int32_t process, std::span<const std::byte> message) override { return core_->tell(process, message); }
+  bool isReachable(int32_t process) const override { return core_->isReachable(process); }
+  void after(std::chrono::milliseconds time, std::function<void()> call) override { core_->after(time, std::move(call)); }
   void setHandlers(OnMessage onMessage, OnLost onLost) override { core_->setHandlers(std::move(onMessage), std::move(onLost)); }
   std::shared_ptr<Exchange> allGather(std::span<const std::byte> own, std::chrono::milliseconds limit) override {
     return core_->allGather(own, limit);
@@ -62,7 +65,7 @@ std::shared_ptr<Mesh> MeshCore::makeHandle(std::shared_ptr<MeshCore> core) { ret
 
 void MeshCore::post(std::function<void()> task) { core_->reactor.post(std::move(task)); }
 
-Status MeshCore::send(int32_t process, std::span<const std::byte> message) {
+Status MeshCore::queue(int32_t process, std::span<const std::byte> message, bool isNeeded) {
   const auto processes = static_cast<int32_t>(membership_.processes.size());
   if (process < 0 || process >= processes || process == membership_.ownProcess)
     return error(Code::InvalidArgument, "there is no process {} to send to: there are {}, and this is number {}", process, processes,
@@ -72,11 +75,31 @@ Status MeshCore::send(int32_t process, std::span<const std::byte> message) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto gone = gone_.find(process); gone != gone_.end()) return gone->second;
+    if (const auto none = unreachable_.find(process); !isNeeded && none != unreachable_.end()) return none->second;
   }
-  post([self = shared_from_this(), process, bytes = std::vector(message.begin(), message.end())]() mutable {
-    self->transmit(process, Kind::Data, std::move(bytes));
+  post([self = shared_from_this(), process, isNeeded, bytes = std::vector(message.begin(), message.end())]() mutable {
+    self->transmit(process, Kind::Data, std::move(bytes), isNeeded);
   });
   return {};
+}
+
+bool MeshCore::isReachable(int32_t process) const {
+  const std::lock_guard lock(mutex_);
+  return gone_.count(process) == 0 && unreachable_.count(process) == 0;
+}
+
+void MeshCore::after(std::chrono::milliseconds time, std::function<void()> call) {
+  post([self = shared_from_this(), time, call = std::move(call)]() mutable {
+    if (self->isClosed_) return;
+    const uint64_t number = ++self->alarmsSet_;
+    self->alarms_.emplace(number, Alarm(self->core_->reactor, time, [weak = self->weak_from_this(), number, call = std::move(call)] {
+      const auto here = weak.lock();
+      if (!here) return;
+      const auto done = here->alarms_.extract(number);
+      const std::lock_guard lock(here->handlerMutex_);
+      if (!here->isSilent_) call();
+    }));
+  });
 }
 
 std::shared_ptr<Exchange> MeshCore::allGather(std::span<const std::byte> own, std::chrono::milliseconds limit) {
@@ -131,6 +154,7 @@ void MeshCore::silence() {
   const std::lock_guard lock(handlerMutex_);
   onMessage_ = nullptr;
   onLost_ = nullptr;
+  isSilent_ = true;
 }
 
 void MeshCore::adoptParent(const std::shared_ptr<Link>& link) {
@@ -145,9 +169,10 @@ void MeshCore::spread(std::shared_ptr<const std::vector<std::byte>> table, const
   });
 }
 
-void MeshCore::transmit(int32_t process, Kind kind, std::vector<std::byte> payload) {
+void MeshCore::transmit(int32_t process, Kind kind, std::vector<std::byte> payload, bool isNeeded) {
   Peer& to = peer(process);
   if (isClosed_ || to.hasLeft) return;
+  to.isNeeded = to.isNeeded || isNeeded;
   if (!to.out && !to.isDialing())
     dial(process, Purpose::Mesh, membership_.number, key_, encodeIndex(membership_.ownProcess), Kind::Intro, nullptr);
   if (!to.out) return to.waiting.emplace_back(kind, std::move(payload)), void();
@@ -172,6 +197,7 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
         self->peer(process).dialer.reset();
         if (!outcome) {
           if (onTrouble) onTrouble(outcome.error());
+          if (!onTrouble && !self->peer(process).isNeeded) return self->giveUp(process, outcome.error());
           return self->lose(process, outcome.error(), process);
         }
         self->opened_.fetch_add(1, std::memory_order_relaxed);
@@ -181,10 +207,22 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
       });
 }
 
+/// Nothing but what others may bring was to go there.
+void MeshCore::giveUp(int32_t process, const Status& cause) {
+  peer(process).waiting.clear();
+  const std::lock_guard lock(mutex_);
+  unreachable_.emplace(process, cause);
+}
+
 /// A connection with a peer is there. The first, if this side has not spoken on another yet, takes what is sent from now on.
 void MeshCore::adopt(int32_t process, const std::shared_ptr<Link>& link, bool isOpenedHere) {
   Peer& with = peer(process);
   if (isClosed_ || with.hasLeft || process < 0) return link->close();
+  with.isNeeded = true;  // that it breaks off is a loss
+  {
+    const std::lock_guard lock(mutex_);
+    unreachable_.erase(process);
+  }
   if (!isOpenedHere) accepted_.fetch_add(1, std::memory_order_relaxed);
   const bool takesOver = isOpenedHere || (!with.out && !with.isDialing());
   if (takesOver && !with.out) {
@@ -245,28 +283,6 @@ void MeshCore::onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind 
   if (!makesSense)
     observe::warn("bootstrap: {} sent a message that makes no sense (kind {}); it is passed over", describeProcess(membership_, process),
                   static_cast<int>(kind));
-}
-
-/// The peer says nothing more on this connection; on the last, nothing more at all.
-void MeshCore::onBye(int32_t process, const std::shared_ptr<Link>& link, bool isLast) {
-  Peer& from = peer(process);
-  if (!isLast) {
-    if (from.out == link) from.out.reset();  // it will answer nothing that is sent now
-    std::erase(from.others, link);
-    if (link) link->finish();
-    return;
-  }
-  const Status cause = error(Code::RemoteError, "{} has ended its part of the communicator", describeProcess(membership_, process));
-  from.hasLeft = true;
-  from.waiting.clear();
-  if (const auto dialer = std::exchange(from.dialer, {}).lock()) dialer->cancel();
-  if (from.out) std::exchange(from.out, nullptr)->finish();
-  for (const auto& other : std::exchange(from.others, {})) other->finish();
-  {
-    const std::lock_guard lock(mutex_);
-    gone_.emplace(process, cause);
-  }
-  exchanges_.leave(process, cause);
 }
 
 void MeshCore::deliver(int32_t process, std::span<const std::byte> message) {
@@ -330,54 +346,6 @@ void MeshCore::passAlong(int32_t except, Kind kind, std::span<const std::byte> p
 
 void MeshCore::announceTrouble(const Status& cause) {
   post([self = shared_from_this(), cause] { self->lose(self->membership_.ownProcess, cause, -1); });
-}
-
-/// Also for connections that are still being made: what is to be said on them goes with the process.
-void MeshCore::settle() {
-  constexpr std::chrono::milliseconds kMost(500);
-  const auto end = std::chrono::steady_clock::now() + kMost;
-  if (core_->reactor.settle(kMost)) (void)allSaid_.wait_until(end);
-}
-
-void MeshCore::close() {
-  post([self = shared_from_this()] { self->end(); });
-}
-
-void MeshCore::end() {
-  if (std::exchange(isClosed_, true)) return;
-  for (auto& [process, with] : peers_) {
-    // What was sent is on one of them: only there it is the last word.
-    const auto bye = [&](const std::shared_ptr<Link>& link, bool isLast) {
-      link->send(Kind::Bye, {static_cast<std::byte>(isLast)});
-      link->finish(unsaid_);
-    };
-    for (const auto& link : with.others) bye(link, !with.out && !with.isDialing());
-    if (with.out) bye(with.out, true);
-  }
-  std::erase_if(peers_, [](const auto& entry) { return !entry.second.isDialing(); });  // what was sent to those is on its way
-  exchanges_.lose(error(Code::InvalidUsage, "the communicator has ended here"));
-  const std::lock_guard lock(core_->mutex);
-  core_->removeMesh(membership_.number);
-  if (peers_.empty()) release();
-}
-
-void MeshCore::release() {
-  lease_.reset();
-  unsaid_.reset();
-}
-
-/// Closed already when the connection came that messages wait for.
-void MeshCore::sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first) {
-  auto last = peers_.extract(process);
-  if (link) {
-    link->send(firstKind, std::move(first));
-    for (auto& [kind, payload] : last.mapped().waiting) link->send(kind, std::move(payload));
-    link->send(Kind::Bye, {std::byte{1}});
-    link->start(nullptr, nullptr);
-    link->finish(unsaid_);
-  }
-  const std::lock_guard lock(core_->mutex);
-  if (peers_.empty()) release();
 }
 
 Mesh::Counters MeshCore::counters() const {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/alarm.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/exchanges.h"
 #include "bootstrap/link.h"
@@ -44,7 +45,10 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   void adoptParent(const std::shared_ptr<Link>& link);
   /// Sends the table to the children in the tree; `onTrouble` hears of those who cannot be reached.
   void spread(std::shared_ptr<const std::vector<std::byte>> table, const UniqueId& id, OnTrouble onTrouble);
-  Status send(int32_t process, std::span<const std::byte> message);
+  Status send(int32_t process, std::span<const std::byte> message) { return queue(process, message, true); }
+  Status tell(int32_t process, std::span<const std::byte> message) { return queue(process, message, false); }
+  bool isReachable(int32_t process) const;
+  void after(std::chrono::milliseconds time, std::function<void()> call);
   std::shared_ptr<Exchange> allGather(std::span<const std::byte> own, std::chrono::milliseconds limit);
   void setHandlers(Mesh::OnMessage onMessage, Mesh::OnLost onLost);
   void announceTrouble(const Status& cause);
@@ -66,7 +70,8 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
     std::vector<std::shared_ptr<Link>> others;  // what it opened beside
     std::weak_ptr<Dialer> dialer;               // lives on by itself while it is under way
     std::vector<std::pair<Kind, std::vector<std::byte>>> waiting;
-    bool hasLeft = false;  // it said goodbye, or is lost
+    bool hasLeft = false;   // it said goodbye, or is lost
+    bool isNeeded = false;  // that it cannot be reached is a loss
 
     bool isDialing() const { return !dialer.expired(); }
   };
@@ -77,13 +82,15 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
 
   void post(std::function<void()> task);
   Peer& peer(int32_t process) { return peers_[process]; }
-  void transmit(int32_t process, Kind kind, std::vector<std::byte> payload);
+  Status queue(int32_t process, std::span<const std::byte> message, bool isNeeded);
+  void transmit(int32_t process, Kind kind, std::vector<std::byte> payload, bool isNeeded = true);
   void dial(int32_t process, Purpose purpose, uint64_t topic, const Secret& secret, std::vector<std::byte> first, Kind firstKind,
             OnTrouble onTrouble);
   void adopt(int32_t process, const std::shared_ptr<Link>& link, bool isOpenedHere);
   void listenTo(int32_t process, const std::shared_ptr<Link>& link);
   void onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload);
   void deliver(int32_t process, std::span<const std::byte> message);
+  void giveUp(int32_t process, const Status& cause);
   void lose(int32_t process, const Status& cause, int32_t heardFrom);
   void passOn(int32_t process, const Status& cause, int32_t heardFrom);
   void setReading(bool isReading);
@@ -112,14 +119,18 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   size_t earlyBytes_ = 0;
   std::vector<std::pair<int32_t, Status>> losses_;  // in the order of hearing
   Exchanges exchanges_;
+  std::map<uint64_t, Alarm> alarms_;  // of after()
+  uint64_t alarmsSet_ = 0;
 
   std::recursive_mutex handlerMutex_;  // held while a handler runs; a handler may drop the mesh
   Mesh::OnMessage onMessage_;          // under handlerMutex_, with the next two
   Mesh::OnLost onLost_;
   bool hasHandlers_ = false;
+  bool isSilent_ = false;  // under handlerMutex_
 
   mutable std::mutex mutex_;        // leaf: for what send() looks at, and so that calls are posted in their order
   std::map<int32_t, Status> gone_;  // under mutex_
+  std::map<int32_t, Status> unreachable_;  // under mutex_: what tell() could not reach
   std::atomic<uint64_t> sent_{0};   // counters: order nothing
   std::atomic<uint64_t> received_{0};
   std::atomic<uint64_t> opened_{0};

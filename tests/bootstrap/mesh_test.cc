@@ -1,5 +1,6 @@
 #include "bootstrap/mesh.h"
 
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <mutex>
@@ -224,6 +225,36 @@ TEST(Mesh, PeersThatLeaveInPeaceAreNoLoss) {
   EXPECT_TRUE(becomes([&] { return players[0]->messageCount() == 3; })) << "what was sent before the goodbye arrives";
   EXPECT_TRUE(becomes([&] { return !players[0]->mesh().send(1, {}).ok(); })) << "somebody who has left gets no message";
   EXPECT_EQ(players[0]->lossCount(), 0U);
+}
+
+/// Process 5 has left in peace, and process 2 has never spoken with it: what it tells it is lost, and nothing else.
+TEST(Mesh, ThatSomebodyCannotBeToldIsNoLoss) {
+  const Players players = gather(8, 8);
+  for (const auto& player : players) player->listen();
+  ASSERT_TRUE(players[2]->mesh().tell(6, bytesOf("news")).ok());
+  EXPECT_TRUE(becomes([&] { return players[6]->messageCount() == 1; }));
+  players[5]->leave();
+  EXPECT_TRUE(becomes([&] { return !players[4]->mesh().isReachable(5); })) << "its parent in the tree hears its goodbye";
+  EXPECT_TRUE(players[2]->mesh().isReachable(5));
+  ASSERT_TRUE(players[2]->mesh().tell(5, bytesOf("news")).ok());
+  EXPECT_TRUE(becomes([&] { return !players[2]->mesh().isReachable(5); }));
+  EXPECT_FALSE(players[2]->mesh().tell(5, bytesOf("news")).ok());
+  EXPECT_EQ(players[2]->lossCount(), 0U);
+  ASSERT_TRUE(players[2]->mesh().send(5, bytesOf("needed")).ok());
+  EXPECT_TRUE(becomes([&] { return players[2]->lossCount() == 1; })) << "who needs it is told that it is gone";
+}
+
+TEST(Mesh, WhatIsToBeCalledLaterIsCalledWhileTheMeshIsThere) {
+  Players players = gather(2, 2);
+  std::atomic<int> calls{0};
+  const auto since = std::chrono::steady_clock::now();
+  players[0]->mesh().after(milliseconds(20), [&] { ++calls; });
+  EXPECT_TRUE(becomes([&] { return calls == 1; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - since, milliseconds(20));
+  players[0]->mesh().after(milliseconds(50), [&] { ++calls; });
+  players[0]->leave();
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(Mesh, ConnectionsAndMessagesGrowWithTheLogarithm) {

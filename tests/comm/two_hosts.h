@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -27,14 +28,20 @@ struct Letter {
   std::vector<std::byte> message;
 };
 
-/// What is under way, and which processes are known as gone.
+/// What is under way, which processes are known as gone, and what is to be called later.
 struct Post {
   std::mutex mutex;
   std::deque<Letter> letters;
   std::set<int32_t> gone;
+  std::vector<std::function<void()>> later;
 
+  /// Time passes, too.
   std::deque<Letter> takeAll() {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
+    const auto due = std::exchange(later, {});
+    lock.unlock();
+    for (const auto& call : due) call();
+    lock.lock();
     return std::exchange(letters, {});
   }
 };
@@ -47,6 +54,15 @@ class PostMesh final : public bootstrap::Mesh {
     if (post_.gone.count(process) != 0) return error(Code::RemoteError, "process {} is gone", process);
     post_.letters.push_back({self_, process, {message.begin(), message.end()}});
     return {};
+  }
+  Status tell(int32_t process, std::span<const std::byte> message) override { return send(process, message); }
+  bool isReachable(int32_t process) const override {
+    const std::lock_guard lock(post_.mutex);
+    return post_.gone.count(process) == 0;
+  }
+  void after(std::chrono::milliseconds, std::function<void()> call) override {
+    const std::lock_guard lock(post_.mutex);
+    post_.later.push_back(std::move(call));
   }
   void setHandlers(OnMessage, OnLost) override {}
   std::shared_ptr<bootstrap::Exchange> allGather(std::span<const std::byte>, std::chrono::milliseconds) override { return nullptr; }
