@@ -1,7 +1,6 @@
 #include "comm/courier.h"
 
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include "comm/distant.h"
@@ -19,14 +18,23 @@ struct Envelope {
 };
 
 std::vector<std::byte> seal(uint64_t hub, News news, std::span<const std::byte> body) {
-  const Envelope envelope{hub, news};
+  Envelope envelope;
+  std::memset(&envelope, 0, sizeof envelope);  // what lies between its parts, too
+  envelope.hub = hub;
+  envelope.news = news;
   std::vector<std::byte> message(sizeof envelope + body.size());
   std::memcpy(message.data(), &envelope, sizeof envelope);
   if (!body.empty()) std::memcpy(message.data() + sizeof envelope, body.data(), body.size());
   return message;
 }
 
+/// What spreads begins with its kind.
+bool isSpreadKind(News news) { return news == News::Failed || news == News::Departed || news == News::Meeting || news == News::Standing; }
+
 }  // namespace
+
+Courier::Courier(const bootstrap::Roster& roster, progress::Engine& engine)
+    : roster_(roster), engine_(engine), spread_(std::make_shared<Spread>(roster, seal(0, News::Spread, {}), realClock())) {}
 
 void Courier::introduce(const std::shared_ptr<Hub>& hub) {
   std::deque<Waiting> waiting;
@@ -41,71 +49,76 @@ void Courier::introduce(const std::shared_ptr<Hub>& hub) {
       waiting = std::move(found->second);
       waiting_.erase(found);
     }
-    for (const Waiting& late : waiting) waitingBytes_ -= late.message.size();
+    for (const Waiting& late : waiting) waitingBytes_ -= late.body.size();
   }
-  for (const Waiting& late : waiting) hear(late.from, late.message);
+  for (const Waiting& late : waiting) (void)distant->hear(late.news, late.body);
 }
 
-void Courier::dismiss(uint64_t hub, const std::vector<int32_t>& successors) {
-  const std::lock_guard lock(mutex_);
-  hubs_.erase(hub);
-  gone_.try_emplace(hub, successors);
-}
-
-/// A message for a hub that this process has left. Who asks for a pipe hears that nothing will come.
-void Courier::hearForGone(int32_t from, uint64_t hub, News news, std::span<const std::byte> message) {
-  if (news == News::PipeEnd) {
-    if (const auto answer = Distant::answerForNobody(message.subspan(sizeof(Envelope))); !answer.empty())
-      (void)send(from, hub, News::PipeCount, answer);
-    return;
-  }
-  if (news == News::PipeCount) return;
-  std::vector<int32_t> successors;
+void Courier::dismiss(uint64_t hub) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = gone_.find(hub); found != gone_.end()) successors = found->second;
+    hubs_.erase(hub);
+    if (!gone_.insert(hub).second) return;
   }
-  for (const int32_t process : successors)
-    if (roster_.mesh->send(process, message).ok()) return;
+  spread_->end(hub);
+  spread_->flush();
 }
 
 Status Courier::send(int32_t process, uint64_t hub, News news, std::span<const std::byte> body) {
   return roster_.mesh->send(process, seal(hub, news, body));
 }
 
-void Courier::sendToHosts(const Hub& hub, News news, std::span<const std::byte> body) {
-  std::set<int32_t> reached = {roster_.ownHost};
-  for (int32_t r = 0; r < hub.ranks(); ++r) {
-    const int32_t process = hub.processOf(Rank(r));
-    const int32_t host = roster_.process(process).host;
-    // A process that has left cannot be reached: the next of its host then gets it.
-    if (reached.count(host) == 0 && send(process, hub.id(), news, body).ok()) reached.insert(host);
-  }
+void Courier::sendToHosts(uint64_t hub, const Circle& circle, News news, std::span<const std::byte> body, bool isLast) {
+  std::vector<std::byte> piece(1 + body.size());
+  piece.front() = static_cast<std::byte>(news);
+  if (!body.empty()) std::memcpy(piece.data() + 1, body.data(), body.size());
+  spread_->say(hub, circle, piece, isLast);
 }
 
 void Courier::hear(int32_t from, std::span<const std::byte> message) {
   Envelope envelope{};
   if (message.size() < sizeof envelope) return;
   std::memcpy(&envelope, message.data(), sizeof envelope);
+  const auto body = message.subspan(sizeof envelope);
+  if (envelope.news == News::Spread) return spread_->hear(from, body, *this);
+  if (envelope.news != News::PipeEnd && envelope.news != News::PipeCount) return;
+  if (hearFor(envelope.hub, from, envelope.news, body) || envelope.news != News::PipeEnd) return;
+  // Who asks for a pipe of ranks that have left hears that nothing will come.
+  if (const auto answer = Distant::answerForNobody(body); !answer.empty()) (void)send(from, envelope.hub, News::PipeCount, answer);
+}
+
+/// Who has failed has said so, or heard it from somebody who did, or of a loss, which everybody hears of.
+bool Courier::isWorthPassingOn(const Spread::Piece& piece) {
+  if (piece.body.empty() || static_cast<News>(piece.body.front()) != News::Failed) return true;
+  std::shared_ptr<Distant> distant;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = hubs_.find(piece.topic); found != hubs_.end()) distant = found->second.lock();
+  return distant == nullptr || !distant->hasFailed();
+}
+
+bool Courier::take(const Spread::Piece& piece) {
+  if (piece.body.empty() || !isSpreadKind(static_cast<News>(piece.body.front()))) return true;
+  return hearFor(piece.topic, piece.origin, static_cast<News>(piece.body.front()), piece.body.subspan(1));
+}
+
+bool Courier::hearFor(uint64_t hub, int32_t from, News news, std::span<const std::byte> body) {
   std::shared_ptr<Distant> distant;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = hubs_.find(envelope.hub);
-    if (found != hubs_.end()) {
+    if (const auto found = hubs_.find(hub); found != hubs_.end()) {
       distant = found->second.lock();
-    } else if (gone_.count(envelope.hub) == 0) {
-      if (waitingBytes_ + message.size() > kMostWaiting) {
+    } else if (gone_.count(hub) == 0) {
+      if (waitingBytes_ + body.size() > kMostWaiting) {
         observe::warn("{} send more to communicators that are not there than can be kept: messages are lost",
                       bootstrap::describeProcess(roster_, from));
-        return;
+        return true;
       }
-      waitingBytes_ += message.size();
-      waiting_[envelope.hub].push_back({from, {message.begin(), message.end()}});
-      return;
+      waitingBytes_ += body.size();
+      waiting_[hub].push_back({news, {body.begin(), body.end()}});
+      return true;
     }
   }
-  if (distant == nullptr || !distant->hear(envelope.news, message.subspan(sizeof envelope)))
-    hearForGone(from, envelope.hub, envelope.news, message);
+  return distant != nullptr && distant->hear(news, body);
 }
 
 }  // namespace tutti::comm

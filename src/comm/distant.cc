@@ -63,6 +63,12 @@ int32_t countHere(const Hub& hub) {
   return here;
 }
 
+Circle circleOf(const bootstrap::Roster& roster, const Hub& hub) {
+  std::vector<int32_t> processes;
+  for (int32_t r = 0; r < hub.ranks(); ++r) processes.push_back(hub.processOf(Rank(r)));
+  return Circle::of(roster, processes);
+}
+
 }  // namespace
 
 Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& hub)
@@ -70,12 +76,14 @@ Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& h
       hub_(hub),
       shared_(*hub),
       id_(hub->id()),
-      ranksHere_(countHere(*hub)),
+      circle_(circleOf(courier_->roster(), *hub)),
+      ranksToDepart_(countHere(*hub)),
+      ranksHere_(ranksToDepart_.load(std::memory_order_relaxed)),
       heard_(static_cast<size_t>(hub->ranks())),
       jobs_(courier_->engine(), &latch_) {}
 
 Distant::~Distant() {
-  courier_->dismiss(id_, {});  // unless it took its leave
+  courier_->dismiss(id_);  // unless it took its leave
   // What was sent and not yet taken by the network must still go: its receivers count on it.
   constexpr std::chrono::seconds kPatience(2);
   if (!isOver_.exchange(true)) (void)jobs_.close(kPatience);
@@ -192,17 +200,18 @@ void Distant::leave() {
 }
 
 void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) {
-  courier_->sendToHosts(shared_, News::Standing, encodeStanding(standingOf(shared_, rank, wait, episode, wait != nullptr)));
+  courier_->sendToHosts(id_, circle_, News::Standing, encodeStanding(standingOf(shared_, rank, wait, episode, wait != nullptr)));
 }
 
 /// Somebody waits: a verdict, and the comparison of calls, need to know how far the ranks here have come.
 void Distant::sayWhereAllStand(Hub& hub) {
-  constexpr std::chrono::milliseconds kPause(50);
+  constexpr std::chrono::nanoseconds kLeast = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();
-  if (now - lastAnswer_ < kPause) return;
+  if (now - lastAnswer_ < std::max(kLeast, pause())) return;
   lastAnswer_ = now;
   for (int32_t r = 0; r < hub.ranks(); ++r)
-    if (hub.isOnHost(Rank(r))) courier_->sendToHosts(hub, News::Standing, encodeStanding(standingOf(hub, Rank(r), nullptr, 0, false)));
+    if (hub.isOnHost(Rank(r)))
+      courier_->sendToHosts(id_, circle_, News::Standing, encodeStanding(standingOf(hub, Rank(r), nullptr, 0, false)));
 }
 
 /// Of calls that are known nothing is news; and messages overtake each other, being made by several threads: an older one must not
@@ -229,25 +238,33 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
   if (standing->wantsAnswer) sayWhereAllStand(hub);
 }
 
+/// Each rank may have something to say, and every host hears it.
+std::chrono::nanoseconds Distant::pause() const {
+  constexpr std::chrono::nanoseconds kForEachRank = std::chrono::microseconds(250);
+  return kForEachRank * shared_.ranks();
+}
+
 void Distant::failed(const Status& cause) {
+  isFailureTold_.store(true, std::memory_order_relaxed);
   std::vector<int32_t> blamed;
   for (int32_t r = 0; r < shared_.ranks() && blamed.size() < Failure::kMostBlamed; ++r)
     if (shared_.isBlamed(Rank(r))) blamed.push_back(r);
-  courier_->sendToHosts(shared_, News::Failed, encodeFailure(cause, blamed, verdictFor(shared_)));
+  courier_->sendToHosts(id_, circle_, News::Failed, encodeFailure(cause, blamed, verdictFor(shared_)));
 }
 
 /// A rank that ends because the communicator has failed may be heard of before whoever noticed the failure: it says why it goes.
 void Distant::departed(Rank rank, uint64_t calls) {
-  if (shared_.latch(rank).tripped()) {
-    failed(shared_.latch(rank).status());
-  } else {
+  const bool isLast = ranksToDepart_.fetch_sub(1, std::memory_order_relaxed) == 1;
+  if (!shared_.latch(rank).tripped()) {
     tellCounts(rank);
+  } else if (!isFailureTold_.load(std::memory_order_relaxed)) {
+    failed(shared_.latch(rank).status());
   }
-  courier_->sendToHosts(shared_, News::Departed, encodeDeparture({rank, calls}));
+  courier_->sendToHosts(id_, circle_, News::Departed, encodeDeparture({rank, calls}), isLast);
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
-void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(shared_, News::Meeting, message); }
+void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(id_, circle_, News::Meeting, message); }
 
 void Distant::adopt(const std::shared_ptr<Hub>& child) { courier_->introduce(child); }
 
@@ -269,6 +286,7 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
       break;
     case News::Meeting: Meeting::hear(hub, body); break;
     case News::Standing: hearStanding(*hub, body); break;
+    case News::Spread: break;  // the courier's
   }
   return true;
 }
@@ -314,6 +332,7 @@ void Distant::hearFailure(std::span<const std::byte> body) {
       return 0;
     });
   }
+  isFailureTold_.store(true, std::memory_order_relaxed);
   const Code code = failure->cause.code();
   const bool isTheirs = code == Code::SystemError || code == Code::UnhandledCudaError;  // nothing of this system's
   shared_.failAll(isTheirs ? Status(Code::RemoteError, failure->cause.text()) : failure->cause, false);

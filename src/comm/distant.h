@@ -44,9 +44,11 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void tell(std::span<const std::byte> message) override;
   void adopt(const std::shared_ptr<transport::local::Hub>& child) override;
   void quiet() override;
+  std::chrono::nanoseconds pause() const override;
 
   /// On the bootstrap's thread. False: the ranks of this process have all departed, and it has not been heard.
   bool hear(News news, std::span<const std::byte> body);
+  bool hasFailed() const { return shared_.latch(Rank(0)).tripped(); }
   /// For one who asks for a pipe of a rank that is long gone; empty: it does not ask for one.
   static std::vector<std::byte> answerForNobody(std::span<const std::byte> pipeEnd);
 
@@ -77,10 +79,13 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   const std::weak_ptr<transport::local::Hub> hub_;  // it owns this
   transport::local::Hub& shared_;                   // the same: used only by calls that the hub makes
   const uint64_t id_;
+  const Circle circle_;
   ErrorLatch latch_;  // of the jobs
   std::atomic<int64_t> brokenSince_{0};  // steady clock; by whoever sees it first
   std::atomic<bool> isOver_{false};  // nothing moves any more; exchanged by whoever ends it
-  std::atomic<int32_t> ranksHere_;   // that have not departed
+  std::atomic<bool> isFailureTold_{false};  // or was heard; orders nothing
+  std::atomic<int32_t> ranksToDepart_;      // of this process: that have not begun to
+  std::atomic<int32_t> ranksHere_;          // that have not departed
   std::mutex hearing_;               // while a message is handled
   bool isDeaf_ = false;              // under it
   mutable std::mutex mutex_;

@@ -9,12 +9,6 @@ namespace tutti::comm {
 
 using transport::local::PipeView;
 
-namespace {
-
-bool isAmong(const std::vector<int32_t>& all, int32_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
-
-}  // namespace
-
 /// Whether the network has taken all that was sent; what ranks did not want that have departed since counts only if `toAll`.
 bool Distant::isDelivered(bool toAll) const {
   const std::lock_guard lock(mutex_);
@@ -98,15 +92,7 @@ void Distant::deliver() {
 /// bootstrap's thread, behind the back of a process that then exits.
 void Distant::takeLeave() {
   deliver();
-  // Those behind this one in the order in which others look for somebody who can be reached: so nothing goes round and round.
-  std::vector<int32_t> successors;
-  bool isBehind = false;
-  for (int32_t r = 0; r < shared_.ranks(); ++r) {
-    const int32_t process = shared_.processOf(Rank(r));
-    if (isBehind && shared_.isOnHost(Rank(r)) && !shared_.isHere(Rank(r)) && !isAmong(successors, process)) successors.push_back(process);
-    isBehind = isBehind || shared_.isHere(Rank(r));
-  }
-  courier_->dismiss(id_, successors);
+  courier_->dismiss(id_);
   const std::lock_guard lock(hearing_);
   isDeaf_ = true;
 }

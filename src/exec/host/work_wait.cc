@@ -51,7 +51,7 @@ bool Work::findFault(Nanoseconds now) {
   }
   const Nanoseconds waited = now - episode_.since;
   if (waited >= kBeforePublishing && lookForDeadlock(now)) return true;
-  if (waited >= kBeforeTelling && remote() != nullptr) tellOtherHosts(now);
+  if (remote() != nullptr && waited >= std::max<Nanoseconds>(kBeforeTelling, remote()->pause())) tellOtherHosts(now);
   if (waited >= turn_->silence && !episode_.warned) warnOfWait();
   return lookAtDeadline(now);
 }
@@ -147,7 +147,7 @@ bool Work::lookForDeadlock(Nanoseconds now) {
 
 /// So that they can compare calls and find circles as this host does.
 void Work::tellOtherHosts(Nanoseconds now) {
-  if (episode_.number != 0 && now - episode_.told < kBetweenTelling) return;
+  if (episode_.number != 0 && now - episode_.told < std::max<Nanoseconds>(kBetweenTelling, remote()->pause())) return;
   if (episode_.number == 0) episode_.number = ++waitsTold_;
   episode_.told = now;
   const RankWait wait = standing();
