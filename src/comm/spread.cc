@@ -85,7 +85,8 @@ void Spread::hear(int32_t from, std::span<const std::byte> batch, Audience& audi
     batch = batch.subspan(bytes);
     const auto circleBytes = whole.subspan(sizeof head, head.circleBytes);
     const auto decoded = circleBytes.empty() ? std::nullopt : Circle::decode(roster_, circleBytes);
-    if (head.origin == roster_.ownProcess || (!circleBytes.empty() && !decoded)) continue;
+    const bool isOwn = roster_.process(head.origin).host == roster_.ownHost;  // it has come round
+    if (isOwn || (!circleBytes.empty() && !decoded)) continue;
     const Circle& circle = decoded ? *decoded : everybody_;
     const Piece piece{head.topic, head.origin, whole.subspan(sizeof head + head.circleBytes)};
     if (!isNew(head.topic, head.origin, head.number)) continue;
