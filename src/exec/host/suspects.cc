@@ -28,15 +28,16 @@ std::set<int32_t> awaitedBy(const RankWait& wait) {
 }
 
 /// Whether the rank has said lately that it waits: one that was stopped, or cannot be reached, confirms nothing. Ranks of other hosts say
-/// it ten times a second.
-bool isWaiting(const Waits::Entry& entry, int64_t waitedMs) {
-  constexpr int64_t kLeastMs = 250;
+/// it ten times a second, or as often as so many may.
+bool isWaiting(const Hub& hub, const Waits::Entry& entry, int64_t waitedMs) {
+  constexpr std::chrono::nanoseconds kLeast = std::chrono::milliseconds(250);
+  const std::chrono::nanoseconds pause = hub.remote() == nullptr ? std::chrono::nanoseconds(0) : hub.remote()->pause();
   const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return entry.waits && now - entry.confirmedNs < std::max(kLeastMs, waitedMs / 2) * 1'000'000;
+  return entry.waits && now - entry.confirmedNs < std::max({kLeast.count(), 5 * pause.count() / 2, waitedMs * 500'000});
 }
 
 /// Where the waits lead: those that are waited for, and do not wait themselves.
-std::set<int32_t> endsOfWaits(const Waits::State& state, const Verdict& verdict, const RankWait& own) {
+std::set<int32_t> endsOfWaits(const Hub& hub, const Waits::State& state, const Verdict& verdict, const RankWait& own) {
   const std::set<int32_t> first = awaitedBy(own);
   std::set<int32_t> ends;
   std::set<int32_t> seen = {verdict.rank.value};
@@ -46,7 +47,7 @@ std::set<int32_t> endsOfWaits(const Waits::State& state, const Verdict& verdict,
     open.pop_back();
     if (!seen.insert(rank).second) continue;
     const Waits::Entry& entry = state.ranks[static_cast<size_t>(rank)];
-    const std::set<int32_t> next = isWaiting(entry, verdict.waitedMs) ? awaitedBy(entry.wait) : std::set<int32_t>();
+    const std::set<int32_t> next = isWaiting(hub, entry, verdict.waitedMs) ? awaitedBy(entry.wait) : std::set<int32_t>();
     if (next.empty()) ends.insert(rank);
     open.insert(open.end(), next.begin(), next.end());
   }
@@ -70,7 +71,7 @@ std::set<int32_t> findSuspects(const Hub& hub, const Waits::State& state, const 
         if (hub.departed(rank)) ranks.insert(rank.value);
       break;
     case Ending::Deadline:
-      ranks = endsOfWaits(state, verdict, own);
+      ranks = endsOfWaits(hub, state, verdict, own);
       if (ranks.empty())
         for (const Rank rank : verdict.missing) ranks.insert(rank.value);
       break;
@@ -84,7 +85,7 @@ std::vector<Suspected> suspectsOf(const Hub& hub, const Waits::State& state, con
   constexpr size_t kMost = 8;
   std::vector<Suspected> suspects;
   for (const int32_t rank : findSuspects(hub, state, verdict, own))
-    if (suspects.size() < kMost) suspects.push_back({Rank(rank), hub.wayTo(Rank(rank))});
+    if (suspects.size() < kMost) suspects.push_back({Rank(rank), {}});
   return suspects;
 }
 

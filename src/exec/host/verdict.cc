@@ -194,34 +194,54 @@ std::string verdictJson(Hub& hub) {
   return hub.waits().look([](Waits::State& state) { return state.verdict ? verdictJson(*state.verdict) : std::string("null"); });
 }
 
+namespace {
+
+/// What conclude() has done to the verdict, and what is left to do without the lock.
+struct Concluded {
+  bool isFirst = false;
+  std::vector<Suspected> suspects;  ///< whose ways are not known yet
+};
+
+Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
+  RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
+  const auto self = static_cast<size_t>(rank.value);
+  if (state.verdict) {
+    if (report.wait.chains.empty()) return {};
+    const Call call = report.wait.chains.front().call;
+    state.verdict->ranks[self] = std::move(report);
+    if (state.verdict->call || state.verdict->ending != Ending::Aborted) return {};
+    for (size_t r = 0; r < state.ranks.size(); ++r)  // it was written before most came so far
+      if (r != self && state.verdict->ranks[r].state == RankReport::State::Elsewhere)
+        state.verdict->ranks[r] = reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r)));
+    adopt(*state.verdict, rank, call, waitedMs);
+    if (!state.verdict->suspects.empty()) return {};
+    state.verdict->suspects = suspectsOf(hub, state, *state.verdict, state.verdict->ranks[self].wait);
+    return {false, state.verdict->suspects};
+  }
+  Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}, {}};
+  if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
+  for (const RankCall& call : outcome.mismatch)
+    if (call.rank == rank) verdict.call = call.call;
+  for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
+  countArrivals(verdict);
+  verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
+  if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
+  return {true, state.verdict.emplace(std::move(verdict)).suspects};
+}
+
+}  // namespace
+
 void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
-  const std::string words = hub.waits().conclude([&](Waits::State& state) -> std::string {
-    RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
-    const auto self = static_cast<size_t>(rank.value);
-    if (state.verdict) {
-      if (report.wait.chains.empty()) return {};
-      const Call call = report.wait.chains.front().call;
-      state.verdict->ranks[self] = std::move(report);
-      if (state.verdict->call || state.verdict->ending != Ending::Aborted) return {};
-      for (size_t r = 0; r < state.ranks.size(); ++r)  // it was written before most came so far
-        if (r != self && state.verdict->ranks[r].state == RankReport::State::Elsewhere)
-          state.verdict->ranks[r] = reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r)));
-      adopt(*state.verdict, rank, call, waitedMs);
-      if (state.verdict->suspects.empty())
-        state.verdict->suspects = suspectsOf(hub, state, *state.verdict, state.verdict->ranks[self].wait);
-      return {};
-    }
-    Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}, {}};
-    if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
-    for (const RankCall& call : outcome.mismatch)
-      if (call.rank == rank) verdict.call = call.call;
-    for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
-    countArrivals(verdict);
-    verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
-    if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
-    return describeVerdict(state.verdict.emplace(std::move(verdict)));
-  });
-  if (!words.empty()) observe::warn("{}", words);
+  Concluded done =
+      hub.waits().conclude([&](Waits::State& state) { return concludeLocked(hub, state, rank, outcome, std::move(own), waitedMs); });
+  for (Suspected& suspected : done.suspects) suspected.way = hub.wayTo(suspected.rank);
+  if (!done.suspects.empty()) {
+    hub.waits().conclude([&](Waits::State& state) {
+      state.verdict->suspects = std::move(done.suspects);
+      return 0;
+    });
+  }
+  if (done.isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
 }
 
 }  // namespace tutti::exec::host

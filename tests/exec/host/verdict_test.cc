@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "core/format.h"
@@ -157,6 +158,62 @@ TEST(VerdictText, InWordsStaysShortWithManyRanks) {
       << words;
   EXPECT_NE(words.find("984 more ranks"), std::string::npos) << words;
   EXPECT_LT(words.size(), 3000U) << words;
+}
+
+/// Rank 1 lives elsewhere; who asks for the way to it waits until another thread has looked at the waits.
+class AskingRemote final : public transport::local::Remote {
+ public:
+  explicit AskingRemote(Hub& hub) : hub_(hub) {}
+  ~AskingRemote() override {
+    if (other_.joinable()) other_.join();
+  }
+  AskingRemote(const AskingRemote&) = delete;
+  AskingRemote& operator=(const AskingRemote&) = delete;
+
+  transport::local::Way wayTo(Rank) const override {
+    other_ = std::thread([this] {
+      hub_.waits().look([](const transport::local::Waits::State&) { return 0; });
+      hasLooked_.set_value();
+    });
+    const bool was = hasLooked_.get_future().wait_for(std::chrono::seconds(2)) == std::future_status::ready;
+    return {"node7", was ? "a link" : "a link under a lock"};
+  }
+  std::chrono::nanoseconds pause() const override { return std::chrono::nanoseconds(0); }
+
+  int32_t hostOf(Rank rank) const override { return rank.value; }
+  void setDevices(DeviceOf) override {}
+  Result<transport::local::PipeView> sendHalf(const transport::local::PipeKey&, uint32_t, uint64_t) override { return none(); }
+  Result<transport::local::PipeView> receiveHalf(const transport::local::PipeKey&, uint32_t, uint64_t) override { return none(); }
+  bool progress() override { return false; }
+  void wait(std::chrono::nanoseconds) override {}
+  void leave() override {}
+  void stands(Rank, const RankWait*, uint64_t) override {}
+  uint64_t lastHeard(Rank) const override { return 0; }
+  bool isSending(Rank) override { return false; }
+  bool owes(Rank) override { return false; }
+  void failed(const Status&) override {}
+  void departed(Rank, uint64_t) override {}
+  void tell(std::span<const std::byte>) override {}
+  void adopt(const std::shared_ptr<Hub>&) override {}
+  void quiet() override {}
+
+ private:
+  static Result<transport::local::PipeView> none() { return fail(Code::InternalError, "not asked for"); }
+  Hub& hub_;
+  mutable std::thread other_;
+  mutable std::promise<void> hasLooked_;
+};
+
+/// The way is asked of the network, whose lock others hold while they wait for this one.
+TEST(VerdictText, TheWayToASuspectIsAskedForWithoutTheLock) {
+  const auto arena = transport::local::Arena::ofThreads(0);
+  const auto place = Hub::format(*arena, 1, std::vector<int32_t>{0, 1});
+  ASSERT_TRUE(place);
+  const auto hub = *Hub::attach(arena, *place, 2);
+  hub->setRemote(std::make_shared<AskingRemote>(*hub));
+  conclude(*hub, Rank(0), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, waitingFor(1), 300);
+  const std::string json = verdictJson(*hub);
+  EXPECT_NE(json.find(R"("suspects":[{"rank":1,"host":"node7","link":"a link"}])"), std::string::npos) << json;
 }
 
 }  // namespace
