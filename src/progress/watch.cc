@@ -77,7 +77,9 @@ void Engine::run() {
     if (kicks_.load(std::memory_order_seq_cst) == seenKicks && !stop_.load(std::memory_order_seq_cst)) watchQuietly(seenPasses, tickMs);
     threadSleeps_.store(false, std::memory_order_seq_cst);
     threadBell_.silence();
+    network_->speak();
   }
+  network_->speak();
 }
 
 }  // namespace tutti::progress

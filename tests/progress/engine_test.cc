@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "linked.h"
@@ -73,6 +75,40 @@ TEST_P(EngineOver, CarriesEveryByteInOrder) {
     ++received;
   }
   ASSERT_TRUE(pair.driveUntil([&] { return link->send.drained(); }));
+}
+
+/// Has something to say, and looks whether passes are made meanwhile.
+class SpeakingNetwork final : public transport::net::Network {
+ public:
+  std::string_view name() const override { return "Speaking"; }
+  int32_t devices() const override { return 1; }
+  Result<transport::net::Properties> properties(int32_t) const override { return transport::net::Properties{}; }
+  Result<std::unique_ptr<transport::net::Listener>> listen(int32_t) override { return fail(Code::InternalError, "not asked for"); }
+  Result<std::unique_ptr<transport::net::Connecting>> connect(int32_t, const transport::net::Handle&) override {
+    return fail(Code::InternalError, "not asked for");
+  }
+  void speak() override {
+    if (engine == nullptr || spoke) return;
+    const uint64_t before = engine.load()->passes();
+    std::thread([&] { (void)engine.load()->progress(); }).join();
+    passes = engine.load()->passes() - before;
+    spoke = true;
+  }
+
+  std::atomic<Engine*> engine{nullptr};
+  std::atomic<bool> spoke{false};
+  std::atomic<uint64_t> passes{0};
+};
+
+TEST(EngineThread, LetsTheNetworkSpeakOutsideOfPasses) {
+  auto owner = std::make_unique<SpeakingNetwork>();
+  SpeakingNetwork& network = *owner;
+  const auto engine = makeEngine(std::move(owner));
+  ASSERT_NE(engine, nullptr);
+  network.engine = engine.get();
+  engine->kick();
+  ASSERT_TRUE(driveUntil([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, [&] { return network.spoke.load(); }));
+  EXPECT_GE(network.passes, 1U) << "another thread can make one";
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, EngineOver, testing::Values("127.0.0.1", "::1"));

@@ -176,6 +176,8 @@ class Network {
   virtual Result<std::unique_ptr<Connecting>> connect(int32_t device, const Handle& handle) = 0;
   /// Descriptors that become ready when an accept of any listener may have ended; empty: accept must be called again and again.
   virtual std::span<const int> acceptDescriptors() const { return {}; }
+  /// Writes to the log what came up in the calls above, which write nothing. Any thread, now and then; not in a pass of an engine.
+  virtual void speak() {}
 };
 
 }  // namespace tutti::transport::net

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/format.h"
 #include "observe/log.h"
 
 namespace tutti::transport::socket {
@@ -273,12 +274,25 @@ Acceptor::Step Acceptor::drop(const Pending& pending, std::string_view why) {
 
 void Acceptor::report(const Address& peer, std::string_view why) {
   ++unreported_;
-  const Clock::time_point now = Clock::now();
-  if (now - reported_ < std::chrono::seconds(1)) return;
-  reported_ = now;
-  observe::info(observe::Subsys::Init | observe::Subsys::Net, "NET/Socket : dropped {} connection{} from {}: {}", unreported_,
-                unreported_ == 1 ? "" : "s, the last", peer.text(), why);
-  unreported_ = 0;
+  words_ = format("{}: {}", peer.text(), why);
+  hasWords_.store(true, std::memory_order_relaxed);
+}
+
+void Acceptor::speak() {
+  if (!hasWords_.load(std::memory_order_relaxed)) return;
+  std::string words;
+  int64_t dropped = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    if (unreported_ == 0 || now - reported_ < std::chrono::seconds(1)) return;
+    reported_ = now;
+    dropped = std::exchange(unreported_, 0);
+    words = std::exchange(words_, {});
+    hasWords_.store(false, std::memory_order_relaxed);
+  }
+  observe::info(observe::Subsys::Init | observe::Subsys::Net, "NET/Socket : dropped {} connection{} from {}", dropped,
+                dropped == 1 ? "" : "s, the last", words);
 }
 
 }  // namespace tutti::transport::socket

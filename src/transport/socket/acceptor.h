@@ -2,18 +2,20 @@
 //
 // Owner: the SocketNetwork and its listeners together. Any thread; one lock, which is held for what is ready and never for a wait.
 // 1. A connection counts when all its streams have proved to know their listener's key. Everybody else is dropped, with at most one line
-//    of the log a second for all of them.
+//    of the log a second for all of them; it is written by speak(), for whoever polls may be in a pass of an engine.
 // 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or for a grace when they are too many or
 //    descriptors are scarce. Until then those who connect stay in the kernel's queue.
 // 3. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +51,8 @@ class Acceptor {
   /// Addresses with their ports; those of `interface` first.
   std::vector<Address> addresses(std::string_view interface) const;
   int descriptor() const { return epoll_.get(); }
+  /// Writes what there is to be said about those who were dropped.
+  void speak();
   size_t pendingForTest() const;
 
  private:
@@ -110,6 +114,8 @@ class Acceptor {
   Clock::time_point nextExpiry_;
   Clock::time_point reported_;
   int64_t unreported_ = 0;
+  std::string words_;                 ///< of the latest of them
+  std::atomic<bool> hasWords_{false};  ///< a hint to speak(), which then looks under the lock: orders nothing
 };
 
 }  // namespace tutti::transport::socket

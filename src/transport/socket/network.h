@@ -27,6 +27,7 @@ class SocketNetwork final : public net::Network {
   Result<std::unique_ptr<net::Listener>> listen(int32_t device) override;
   Result<std::unique_ptr<net::Connecting>> connect(int32_t device, const net::Handle& handle) override;
   std::span<const int> acceptDescriptors() const override { return {&descriptor_, 1}; }
+  void speak() override { acceptor_->speak(); }
   size_t pendingForTest() const { return acceptor_->pendingForTest(); }
 
  private:
