@@ -99,6 +99,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   Exchanges::Ways waysOfExchanges();
   std::vector<int32_t> treeNeighbours() const;
   void end();
+  void giveUpDialing();
   void release();
   void sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first);
 

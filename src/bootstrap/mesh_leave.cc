@@ -5,6 +5,12 @@
 #include "bootstrap/mesh_core.h"
 
 namespace tutti::bootstrap {
+namespace {
+
+/// For connections that are still being made when the communicator ends.
+constexpr std::chrono::seconds kLastTries(2);
+
+}  // namespace
 
 /// The peer says nothing more on this connection; on the last, nothing more at all.
 void MeshCore::onBye(int32_t process, const std::shared_ptr<Link>& link, bool isLast) {
@@ -53,9 +59,21 @@ void MeshCore::end() {
   std::erase_if(peers_, [](const auto& entry) { return !entry.second.isDialing(); });  // what was sent to those is on its way
   exchanges_.lose(error(Code::InvalidUsage, "the communicator has ended here"));
   alarms_.clear();
+  if (!peers_.empty())
+    alarms_.emplace(0, Alarm(core_->reactor, kLastTries, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->giveUpDialing();
+    }));
   const std::lock_guard lock(core_->mutex);
   core_->removeMesh(membership_.number);
   if (peers_.empty()) release();
+}
+
+/// Who has not answered by now may be stopped, or cannot be reached: a thread would wait for all tries in vain.
+void MeshCore::giveUpDialing() {
+  for (const auto& [process, with] : std::exchange(peers_, {}))
+    if (const auto dialer = with.dialer.lock()) dialer->cancel();
+  const std::lock_guard lock(core_->mutex);
+  release();
 }
 
 void MeshCore::release() {

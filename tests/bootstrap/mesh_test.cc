@@ -3,6 +3,8 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <filesystem>
+#include <future>
 #include <mutex>
 #include <random>
 
@@ -255,6 +257,37 @@ TEST(Mesh, WhatIsToBeCalledLaterIsCalledWhileTheMeshIsThere) {
   players[0]->leave();
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_EQ(calls, 1);
+}
+
+int countThreads() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) count += entry.exists() ? 1 : 0;
+  return count;
+}
+
+/// Process 5 answers nobody; process 2 ends while it still tries to reach it, and does not stay for all tries.
+TEST(Mesh, WhoEndsDoesNotTryForLongToReachWhoDoesNotAnswer) {
+  const Players players = gather(8, 8);
+  std::promise<void> isOver;
+  std::atomic<bool> isStuck{false};
+  players[5]->mesh().setHandlers(
+      [&](int32_t, std::span<const std::byte>) {
+        isStuck = true;
+        isOver.get_future().wait();
+      },
+      nullptr);
+  ASSERT_TRUE(players[4]->mesh().send(5, bytesOf("stay")).ok());
+  ASSERT_TRUE(becomes([&] { return isStuck.load(); }));
+  const int before = countThreads();
+  ASSERT_TRUE(players[2]->mesh().tell(5, bytesOf("news")).ok());
+  std::this_thread::sleep_for(milliseconds(50));
+  players[2]->joined.reset();
+  players[2]->roster.reset();
+  const auto since = std::chrono::steady_clock::now();
+  while (countThreads() == before && std::chrono::steady_clock::now() - since < std::chrono::seconds(12))
+    std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::seconds(6));
+  isOver.set_value();
 }
 
 TEST(Mesh, ConnectionsAndMessagesGrowWithTheLogarithm) {
