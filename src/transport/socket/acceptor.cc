@@ -114,6 +114,7 @@ Status Acceptor::poll() {
   constexpr int kEvents = 64;
   epoll_event events[kEvents];
   int count = 0;
+  if (!isListening_ && Clock::now() >= resumeAt_) setListening(true);
   do {
     count = epoll_wait(epoll_.get(), events, kEvents, 0);
     for (int i = 0; i < count; ++i) {
@@ -146,9 +147,21 @@ Acceptor::Room Acceptor::makeRoom() {
   return Room::Made;
 }
 
+void Acceptor::setListening(bool isListening) {
+  isListening_ = isListening;
+  resumeAt_ = Clock::now() + kPause;
+  for (size_t i = 0; i < listening_.size(); ++i) {
+    epoll_event event{};
+    event.events = isListening ? uint32_t{EPOLLIN} : 0U;
+    event.data.u64 = i;
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_[i].fd.get(), &event);
+  }
+}
+
 Status Acceptor::acceptAll(int listener) {
   for (;;) {
-    if (pending_.size() >= kMostPending && makeRoom() != Room::Made) return Status();  // who connects stays in the kernel's queue
+    if (pending_.size() >= kMostPending && makeRoom() != Room::Made)
+      return setListening(false), Status();  // they stay in the kernel's queue
     sockaddr_storage raw{};
     socklen_t length = sizeof raw;
     UniqueFd fd(accept4(listener, reinterpret_cast<sockaddr*>(&raw), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -159,7 +172,7 @@ Status Acceptor::acceptAll(int listener) {
       const bool scarce = problem == EMFILE || problem == ENFILE || problem == ENOBUFS || problem == ENOMEM;
       const Room room = scarce ? makeRoom() : Room::None;
       if (room == Room::Made) continue;
-      if (room == Room::Later) return Status();  // those who are known to wait are asked again
+      if (room == Room::Later) return setListening(false), Status();
       return error(Code::SystemError, "accept a connection: {}", errorText(problem));
     }
     auto peer = Address::of(reinterpret_cast<const sockaddr*>(&raw), length);

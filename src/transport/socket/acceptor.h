@@ -4,7 +4,8 @@
 // 1. A connection counts when all its streams have proved to know their listener's key. Everybody else is dropped, with at most one line
 //    of the log a second for all of them; it is written by speak(), for whoever polls may be in a pass of an engine.
 // 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or for a grace when they are too many or
-//    descriptors are scarce. Until then those who connect stay in the kernel's queue.
+//    descriptors are scarce. Until then those who connect stay in the kernel's queue, and are looked for each kPause: a queue that cannot
+//    be emptied must not keep awake whoever waits for descriptor().
 // 3. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
 #pragma once
 
@@ -36,6 +37,7 @@ class Acceptor {
  public:
   static constexpr size_t kMostPending = 256;
   static constexpr std::chrono::milliseconds kGrace{500};
+  static constexpr std::chrono::milliseconds kPause{10};            ///< between two looks while there is no room
   static constexpr std::chrono::milliseconds kGraceOfSilent{100};  ///< of those who have not greeted a listener
 
   /// Listens on a free port of each address; one that cannot be listened on is left out, none at all is an error.
@@ -93,6 +95,7 @@ class Acceptor {
   Status listenOn(const LocalAddress& local);
   Status poll();
   Status acceptAll(int listener);
+  void setListening(bool isListening);
   enum class Room : uint8_t { Made, Later, None };
   Room makeRoom();
   void advance(uint64_t pendingId);
@@ -108,6 +111,8 @@ class Acceptor {
   UniqueFd completed_;  ///< an eventfd: told whenever a connection is complete, so that every listener's waiter looks
   std::vector<Listening> listening_;
   mutable std::mutex mutex_;  ///< protects what follows
+  bool isListening_ = true;     ///< the listening sockets are watched
+  Clock::time_point resumeAt_;  ///< while they are not
   std::unordered_map<uint64_t, Door> doors_;
   std::map<uint64_t, Pending> pending_;  ///< by age
   uint64_t nextPending_ = 0;

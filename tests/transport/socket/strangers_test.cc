@@ -1,5 +1,6 @@
 // What listeners do about those who do not know the key: nothing that anybody else would notice.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -198,6 +199,19 @@ TEST_F(Strangers, InAnyNumberAreBounded) {
     poll();
   }
   EXPECT_LE(network_->pendingForTest(), Acceptor::kMostPending);
+  expectFriendsComeIn();
+}
+
+/// Whoever waits for the descriptor would be woken again and again, for nothing, as long as somebody stays in the queue.
+TEST_F(Strangers, WhoHaveToWaitKeepNobodyAwake) {
+  openDoor(10'000);
+  std::vector<UniqueFd> fds;
+  for (size_t i = 0; i < Acceptor::kMostPending + 50; ++i) fds.push_back(knock());
+  poll();
+  pollfd descriptor{network_->acceptDescriptors()[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&descriptor, 1, 0), 0) << "there is nothing that can be done now";
+  EXPECT_EQ(network_->pendingForTest(), Acceptor::kMostPending);
+  std::this_thread::sleep_for(Acceptor::kGraceOfSilent + Acceptor::kPause);
   expectFriendsComeIn();
 }
 
