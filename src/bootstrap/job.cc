@@ -96,6 +96,15 @@ void Job::onTrouble(const Status& cause) {
   conclude(tl::unexpected(cause));
 }
 
+void Job::onLost(const Status& cause) {
+  if (ports_.size() < 2) return onTrouble(cause);
+  if (isOver() || failure_) return;
+  failure_ = Alarm(core_->reactor, kRootsMoment, [weak = weak_from_this(), core = core_, cause] {
+    const std::lock_guard lock(core->mutex);
+    if (const auto self = weak.lock()) self->onTrouble(cause);
+  });
+}
+
 void Job::onGo() {
   if (isOver() || !roster_) return;
   std::shared_ptr<Roster> roster = std::exchange(roster_, nullptr);

@@ -56,6 +56,8 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
   void onTable(const Table& table) override;
   void onGo() override;
   void onTrouble(const Status& cause) override;
+  /// With several roots, one of the others has a moment to say what has become of this one: it may know the ranks there.
+  void onLost(const Status& cause) override;
   void onMissing(const std::string&) override {}
 
  private:

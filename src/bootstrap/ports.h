@@ -20,6 +20,8 @@ class PartyPort {
   virtual void onGo() = 0;
   /// It is over. The last that is said.
   virtual void onTrouble(const Status& cause) = 0;
+  /// The connection with the root has ended: nothing was said, and nothing will be. Another root may know why.
+  virtual void onLost(const Status& cause) { onTrouble(cause); }
   /// What the root waits for.
   virtual void onMissing(const std::string& text) = 0;
 

@@ -86,7 +86,8 @@ std::string Uplink::describeHost() const {
 
 void Uplink::onClosed(const Status& cause) {
   trouble(error(Code::RemoteError, "the process of the unique id's root ({}) went away while the communicator was made: {}", describeHost(),
-                cause.text()));
+                cause.text()),
+          &PartyPort::onLost);
 }
 
 void Uplink::onFrame(Kind kind, std::span<const std::byte> payload) {
@@ -140,10 +141,10 @@ std::string Uplink::describe() const {
   return format("{} (said {} ms ago by the root at {})", missing_, age.count(), describeHost());
 }
 
-void Uplink::trouble(const Status& cause) {
+void Uplink::trouble(const Status& cause, void (PartyPort::*tell)(const Status&)) {
   if (isOver_) return;
   finish();
-  if (const auto party = party_.lock()) party->onTrouble(cause);
+  if (const auto party = party_.lock()) (party.get()->*tell)(cause);
 }
 
 void Uplink::finish() {

@@ -40,7 +40,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   void onClosed(const Status& cause);
   void onFrame(Kind kind, std::span<const std::byte> payload);
   void say(Kind kind, std::vector<std::byte> payload);
-  void trouble(const Status& cause);
+  void trouble(const Status& cause, void (PartyPort::*tell)(const Status&) = &PartyPort::onTrouble);
   void finish();
   std::string describeHost() const;
 

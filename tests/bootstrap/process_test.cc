@@ -133,6 +133,45 @@ TEST(Processes, KilledRootIsNamed) {
   waitpid(root, nullptr, 0);
 }
 
+/// It has a rank of another root's block: that root names the rank, and is heard, whichever connection is seen to end first.
+TEST(Processes, KilledRootIsNamedByItsRankWhereAnotherRootKnowsIt) {
+  for (int round = 0; round < 8; ++round) {
+    int fromChild[2];
+    int toChild[2];
+    ASSERT_EQ(pipe(fromChild), 0);
+    ASSERT_EQ(pipe(toChild), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      Service service(worldOf("host1"));
+      std::vector<UniqueIdBytes> ids(2);
+      ids[1] = *service.makeId();
+      if (write(fromChild[1], ids[1].data(), ids[1].size()) < 0) _exit(1);
+      if (read(toChild[0], ids[0].data(), ids[0].size()) < 0) _exit(1);
+      const Joined own = service.join(ids, 4, Rank(1), noteOf(1), nullptr);
+      for (;;) pause();
+    }
+    std::vector<UniqueIdBytes> ids(2);
+    ASSERT_EQ(read(fromChild[0], ids[1].data(), ids[1].size()), static_cast<ssize_t>(ids[1].size()));
+    Service service(worldOf("host0"));
+    ids[0] = *service.makeId();
+    ASSERT_EQ(write(toChild[1], ids[0].data(), ids[0].size()), static_cast<ssize_t>(ids[0].size()));
+    for (const int fd : {fromChild[0], fromChild[1], toChild[0], toChild[1]}) close(fd);
+    const Joined first = service.join(ids, 4, Rank(0), noteOf(0), nullptr);
+    const Joined other = service.join(ids, 4, Rank(2), noteOf(2), nullptr);
+    EXPECT_TRUE(becomes([&] {
+      const std::string missing = first->describeMissing();
+      return missing.starts_with("ranks 2, 3 of 4") && missing.find("rank 3 of 4 (said ") != std::string::npos;
+    })) << first->describeMissing();
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    const auto outcome = wait(*other, milliseconds(1000));
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code(), Code::RemoteError);
+    EXPECT_NE(outcome.error().text().find("rank 1 (process " + std::to_string(child) + " on host1)"), std::string::npos)
+        << outcome.error().text();
+    waitpid(child, nullptr, 0);
+  }
+}
+
 /// At whatever moment of the set-up one is killed: the others all get the same kind of answer, and soon.
 TEST(Processes, KilledAtAnyMomentNobodyWaitsForEver) {
   std::mt19937 random(11);
