@@ -127,10 +127,6 @@ Result<UniqueIdBytes> Core::makeId() {
 Result<UniqueIdBytes> Core::makeFixedId(const std::string& where) {
   auto id = fixedId(where, settings().jobSecret);
   if (!id) return tl::unexpected(id.error());
-  if (settings().jobSecret.empty() && !std::exchange(saidOpen_, true))
-    observe::warn(
-        "bootstrap: NCCL_COMM_ID is set and TUTTI_JOB_SECRET is not: connections are not authenticated, whoever reaches {} can take part",
-        where);
   return id->encode();
 }
 
@@ -139,8 +135,17 @@ std::shared_ptr<Root> Core::findRoot(const UniqueId& id) {
   return found != roots_.end() && found->second->id().secret == id.secret ? found->second : nullptr;
 }
 
+/// In the process of rank 0 alone, so that a job says it once.
+void Core::sayIfOpen() {
+  if (!settings().jobSecret.empty() || std::exchange(saidOpen_, true)) return;
+  observe::warn(
+      "bootstrap: NCCL_COMM_ID is set and TUTTI_JOB_SECRET is not: connections are not authenticated, whoever reaches {} can take part",
+      settings().commId);
+}
+
 Status Core::openFixedRoot(const UniqueId& id) {
   if (roots_.count(id.hash) != 0) return {};
+  sayIfOpen();
   auto door = leaseAt(id.addresses);
   const bool isTaken = !door && door.error().code() == Code::InvalidUsage;  // perhaps by the communicator before this one
   if (isTaken) door = lease();

@@ -82,6 +82,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Result<UniqueIdBytes> makeFixedId(const std::string& where);
   Result<std::shared_ptr<Lease>> makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses);
   Result<std::shared_ptr<Job>> findJob(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
+  void sayIfOpen();
   Status openFixedRoot(const UniqueId& id);
   void remember(const UniqueId& id, const Status& why);
   std::optional<Secret> findSecret(Purpose purpose, uint64_t topic);

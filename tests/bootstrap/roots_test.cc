@@ -7,6 +7,7 @@
 
 #include "bootstrap/mesh.h"
 #include "bootstrap/tree.h"
+#include "../observe/capture_log.h"
 #include "play.h"
 
 namespace tutti::bootstrap {
@@ -144,6 +145,26 @@ TEST(NcclCommId, AnotherSecretIsRefusedAndSaysSo) {
     EXPECT_FALSE(first->poll()) << "the job goes on without it";
     Service second(fixedWorld(port, "right"));
     expectAll({first, join(second, *second.makeId(), 2, 1)}, 2);
+  }
+}
+
+/// By the process of rank 0, however many there are, and however many communicators they make.
+TEST(NcclCommId, WithoutASecretTheJobSaysSoOnce) {
+  for (const std::string secret : {"", "s"}) {
+    const observe::play::CaptureLog log;
+    const uint16_t port = freePort();
+    std::vector<std::unique_ptr<Service>> services;
+    for (int i = 0; i < 4; ++i) services.push_back(std::make_unique<Service>(fixedWorld(port, secret)));
+    for (int round = 0; round < 2; ++round) {
+      std::vector<Joined> joined;
+      for (int32_t rank = 0; rank < 4; ++rank) {
+        Service& service = *services[static_cast<size_t>(rank)];
+        joined.push_back(join(service, *service.makeId(), 4, rank));
+      }
+      expectAll(joined, 4);
+    }
+    EXPECT_EQ(log.count("connections are not authenticated"), secret.empty() ? 1U : 0U) << log.text();
+    EXPECT_EQ(log.count("whoever reaches 127.0.0.1:" + std::to_string(port)), secret.empty() ? 1U : 0U) << log.text();
   }
 }
 
