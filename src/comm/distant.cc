@@ -282,7 +282,8 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
     case News::PipeCount: hearPipeCount(body); break;
     case News::Failed: hearFailure(body); break;
     case News::Departed:
-      if (const auto departure = decodeDeparture(body, hub->ranks())) hub->depart(departure->rank, departure->calls, false);
+      if (const auto departure = decodeDeparture(body, hub->ranks()); departure && !hub->isOnHost(departure->rank))
+        hub->depart(departure->rank, departure->calls, false);
       break;
     case News::Meeting: Meeting::hear(hub, body); break;
     case News::Standing: hearStanding(*hub, body); break;

@@ -88,6 +88,9 @@ void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const A
 void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {
   const auto coming = decodeComing(message, parent->ranks());
   if (!coming) return;
+  const auto place = static_cast<size_t>(coming->place.value);
+  const auto& members = coming->key.members;
+  if (parent->isOnHost(members.empty() ? coming->place : Rank(members[place]))) return;  // ranks of this host speak for themselves
   const auto meeting = at(parent, coming->key, coming->ranks, coming->place);
   if (!meeting) return parent->failAll(meeting.error());
   if (coming->ended.ok()) {
