@@ -181,7 +181,7 @@ class AskingRemote final : public transport::local::Remote {
   std::chrono::nanoseconds pause() const override { return std::chrono::nanoseconds(0); }
 
   int32_t hostOf(Rank rank) const override { return rank.value; }
-  void setDevices(DeviceOf) override {}
+  Status use(Usage) override { return {}; }
   Result<transport::local::PipeView> sendHalf(const transport::local::PipeKey&, uint32_t, uint64_t) override { return none(); }
   Result<transport::local::PipeView> receiveHalf(const transport::local::PipeKey&, uint32_t, uint64_t) override { return none(); }
   bool progress() override { return false; }
