@@ -72,6 +72,7 @@ void Engine::run() {
       seenKicks = kicks;
       (void)runKicked();
       seenPasses = passes();
+      network_->speak();  // the sleep may be long
     }
     threadSleeps_.store(true, std::memory_order_seq_cst);  // pairs with kick()
     if (kicks_.load(std::memory_order_seq_cst) == seenKicks && !stop_.load(std::memory_order_seq_cst)) watchQuietly(seenPasses, tickMs);
