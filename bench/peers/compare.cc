@@ -13,6 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kBatchSeconds = 0.003;  // short, so that a busy moment spoils few
 constexpr double kMostCalls = 2000;
+constexpr uint64_t kLongWrite = uint64_t{64} << 10;  // from here on a rank that has less to write waits for the others outside the time
 constexpr uint64_t kPhaseStep = 4099;  // prime, about half a period of the patterns
 
 Buffer makeBuffer(BufferKind kind, uint64_t bytes) {
@@ -56,6 +57,7 @@ double Comparison::runBatch(Library& library, const Call& call, uint64_t calls) 
   double seconds = 0;
   for (uint64_t i = 0; i < calls; ++i) {
     writeInputs(call, tutti_.rank(), placement_, nextRound());
+    if (call.bytes() >= kLongWrite) tutti_.barrier();
     const auto start = Clock::now();
     make(library, call);
     seconds += std::chrono::duration<double>(Clock::now() - start).count();

@@ -3,7 +3,8 @@
 // A process's one thread; all ranks do the same.
 // 1. In each round every library makes a batch of calls; which one begins changes from round to round.
 // 2. A batch begins at a barrier, with all ranks awake. Before each call every rank writes its input anew, outside the time, so that
-//    no cache holds what another rank is to read. A batch counts as the mean of its calls on the slowest rank.
+//    no cache holds what another rank is to read; where that takes long, all meet once more before the call, so that who writes less (the
+//    readers of a broadcast) does not count another's writing. A batch counts as the mean of its calls on the slowest rank.
 // 3. Before and after the rounds every element of each library's result is compared with what it must be.
 #pragma once
 
