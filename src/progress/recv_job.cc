@@ -7,8 +7,6 @@
 
 namespace tutti::progress {
 
-using local::kInlineBytes;
-
 RecvJob::RecvJob(net::Network& network, int32_t device, std::unique_ptr<net::Listener> listener, const local::PipeView& pipe,
                  const OfferView& offers, uint64_t mostBytes, std::atomic<uint64_t>* heard, Peer peer, ErrorLatch* latch)
     : Job(std::move(peer), latch),
