@@ -23,12 +23,22 @@ Result<End*> openEnd(std::map<PipeKey, std::unique_ptr<End>>& ends, transport::l
 
 }  // namespace
 
+Connections::~Connections() {
+  for (const auto& [key, end] : receives_)
+    if (end) hub_.unwatch(end->copy());
+}
+
 Result<transport::local::SendEnd*> Connections::sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size) {
-  return openEnd(sends_, hub_, PipeKey{channel, port, rank_, to}, size, to, stores(to));
+  return openEnd(sends_, hub_, PipeKey{channel, port, rank_, to}, size, to, stores(to),
+                 static_cast<const transport::local::Neighbour*>(neighbour(to)));
 }
 
 Result<transport::local::RecvEnd*> Connections::recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size) {
-  return openEnd(receives_, hub_, PipeKey{channel, port, from, rank_}, size);
+  const PipeKey key{channel, port, from, rank_};
+  const bool isNew = receives_[key] == nullptr;
+  const auto end = openEnd(receives_, hub_, key, size);
+  if (end && isNew) hub_.watch((*end)->copy());
+  return end;
 }
 
 Result<const transport::local::WindowView*> Connections::window(Rank rank, uint64_t cellBytes) {

@@ -21,6 +21,9 @@ struct PipeSize {
 class Connections {
  public:
   Connections(transport::local::Hub& hub, Rank rank) : hub_(hub), rank_(rank) {}
+  ~Connections();
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
 
   Result<transport::local::SendEnd*> sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size);
   Result<transport::local::RecvEnd*> recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -71,6 +72,7 @@ class ProcessDeaths : public testing::TestWithParam<std::tuple<Shape, size_t>> {
 TEST_P(ProcessDeaths, EverySurvivorIsToldWhoWhereAndWhat) {
   const auto& [shape, count] = GetParam();
   ProcessRanks children(kRanks, [shape = shape, count = count](Self& self) {
+    if (count >= 1'000'000) setenv("TUTTI_CMA", "1", 1);
     ncclComm_t comm = joinAll(self);
     std::vector<int> in(count, 1);
     std::vector<int> out(2 * count);

@@ -129,14 +129,16 @@ bool Operation::advanceLane(Lane& lane) {
   for (int32_t budget = kSlicesAtOnce; lane.slice < plan_->geometry.slices; --budget) {
     if (budget == 0) return false;
     while (lane.next < bound.steps.size()) {
-      if (!run(lane, bound.steps[lane.next])) return false;
+      if (!run(lane, bound.steps[lane.next])) return help(bound), false;
       moved_ = true;
       ++lane.next;
     }
     lane.next = 0;
     ++lane.slice;
   }
-  return isDrained(bound) && isReturned();
+  if (isDrained(bound) && isReturned()) return true;
+  help(bound);
+  return false;
 }
 
 /// Whether every message that the lane has lent has been read.
@@ -188,7 +190,9 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     const std::byte* payload = from[i].end->payload();
     if (head.lent != 0) {
       std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane, range);
-      payload = lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
+      const bool isShared = place != nullptr && plan_->copies != 0 && bytes >= transport::local::SharedCopy::kLeastBytes;
+      payload = isShared && from[i].neighbour != nullptr ? shareCopy(from[i], bytes, place)
+                                                        : lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
       if (payload == nullptr) return false;
     }
     sources[numSources++] = payload;
@@ -246,20 +250,6 @@ bool Operation::mayLend(const std::byte* stable, uint64_t bytes, uint64_t space,
   if (stable == nullptr) return false;
   if ((reach & kReachesAll) != 0 || ((reach & kReachesExports) != 0 && isExported_)) return bytes > std::min(kEagerBytes, space);
   return (reach & plan_->copies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
-}
-
-/// What a peer has lent, as this rank can read it: where it lies, or copied to `to`, or to memory kept for the `operand` if that is null.
-/// Null: the operation has failed.
-const std::byte* Operation::lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand) {
-  if (owner == nullptr) return reinterpret_cast<const std::byte*>(address);
-  if (const std::byte* here = owner->find(address, bytes); here != nullptr) return here;
-  if (to == nullptr) {
-    if (copies_.size() <= operand) copies_.resize(operand + 1);
-    if (copies_[operand].size() < bytes) copies_[operand].resize(bytes);
-    to = copies_[operand].data();
-  }
-  status_ = owner->copy(to, address, bytes);
-  return status_.ok() ? to : nullptr;
 }
 
 bool Operation::runStore(const Lane& lane, const BoundStep& step) {

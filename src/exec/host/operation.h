@@ -167,6 +167,8 @@ class Operation {
   }
   bool handOver(const Lane& lane, const BoundStep& step);
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
+  void help(const BoundLane& bound);
+  const std::byte* shareCopy(const Source& source, uint64_t bytes, std::byte* to);
   const std::byte* lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand);
   bool mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const;
   /// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.

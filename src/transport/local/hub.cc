@@ -1,12 +1,10 @@
 #include "transport/local/hub.h"
 
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "core/host_name.h"
@@ -192,32 +190,6 @@ void Hub::stopDevices() noexcept {
   if (abort != nullptr) std::atomic_ref<uint32_t>(*abort).store(1, std::memory_order_relaxed);
 }
 
-void Hub::waitQuiet() {
-  // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
-  processBarrier();
-  if (arena_->isShared()) (void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-  constexpr std::chrono::milliseconds kPatience(500);
-  const auto since = std::chrono::steady_clock::now();
-  for (int32_t r = 0; r < ranks_; ++r) {
-    while (members_[r].inside.load(std::memory_order_acquire)) {  // pairs with leave()
-      if (!isHere(Rank(r)) && (!isAlive(Rank(r)) || std::chrono::steady_clock::now() - since > kPatience)) break;
-      sched_yield();
-    }
-  }
-  if (remote_ != nullptr) remote_->quiet();
-}
-
-Neighbour* Hub::neighbour(Rank rank) {
-  if (isHere(rank)) return nullptr;
-  const int32_t process = processOf_[index(rank)];
-  const ProcessEntry* entry = arena_->entry(process);
-  if (entry == nullptr) return nullptr;
-  const std::lock_guard lock(mutex_);
-  std::unique_ptr<Neighbour>& neighbour = neighbours_[process];
-  if (!neighbour) neighbour = std::make_unique<Neighbour>(*entry, true);
-  return neighbour.get();
-}
-
 /// Reads what has been listed since the last time. Under the hub's lock.
 Status Hub::catchUp() {
   for (;;) {
@@ -372,12 +344,6 @@ Result<std::vector<Hub::Name>> Hub::blocks() {
   for (const auto& [key, entry] : listed_)
     if (key[0] == kNamed && entry->forgotten == 0) names.push_back({key[1], key[2], key[3], key[4]});
   return names;
-}
-
-uint32_t Hub::reach(Rank rank) {
-  if (isHere(rank)) return kReachesAll;
-  const Neighbour* process = neighbour(rank);
-  return process == nullptr ? kReachesNothing : process->reach();
 }
 
 Result<WindowView> Hub::window(Rank rank, uint64_t cellBytes) {

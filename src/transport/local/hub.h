@@ -5,7 +5,8 @@
 // are opened under locks, at set-up only.
 // 1. Both sides of a pipe get the same one, whoever asks first; its size is the first asker's.
 // 2. A thread that touches peers' memory for a rank does so between enter() and leave() of that rank.
-// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more, and none of this process reads them.
+// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more (but shared_copy.h), and none of this process reads
+//    them.
 // 4. Everything that ranks share makes sense after every single store: a process may die anywhere.
 #pragma once
 
@@ -26,6 +27,7 @@
 #include "transport/local/neighbour.h"
 #include "transport/local/pipe.h"
 #include "transport/local/remote.h"
+#include "transport/local/shared_copy.h"
 #include "transport/local/shared_mutex.h"
 #include "transport/local/waits.h"
 #include "transport/local/window.h"
@@ -150,9 +152,13 @@ class Hub {
   bool enter(Rank rank) { return member(rank).enter(); }
   void leave(Rank rank) { member(rank).leave(); }
 
-  /// After failAll(): returns when every thread that was inside has left, which each does after a few slices. Ranks of other
-  /// processes only read: one that does not leave within half a second has died, or been stopped, and is not waited for.
+  /// After failAll(): returns when every thread that was inside has left, which each does after a few slices, and when no other process
+  /// is about to write to what a rank of this one copies. Ranks of other processes only read otherwise: one that does not leave within half
+  /// a second has died, or been stopped, and is not waited for.
   void waitQuiet();
+  /// A copy that a rank of this process may make, for waitQuiet() to stop. Until unwatch().
+  void watch(SharedCopy& copy);
+  void unwatch(SharedCopy& copy) noexcept;
 
  private:
   struct Block;
@@ -213,6 +219,8 @@ class Hub {
   Page* lastPage_ = nullptr;  // the last that it knows
   uint64_t seen_ = 0;         // entries of page_ that it has read
   std::map<int32_t, std::unique_ptr<Neighbour>> neighbours_;  // by process
+  std::mutex copiesMutex_;
+  std::vector<SharedCopy*> copies_;  // of ranks of this process
 };
 
 }  // namespace tutti::transport::local

@@ -1,12 +1,14 @@
 #include "transport/local/neighbour.h"
 
-#include <sys/uio.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,8 @@ std::chrono::nanoseconds fastest(Body&& body) {
 
 }  // namespace
 
-Neighbour::Neighbour(const ProcessEntry& entry, bool mayCopy) : pid_(static_cast<int32_t>(entry.pid.load(std::memory_order_relaxed))) {
+Neighbour::Neighbour(const ProcessEntry& entry, bool mayCopy, std::function<bool()> isAlive)
+    : pid_(static_cast<int32_t>(entry.pid.load(std::memory_order_relaxed))), isAlive_(std::move(isAlive)) {
   if (const int32_t fd = entry.exportsFd.load(std::memory_order_relaxed) - 1; fd >= 0) {
     if (auto imports = memory::ImportTable::open(pid_, fd)) {
       imports_ = std::make_unique<memory::ImportTable>(std::move(*imports));
@@ -65,6 +68,27 @@ bool Neighbour::copies(const ProcessEntry& entry) const {
 const std::byte* Neighbour::find(uint64_t theirs, uint64_t bytes) { return imports_ == nullptr ? nullptr : imports_->find(theirs, bytes); }
 
 Status Neighbour::copy(std::byte* to, uint64_t theirs, uint64_t bytes) const { return copyFrom(pid_, to, theirs, bytes); }
+
+bool Neighbour::fill(const iovec& part, const std::byte* from, uint64_t bytes) const {
+  if (!isAlive_ || !isAlive_()) return false;
+  const iovec here{const_cast<std::byte*>(from), bytes};
+  return process_vm_writev(pid_, &here, 1, &part, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+bool Neighbour::isAtRest(int32_t thread) const noexcept {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid_, thread);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno == ENOENT || errno == ESRCH;
+  char line[256];
+  const ssize_t length = read(file, line, sizeof line);
+  const bool isGone = length < 0 && errno == ESRCH;
+  close(file);
+  if (length <= 0) return isGone;
+  // "PID (NAME) STATE …", where the name may hold anything. Running, or in a wait of the kernel that no signal ends: it may be in the call.
+  const char* const end = std::find(std::make_reverse_iterator(line + length), std::make_reverse_iterator(line), ')').base();
+  return end != line && end + 1 < line + length && end[1] != 'R' && end[1] != 'D';
+}
 
 bool copiesPay() {
   static constexpr int kWorthCopies = 3;  // between a machine where `TUTTI_CMA=1 tutti bench all_gather` gains, and one where it loses

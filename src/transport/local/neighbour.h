@@ -1,16 +1,17 @@
 // Another process of the host, as one whose memory can be read.
 //
-// Owner: the Hub, one for each process of its arena but the own. Used by the threads that drive ranks: find() and copy() under no lock.
+// Owner: the Hub, one for each process of its arena but the own. Used by the threads that drive ranks: all but the constructor under no
+// lock.
 // 1. What cannot be read is told at set-up (reach), never found out by a fault: the ways are tried once, on memory meant for it.
-// 2. Nothing of the other process is ever written.
+// 2. Nothing of the other process is written but what it asks for and describes itself, and can take back: fill().
 #pragma once
 
-#include <atomic>
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "core/status.h"
 #include "memory/exports.h"
@@ -22,8 +23,9 @@ namespace tutti::transport::local {
 
 class Neighbour {
  public:
-  /// `entry` stays where it is. Tries what works; `mayCopy`: whether copies by system call are wanted at all.
-  Neighbour(const ProcessEntry& entry, bool mayCopy);
+  /// `entry` stays where it is. Tries what works; `mayCopy`: whether copies by system call are wanted at all. `isAlive`: whether it is
+  /// still the process that it was; without one it is never written to.
+  Neighbour(const ProcessEntry& entry, bool mayCopy, std::function<bool()> isAlive = {});
   ~Neighbour();
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
@@ -35,11 +37,18 @@ class Neighbour {
   const std::byte* find(uint64_t theirs, uint64_t bytes);
   /// Copies from any memory of the other process. RemoteError when it is gone.
   Status copy(std::byte* to, uint64_t theirs, uint64_t bytes) const;
+  /// Writes `bytes` bytes to what `part` describes: memory of the other process, which changes the description in place to take it back.
+  /// False: not all was written. A number of a process that has died may be another's: that one is written to only if this thread is held
+  /// up for as long as that takes between the look whether it is alive and the call, and if it has such an address.
+  bool fill(const iovec& part, const std::byte* from, uint64_t bytes) const;
+  /// Whether a thread of the other process has been stopped, sleeps or is gone, so that it is not in the middle of fill(). System calls.
+  bool isAtRest(int32_t thread) const noexcept;
 
  private:
   bool copies(const ProcessEntry& entry) const;
 
   const int32_t pid_;
+  const std::function<bool()> isAlive_;
   uint32_t reach_ = kReachesNothing;
   std::unique_ptr<memory::ImportTable> imports_;
 };

@@ -12,7 +12,8 @@ constexpr uint64_t kPage = 4096;
 constexpr uint32_t kHeads = 16;
 
 uint32_t headsOf(uint32_t slots) { return slots * std::max(1U, kHeads / slots); }
-uint64_t stagingAt(uint32_t slots) { return (headsOf(slots) * sizeof(SlotHead) + sizeof(FreedCount) + kPage - 1) / kPage * kPage; }
+uint64_t deskAt(uint32_t slots) { return headsOf(slots) * sizeof(SlotHead) + sizeof(FreedCount); }
+uint64_t stagingAt(uint32_t slots) { return (deskAt(slots) + sizeof(CopyDesk) + kPage - 1) / kPage * kPage; }
 uint64_t strideOf(uint64_t slotBytes) { return (slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
 }  // namespace
@@ -25,6 +26,7 @@ PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
   PipeView view;
   view.heads = reinterpret_cast<SlotHead*>(memory);
   view.freed = reinterpret_cast<FreedCount*>(memory + headsOf(slots) * sizeof(SlotHead));
+  view.desk = reinterpret_cast<CopyDesk*>(memory + deskAt(slots));
   view.memory = memory + stagingAt(slots);
   view.numHeads = headsOf(slots);
   view.slots = slots;

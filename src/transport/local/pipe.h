@@ -23,6 +23,7 @@
 #include "core/prefetch.h"
 #include "core/short_copy.h"
 #include "memory/mapping.h"
+#include "transport/local/shared_copy.h"
 #include "transport/local/store_choice.h"
 
 namespace tutti::transport::local {
@@ -71,6 +72,7 @@ struct PipeView {
   SlotHead* heads = nullptr;
   std::byte* memory = nullptr;  ///< staging space, written by the sender: numHeads × kShortBytes, then slots × slotBytes
   FreedCount* freed = nullptr;
+  CopyDesk* desk = nullptr;
   uint32_t numHeads = 0;  ///< a multiple of slots
   uint32_t slots = 0;
   uint64_t slotBytes = 0;
@@ -96,8 +98,10 @@ static_assert(std::is_trivially_copyable_v<PipeView>);
 
 class SendEnd {
  public:
-  /// `stores` outlives the end; null: through the cache.
-  explicit SendEnd(const PipeView& pipe, Rank peer = Rank(), StoreChoice* stores = nullptr) : pipe_(pipe), peer_(peer), stores_(stores) {}
+  /// `stores` and `reader` outlive the end. `stores`: null: through the cache. `reader`: the process that reads; null: the own one, or one
+  /// that copies what it was lent alone.
+  explicit SendEnd(const PipeView& pipe, Rank peer = Rank(), StoreChoice* stores = nullptr, const Neighbour* reader = nullptr)
+      : pipe_(pipe), peer_(peer), stores_(stores), reader_(reader) {}
 
   /// Whether there is room for the next message, of so many bytes.
   bool ready(uint64_t bytes) {
@@ -137,6 +141,14 @@ class SendEnd {
   }
   /// Whether every message sent by reference has been read.
   bool drained() { return seenFreed_ >= lastByReference_ || refresh() >= lastByReference_; }
+  /// Copies a part of a lent message into the reader's memory, if the reader is about to copy it; whether it did.
+  bool help() {
+    if (reader_ == nullptr || seenFreed_ >= lastByReference_) return false;
+    const uint64_t number = wantsHelp(*pipe_.desk);
+    if (number <= seenFreed_ || number > sent_) return false;
+    const SlotHead& slot = pipe_.head(number - 1);
+    return helpWith(*pipe_.desk, *reader_, {number, reinterpret_cast<const std::byte*>(slot.lent), slot.bytes});
+  }
   uint64_t sent() const { return sent_; }
   Rank peer() const { return peer_; }
   StoreChoice* stores() const { return stores_; }
@@ -156,6 +168,7 @@ class SendEnd {
   PipeView pipe_;
   Rank peer_;  // who reads: for reports only
   StoreChoice* stores_;
+  const Neighbour* reader_;
   uint64_t sent_ = 0;
   uint64_t at_ = 0;  // sent_ % numHeads
   uint64_t seenFreed_ = 0;
@@ -166,7 +179,7 @@ class SendEnd {
 class RecvEnd {
  public:
   explicit RecvEnd(const PipeView& pipe)
-      : pipe_(pipe), giveAfter_(std::max<uint64_t>(1, std::min<uint64_t>(uint64_t{pipe.slots} - 1, pipe.numHeads / 2))) {}
+      : pipe_(pipe), giveAfter_(std::max<uint64_t>(1, std::min<uint64_t>(uint64_t{pipe.slots} - 1, pipe.numHeads / 2))), copy_(pipe.desk) {}
 
   bool ready() const { return head().filled.load(std::memory_order_acquire) == received_ + 1; }  // pairs with SendEnd::push
   const SlotHead& head() const { return pipe_.heads[at_]; }
@@ -193,6 +206,8 @@ class RecvEnd {
     pipe_.freed->value.store(given_, std::memory_order_release);  // pairs with SendEnd::refresh
   }
   uint64_t received() const { return received_; }
+  /// Of the next message, if it was lent by another process: number received() + 1.
+  SharedCopy& copy() { return copy_; }
 
  private:
   void take() {
@@ -206,6 +221,7 @@ class RecvEnd {
   uint64_t received_ = 0;
   uint64_t given_ = 0;  // of those, how many the sender knows to be free
   uint64_t at_ = 0;  // received_ % numHeads
+  SharedCopy copy_;
 };
 
 /// Memory that a pipe takes, and the pipe in such memory, which is zero or holds that pipe already.
