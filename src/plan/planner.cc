@@ -21,8 +21,17 @@ namespace {
 /// where stores past the cache begin to pay.
 constexpr uint64_t kPastCacheBytes = 16 << 20;
 
-/// Below, copies through shared memory are faster than system calls even where calls pay: `bench/peers/run`, all-gather.
-constexpr uint64_t kCopiedBytes = 1 << 20;
+/// Below, copies through shared memory are faster than system calls even where calls pay: `bench/peers/run`.
+uint64_t leastCopied(Collective collective) {
+  return collective == Collective::Broadcast || collective == Collective::AllToAll ? 512 << 10 : 1 << 20;
+}
+
+/// What a broadcast between processes travels through, beside the pipes of other calls: slots short enough that the writer fills one while
+/// the reader empties another, and together so long that what is written again has left the reader's second cache. That is 2 MiB if nothing
+/// else was asked for. Measured with `bench_mpi broadcast --from 32K --to 1M`.
+connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16, std::max<uint64_t>(64, pipe.slotBytes / 8)}; }
+/// The ports of such pipes are the algorithm's and these.
+constexpr uint8_t kFinePorts = 64;
 
 constexpr uint64_t kMostCellBytes = 1 << 20;
 
@@ -46,6 +55,7 @@ struct Planner::Draft {
   std::vector<Program> programs;  // by track: channels on the same one run the same steps, on pipes of their own
   const Program& program(int32_t channel) const { return programs[static_cast<size_t>(channel) % programs.size()]; }
   connect::PipeSize pipes;
+  uint8_t firstPort = 0;
   uint64_t sliceBytes = 0;
   bool lends = false;  // peers read what they are given where it lies
   tune::Cost cost;
@@ -62,10 +72,10 @@ uint64_t Planner::cellBytes(bool copies) const {
                                   : std::clamp<uint64_t>(262144 / ranks, 512, 16384);
 }
 
-/// Whether processes copy a call's values by system call where both permit it. A broadcast is faster when its root copies, too.
+/// Whether processes copy a call's values by system call where both permit it.
 bool Planner::copies(const Shape& shape, uint64_t bytes) const {
   const bool fitsCalls = settings_.copiedBytes / static_cast<uint64_t>(layout_.ranks()) >= exec::host::kCopyCallBytes;
-  const bool isFaster = bytes >= kCopiedBytes && !reduces(shape.collective) && shape.collective != Collective::Broadcast;
+  const bool isFaster = bytes >= leastCopied(shape.collective) && !reduces(shape.collective);
   return settings_.copies != 0 && fitsCalls && isFaster;
 }
 
@@ -89,6 +99,11 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
+  if (shape.collective == Collective::Broadcast && !window && shares && !settings_.spansHosts && !copies(shape, bytes)) {
+    draft.pipes = fine(draft.pipes);
+    draft.firstPort = kFinePorts;
+    draft.sliceBytes = std::clamp<uint64_t>(bytes / 4, draft.pipes.slotBytes / 2, draft.pipes.slotBytes);
+  }
   const int32_t channels = window || messages ? 1 : wanted;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
   draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
@@ -242,12 +257,12 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
   bound.firstFrom = static_cast<uint32_t>(lane.sources.size());
   bound.firstTo = static_cast<uint32_t>(lane.targets.size());
   for (int32_t i = 0; i < step.from.count; ++i) {
-    const auto end = connections_.recvEnd(channel, step.port, step.from.at(i), draft.pipes);
+    const auto end = connections_.recvEnd(channel, static_cast<uint8_t>(draft.firstPort + step.port), step.from.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
     lane.sources.push_back({*end, step.from.at(i), connections_.neighbour(step.from.at(i))});
   }
   for (int32_t i = 0; i < step.to.count; ++i) {
-    const auto end = connections_.sendEnd(channel, step.port, step.to.at(i), draft.pipes);
+    const auto end = connections_.sendEnd(channel, static_cast<uint8_t>(draft.firstPort + step.port), step.to.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
     lane.targets.push_back(*end);
   }
@@ -263,7 +278,7 @@ Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* re
   summary.rings = layout_.rings();
   summary.lanes = static_cast<int32_t>(drafted->program(0).lanes.size());
   summary.slices = drafted->geometry.slices;
-  summary.slots = drafted->algorithm->traits.needs == algo::Needs::PeerMemory ? 2 : settings_.slots;
+  summary.slots = drafted->algorithm->traits.needs == algo::Needs::PeerMemory ? 2 : drafted->pipes.slots;
   summary.sliceBytes = drafted->sliceBytes;
   summary.cost = drafted->cost;
   summary.tuner = drafted->tuner;
