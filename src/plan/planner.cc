@@ -21,9 +21,11 @@ namespace {
 /// where stores past the cache begin to pay.
 constexpr uint64_t kPastCacheBytes = 16 << 20;
 
-/// Below, copies through shared memory are faster than system calls even where calls pay: `bench/peers/run`.
-uint64_t leastCopied(Collective collective) {
-  return collective == Collective::Broadcast || collective == Collective::AllToAll ? 512 << 10 : 1 << 20;
+/// Whether system calls copy so many bytes faster, where calls pay at all, than copies through shared memory do: those go past the cache
+/// where a call is large, which the kernel's do not. `bench/peers/run`.
+bool copiesFaster(Collective collective, uint64_t bytes) {
+  if (collective == Collective::Broadcast) return bytes >= 512 << 10 && bytes < 32 << 20;
+  return bytes >= (collective == Collective::AllToAll ? 512 << 10 : 1 << 20);
 }
 
 /// What a broadcast between processes travels through, beside the pipes of other calls: slots short enough that the writer fills one while
@@ -75,7 +77,7 @@ uint64_t Planner::cellBytes(bool copies) const {
 /// Whether processes copy a call's values by system call where both permit it.
 bool Planner::copies(const Shape& shape, uint64_t bytes) const {
   const bool fitsCalls = settings_.copiedBytes / static_cast<uint64_t>(layout_.ranks()) >= exec::host::kCopyCallBytes;
-  const bool isFaster = bytes >= leastCopied(shape.collective) && !reduces(shape.collective);
+  const bool isFaster = !reduces(shape.collective) && copiesFaster(shape.collective, bytes);
   return settings_.copies != 0 && fitsCalls && isFaster;
 }
 
