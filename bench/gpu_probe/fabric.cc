@@ -64,6 +64,8 @@ Fabric::Fabric(const FabricConfig& config)
   verdict_ = new (host) Verdict{};
   PROBE_CHECK(cudaHostAlloc(&host, kLine, cudaHostAllocPortable | cudaHostAllocMapped));
   abort_ = new (host) uint32_t{0};
+  PROBE_CHECK(cudaHostAlloc(&host, sizeof(exec::cuda::WaitDesk), cudaHostAllocPortable | cudaHostAllocMapped));
+  desk_ = new (host) exec::cuda::WaitDesk{.limitNs = config.timeoutNs};
   const auto channels = static_cast<uint64_t>(config.channels);
   const uint64_t window = exec::cuda::windowBytes(config.ranks, config.channels, config.shareBytes);
   for (int32_t r = 0; r < config.ranks; ++r) {
@@ -193,7 +195,7 @@ exec::cuda::CommView Fabric::view(int32_t rank, KernelId kernel, uint64_t launch
   v.wait.abort = abort_;
   v.wait.relay = m.relay;
   v.wait.verdict = verdict_;
-  v.wait.timeoutNs = config_.timeoutNs;
+  v.wait.desk = desk_;
   v.wait.board = m.board;
   v.wait.own = m.board + rank;
   v.wait.signature = launch * 0x9e3779b97f4a7c15u;

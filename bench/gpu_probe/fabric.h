@@ -94,6 +94,7 @@ class Fabric {
   std::map<std::tuple<int32_t, int, int32_t>, int> used_;                                // rank, protocol, channel: ends
   exec::cuda::Verdict* verdict_ = nullptr;
   uint32_t* abort_ = nullptr;
+  exec::cuda::WaitDesk* desk_ = nullptr;  // of all ranks
 };
 
 }  // namespace tutti::probe

@@ -216,7 +216,10 @@ class Communicator {
   const memory::Budget& hostBudget() const { return gpu_->device().hostBudget; }
 
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
-  void setTimeout(int64_t milliseconds) { turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed); }
+  void setTimeout(int64_t milliseconds) {
+    turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed);
+    if (gpu_ != nullptr) gpu_->limitWaits(static_cast<uint64_t>(milliseconds) * 1'000'000);
+  }
   int64_t timeoutMs() const { return turn_->timeoutNs.load(std::memory_order_relaxed) / 1'000'000; }
   /// Why a wait gave up, or what ended the communicator while nobody waited, as tuttiCommGetVerdict tells it. Any thread, once it is open.
   std::string verdictJson();

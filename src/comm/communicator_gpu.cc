@@ -49,6 +49,7 @@ Status Communicator::openGpu(const Outcome& outcome) {
   auto gpu = DeviceRank::open(outcome.hub, rank_, layout_, *settings, turn_->checks, process().devices, **device);
   if (!gpu) return std::move(gpu).error();
   gpu_ = std::move(*gpu);
+  setTimeout(timeoutMs());
   return {};
 }
 
@@ -243,7 +244,7 @@ Status Communicator::launchOnGpu(std::span<DeviceCall> calls) {
     if (!call.call.isMessage()) call.event.sequence = call.call.sequence = issuedCollectives_++;
     turn_->record(call.event, observe::FlightKind::Enqueued);
   }
-  Status status = gpu_->launch(calls, static_cast<uint64_t>(turn_->timeoutNs.load(std::memory_order_relaxed)));
+  Status status = gpu_->launch(calls);
   // What was not launched here is waited for elsewhere.
   if (!status.ok()) stop(status);
   return status;

@@ -121,9 +121,8 @@ std::vector<DeviceCopies::Piece> DeviceCopies::pieces(const CopyCall& copy) cons
   return all;
 }
 
-Status DeviceCopies::launch(const CopyCall& copy, uint64_t timeoutNs, Stream stream) {
+Status DeviceCopies::launch(const CopyCall& copy, Stream stream) {
   exec::cuda::CopyLaunch launch = endpoint_.copyLaunch();
-  launch.wait.timeoutNs = timeoutNs;
   launch.wait.signature = markCopies(exec::host::packSignature(copy.call));
   launch.place = placeOf(*copy.window, addressOf(copy.out) - copy.window->base);
   std::fill(std::begin(launch.placeOf), std::end(launch.placeOf), launch.place);

@@ -52,7 +52,7 @@ class DeviceCopies {
   /// holds the buffers has been freed.
   Status choose(CopyCall& copy, double kernelUs) const;
   /// Both kernels and the copies between them, behind what is on `stream`, and before what follows there. Under a current context.
-  Status launch(const CopyCall& copy, uint64_t timeoutNs, driver::cuda::Stream stream);
+  Status launch(const CopyCall& copy, driver::cuda::Stream stream);
 
   /// Whether no copy is under way outside graphs.
   bool isIdle();

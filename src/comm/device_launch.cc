@@ -157,8 +157,7 @@ Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchTh
   return leave(streams, *capture);
 }
 
-Status DeviceRank::launch(std::span<DeviceCall> calls, uint64_t timeoutNs) {
-  timeoutNs_ = timeoutNs;
+Status DeviceRank::launch(std::span<DeviceCall> calls) {
   if (calls.size() == 1) {  // what most launches are
     DeviceCall* const alone = &calls.front();
     constexpr uint16_t kFirst = 0;
@@ -207,7 +206,7 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
 }
 
 Status DeviceRank::launchCopies(const DeviceCall& call, Stream stream) {
-  return copies_->launch({call.call, call.in, call.out, call.copies}, timeoutNs_, stream);
+  return copies_->launch({call.call, call.in, call.out, call.copies}, stream);
 }
 
 /// All blocks that messages of one peer and direction may use.
@@ -268,7 +267,6 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
     signature = calls.size() == 1 ? own : (signature ^ own) * 0x9e3779b97f4a7c15U;
   }
   launch.works = static_cast<int32_t>(calls.size());
-  launch.comm.wait.timeoutNs = timeoutNs_;
   if (isMessage) {  // ranks do not count each other's messages
     launch.comm.wait.board = nullptr;
   } else {

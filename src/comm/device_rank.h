@@ -1,6 +1,6 @@
 // What a communicator of GPUs has beside that of a host device: its memory on the GPU, its plans, and the launches of its kernels.
 //
-// Owner: the communicator. Used by the thread that uses the communicator, but look() and isIdle(), which any thread may call.
+// Owner: the communicator. Used by the thread that uses the communicator, but limitWaits(), look() and isIdle(), which any thread may call.
 // 1. Works of all launches run in the order of their launches, whatever streams they were issued on. A graph into which calls were captured
 //    takes part in that order as one launch, each time it is launched (unless NCCL_GRAPH_MIXING_SUPPORT=0).
 // 2. What a call needs beyond its launch (memory, mappings, programs) is there before the call is launched: prepare it with planFor(),
@@ -91,8 +91,10 @@ class DeviceRank {
   Result<bool> isCaptured(std::span<const DeviceCall> calls);
   /// InvalidUsage when some of their streams are in a capture and others in another one or none.
   Status checkStreams(std::span<const DeviceCall> calls);
-  /// Puts all calls, numbered, on their streams. `timeoutNs`: how long a kernel may wait; 0: for ever.
-  Status launch(std::span<DeviceCall> calls, uint64_t timeoutNs);
+  /// Puts all calls, numbered, on their streams.
+  Status launch(std::span<DeviceCall> calls);
+  /// How long kernels may wait, also those that run and those of graphs; 0: for ever.
+  void limitWaits(uint64_t ns) const { endpoint_->limitWaits(ns); }
 
   /// Whether all kernels have ended.
   bool isIdle();
@@ -186,7 +188,6 @@ class DeviceRank {
   std::atomic<driver::cuda::Stream> latest_ = nullptr;  // where that was, or will be
   std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;
-  uint64_t timeoutNs_ = 0;  // of the launch that is made
   Scratch scratch_;
 };
 

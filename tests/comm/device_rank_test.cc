@@ -83,7 +83,7 @@ class DeviceRankTest : public testing::Test {
     for (size_t r = 0; r < calls.size(); ++r) ASSERT_TRUE(ranks[r]->offer(calls[r]).ok());
     for (size_t r = 0; r < calls.size(); ++r) ASSERT_EQ(ranks[r]->settle(calls[r]), Poll::Ready) << ranks[r]->status().text();
     for (size_t r = 0; r < calls.size(); ++r) {
-      const Status status = ranks[r]->launch(calls[r], 0);
+      const Status status = ranks[r]->launch(calls[r]);
       ASSERT_TRUE(status.ok()) << status.text();
     }
   }
@@ -129,7 +129,7 @@ TEST_F(DeviceRankTest, ARepeatedCallCostsNoMemoryAndFewCalls) {
   gpus.fake->failAt(0);
   DeviceCall again = collective(0, Collective::AllReduce, 1 << 20);
   EXPECT_TRUE(again.plan->isOpen);
-  ASSERT_TRUE(ranks[0]->launch(std::span(&again, 1), 0).ok());
+  ASSERT_TRUE(ranks[0]->launch(std::span(&again, 1)).ok());
   EXPECT_LE(gpus.fake->calls(), 5u) << "context in and out, capture, the event before and the event behind";
   EXPECT_EQ(gpus.fake->used(0), used);
   EXPECT_EQ(of(0).size(), 2u);
@@ -141,7 +141,7 @@ TEST_F(DeviceRankTest, LaunchesAreEarlyWhileFewCommunicatorsUseTheGpu) {
   reopen(settings);
   const auto isEarly = [&] {
     DeviceCall again = collective(0, Collective::AllReduce, 2);
-    EXPECT_TRUE(ranks[0]->launch(std::span(&again, 1), 0).ok());
+    EXPECT_TRUE(ranks[0]->launch(std::span(&again, 1)).ok());
     return of(0).back().options.mayOverlap;
   };
   std::vector<std::vector<DeviceCall>> calls(kRanks);

@@ -39,11 +39,17 @@ struct Verdict {
   uint64_t launch;  ///< number of the launch that waited; 0: none has one
 };
 
-/// Keeps a waiting device off the bus: of all its threads at most one looks at the host's abort word in every kHostLookNs, and
+/// What the host tells the waits of one rank's kernels, whenever those were launched: in host memory, a line of its own for each rank.
+struct alignas(128) WaitDesk {
+  uint64_t limitNs;  ///< how long a wait may last; 0: for ever. The host writes (relaxed); whoever looks at the abort word reads (relaxed)
+};
+
+/// Keeps a waiting device off the bus: of all its threads at most one looks at the host's abort word and desk in every kHostLookNs, and
 /// tells the others. A look by every waiting warp costs some 0.6 us each, one after the other (docs/decisions/0002): with 512
 /// warps longer than a whole check interval, so that two ranks which had once waited for each other never got back to speed.
 struct AbortRelay {
   uint64_t lookedNs;  // device time of the last look; the thread that exchanges it (relaxed) does the next
+  uint64_t limitNs;   // as that thread has found it on the desk (relaxed); all waiting threads of the rank read it (relaxed)
   uint32_t stop;      // that thread sets it (relaxed); all waiting threads of the rank poll it (relaxed)
 };
 
@@ -59,7 +65,7 @@ struct WaitControl {
   uint32_t* abort = nullptr;    ///< in host memory; host and devices write 1 (relaxed)
   AbortRelay* relay = nullptr;  ///< in the rank's own memory
   Verdict* verdict = nullptr;
-  uint64_t timeoutNs = 0;              ///< 0: for ever
+  const WaitDesk* desk = nullptr;      ///< of the rank
   BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: itself, or no board with that peer
   const BoardEntry* board = nullptr;   ///< [kBoardPeers] in own memory, by peer; null: none
   BoardEntry* own = nullptr;           ///< of the board: this rank's; written by one thread of its launch alone

@@ -43,12 +43,15 @@ __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNot
   arch::storeRelaxedSys(control.abort, 1);
 }
 
-/// Whether the abort word is set, as far as this rank knows.
+/// Whether the abort word is set, as far as this rank knows. Who looks brings the limit along: limits are milliseconds and more, so a wait
+/// that could go past one has been looked for many times, and what counted before its launch is long gone.
 __device__ __forceinline__ bool isAborted(const WaitControl& control, uint64_t nowNs) {
   if (arch::loadRelaxedSys(&control.relay->stop) != 0) return true;
   const uint64_t looked = arch::loadRelaxedSys(&control.relay->lookedNs);
   if (nowNs - looked < kHostLookNs || !arch::replaceRelaxedSys(&control.relay->lookedNs, looked, nowNs)) return false;
-  if (arch::loadRelaxedSys(control.abort) == 0) return false;
+  const uint32_t abort = arch::loadRelaxedSys(control.abort);
+  arch::storeRelaxedSys(&control.relay->limitNs, arch::loadRelaxedSys(&control.desk->limitNs));
+  if (abort == 0) return false;
   arch::storeRelaxedSys(&control.relay->stop, 1);
   return true;
 }
@@ -88,7 +91,8 @@ __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const Wait
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
   const bool isForeign = other != control.signature && other == state.foreign;
   state.foreign = other;
-  if (!isForeign && (control.timeoutNs == 0 || now - state.startNs <= control.timeoutNs)) return true;
+  const uint64_t limitNs = arch::loadRelaxedSys(&control.relay->limitNs);
+  if (!isForeign && (limitNs == 0 || now - state.startNs <= limitNs)) return true;
   WaitNote last = note;
   if (isForeign) last.waiting = Waiting::Mismatch;
   reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen);

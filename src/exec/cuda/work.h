@@ -46,7 +46,7 @@ struct Work {
   TUTTI_HD int32_t blocks() const { return geometry.channels * lanes; }
 };
 
-/// A communicator of one rank, as its kernels see it; the same from launch to launch but for `wait.timeoutNs` and `wait.signature`.
+/// A communicator of one rank, as its kernels see it; the same from launch to launch but for `wait.signature`.
 struct CommView {
   int32_t rank = 0;
   int32_t ranks = 1;

@@ -319,6 +319,7 @@ exec::cuda::WaitControl Endpoint::waitControl() const {
   exec::cuda::WaitControl wait;
   wait.abort = asPointer<uint32_t>(kernelPage_ + offsetof(KernelPage, abort));
   wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + offsetof(KernelPage, verdict));
+  wait.desk = asPointer<exec::cuda::WaitDesk>(kernelPage_ + page_.offsetOf(&page_.waits(rank_.value)));
   wait.relay = asPointer<exec::cuda::AbortRelay>(control_.address() + layout.relay);
   if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return wait;
   wait.board = asPointer<exec::cuda::BoardEntry>(peers_[static_cast<size_t>(rank_.value)].shared + layout.board);

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,7 +65,7 @@ class Endpoint {
   /// Whether any two ranks exchange data through the host's memory; once connect() is Ready.
   bool usesHostMemory() const { return anyHost_; }
 
-  /// What kernels of a protocol see; window and pipes are those that are open. All but launch, signature and deadline of `wait`.
+  /// What kernels of a protocol see; window and pipes are those that are open. All but the signature of `wait`.
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
   /// What both stages of a call by copies see of this rank (exec/cuda/copies.h): all but the call itself.
   exec::cuda::CopyLaunch copyLaunch() const;
@@ -72,6 +73,8 @@ class Endpoint {
   UserWindows& windows() { return *userWindows_; }
   Poll settleWindows();
   KernelPage& kernelPage() const { return page_.kernel(); }
+  /// How long kernels of this rank may wait, also those that run; 0: for ever. Any thread.
+  void limitWaits(uint64_t ns) const { std::atomic_ref(page_.waits(rank_.value).limitNs).store(ns, std::memory_order_relaxed); }
   /// Kernels of this rank have not ended, or may be launched again: what they may touch is given back later, or never, as `kept` says.
   void keepMemory(Kept kept);
 

@@ -94,6 +94,8 @@ struct alignas(4096) KernelPage {
   alignas(128) exec::cuda::Verdict verdict;
 };
 
+using exec::cuda::WaitDesk;
+
 struct PipeCards {
   Card receiver;  ///< slots, and the counters of filled ones
   Card sender;    ///< counters of freed slots
@@ -109,12 +111,14 @@ class Page {
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
     constexpr uint64_t kUnit = alignof(KernelPage);
-    return (sizeof(KernelPage) + squared(ranks) * sizeof(exec::cuda::ProbeDesk) + kUnit - 1) / kUnit * kUnit;
+    return (desksAt(ranks) + squared(ranks) * sizeof(exec::cuda::ProbeDesk) + kUnit - 1) / kUnit * kUnit;
   }
   KernelPage& kernel() const { return *reinterpret_cast<KernelPage*>(memory_); }
+  /// What the waits of a rank's kernels are told.
+  WaitDesk& waits(int32_t rank) const { return reinterpret_cast<WaitDesk*>(memory_ + sizeof(KernelPage))[rank]; }
   /// Where `rank` probes its path to `peer`.
   exec::cuda::ProbeDesk& desk(int32_t rank, int32_t peer) const {
-    return reinterpret_cast<exec::cuda::ProbeDesk*>(memory_ + sizeof(KernelPage))[rank * ranks_ + peer];
+    return reinterpret_cast<exec::cuda::ProbeDesk*>(memory_ + desksAt(ranks_))[rank * ranks_ + peer];
   }
   RankCard& rank(int32_t rank) const { return reinterpret_cast<RankCard*>(memory_ + kernelBytes(ranks_))[rank]; }
   /// What `rank` says of `peer`.
@@ -132,6 +136,7 @@ class Page {
 
  private:
   static uint64_t squared(int32_t ranks) { return static_cast<uint64_t>(ranks) * static_cast<uint64_t>(ranks); }
+  static uint64_t desksAt(int32_t ranks) { return sizeof(KernelPage) + static_cast<uint64_t>(ranks) * sizeof(WaitDesk); }
   static uint64_t pairsAt(int32_t ranks) { return kernelBytes(ranks) + static_cast<uint64_t>(ranks) * sizeof(RankCard); }
   static uint64_t pipesAt(int32_t ranks) { return pairsAt(ranks) + squared(ranks) * sizeof(PairCard); }
 

@@ -63,6 +63,7 @@ class Checker {
     const WaitControl& wait = launch_.comm.wait;
     reach_.demand(wait.abort, sizeof *wait.abort, "the abort word");
     reach_.demand(wait.verdict, sizeof *wait.verdict, "the verdict");
+    reach_.demand(wait.desk, sizeof *wait.desk, "its desk");
     reach_.demand(wait.relay, sizeof *wait.relay, "the relay");
     if (wait.board == nullptr) return;
     reach_.demand(wait.board, kBoardPeers * sizeof(BoardEntry), "its board");

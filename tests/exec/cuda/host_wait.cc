@@ -27,6 +27,7 @@ bool isAborted(const WaitControl& control, uint64_t now) {
   if (atomic(relay.stop).load(std::memory_order_relaxed) != 0) return true;
   uint64_t looked = loadWord(relay.lookedNs);
   if (now - looked < kHostLookNs || !atomic(relay.lookedNs).compare_exchange_strong(looked, now, std::memory_order_relaxed)) return false;
+  atomic(relay.limitNs).store(loadWord(control.desk->limitNs), std::memory_order_relaxed);
   if (atomic(*control.abort).load(std::memory_order_relaxed) == 0) return false;
   atomic(relay.stop).store(1, std::memory_order_relaxed);
   return true;
@@ -84,7 +85,8 @@ bool HostWait::givesUp(const WaitControl& control, const Note& note) {
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : signatureOf(control, note.peer);
   const bool isForeign = other != control.signature && other == foreign_;
   foreign_ = other;
-  if (!isForeign && (control.timeoutNs == 0 || now - startNs_ <= control.timeoutNs)) return false;
+  const uint64_t limitNs = loadWord(control.relay->limitNs);
+  if (!isForeign && (limitNs == 0 || now - startNs_ <= limitNs)) return false;
   Note last = note;
   if (isForeign) {
     last.waiting = Waiting::Mismatch;
