@@ -249,6 +249,8 @@ class Communicator {
   uint64_t postOnGpu(std::span<const DeviceCall> calls);
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
   Status compareOnGpu();
+  /// The verdict of the communicator, unless it has one. Its cause.
+  Status concludeMismatch(const Call& own, Rank peer, const Call& theirs);
   Poll lookWhilePending(Poll poll, Status& cause);
   /// The same for the two before number `end` and one peer, another one each time: for every call.
   Status compareWithOne(uint64_t end);

@@ -10,6 +10,7 @@
 #include "comm/settings.h"
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "exec/host/verdict.h"
 #include "exec/host/wait.h"
 #include "machine/place.h"
 #include "observe/log.h"
@@ -88,7 +89,10 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
 void Communicator::lookAtGpu() {
   if (gpu_ == nullptr) return;
   if (!hub().latch(rank_).tripped()) {
-    if (Status status = gpu_->look(); !status.ok()) hub().failAll(status);
+    if (auto found = gpu_->look()) {
+      conclude(hub(), found->rank, found->outcome, std::move(found->wait), found->waitedMs);
+      hub().failAll(found->outcome.cause);
+    }
   }
   sayWhy();
 }
@@ -117,10 +121,17 @@ Status Communicator::compareOnGpu() {
     if (!own) continue;
     for (int32_t r = 0; r < ranks_; ++r) {
       const auto theirs = hub().board(Rank(r)).find(sequence);
-      if (theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, Rank(r), *theirs);
+      if (theirs && !exec::host::agree(*own, *theirs)) return concludeMismatch(*own, Rank(r), *theirs);
     }
   }
   return {};
+}
+
+Status Communicator::concludeMismatch(const Call& own, Rank peer, const Call& theirs) {
+  const exec::host::Outcome outcome{
+      transport::local::Ending::Mismatch, exec::host::mismatch(rank_, own, peer, theirs), {{rank_, own}, {peer, theirs}}};
+  conclude(hub(), rank_, outcome, {}, 0);
+  return outcome.cause;
 }
 
 Status Communicator::compareWithOne(uint64_t end) {
@@ -129,7 +140,7 @@ Status Communicator::compareWithOne(uint64_t end) {
   for (uint64_t back = 0; back < 2 && back < end; ++back) {
     const auto own = hub().board(rank_).find(end - 1 - back);
     const auto theirs = hub().board(peer).find(end - 1 - back);
-    if (own && theirs && !exec::host::agree(*own, *theirs)) return exec::host::mismatch(rank_, *own, peer, *theirs);
+    if (own && theirs && !exec::host::agree(*own, *theirs)) return concludeMismatch(*own, peer, *theirs);
   }
   return {};
 }
@@ -241,7 +252,10 @@ Poll Communicator::lookWhilePending(Poll poll, Status& cause) {
 
 Status Communicator::launchOnGpu(std::span<DeviceCall> calls) {
   for (DeviceCall& call : calls) {
-    if (!call.call.isMessage()) call.event.sequence = call.call.sequence = issuedCollectives_++;
+    if (call.call.isMessage())
+      call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
+    else
+      call.event.sequence = call.call.sequence = issuedCollectives_++;
     turn_->record(call.event, observe::FlightKind::Enqueued);
   }
   Status status = gpu_->launch(calls);

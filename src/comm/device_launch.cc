@@ -148,6 +148,7 @@ Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchTh
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
+  isCaptured_ = capture->isActive();
   std::unique_lock<std::mutex> ordered;
   if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
   TUTTI_TRY(enter(streams, *capture));
@@ -206,6 +207,9 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
 }
 
 Status DeviceRank::launchCopies(const DeviceCall& call, Stream stream) {
+  Call made = call.call;
+  made.opCode = exec::host::kOnWindows;
+  endpoint_->page().launches(rank_.value).write(markCopies(exec::host::packSignature(call.call)), made, isCaptured_);
   return copies_->launch({call.call, call.in, call.out, call.copies}, stream);
 }
 
@@ -241,14 +245,21 @@ void DeviceRank::add(Batch& batch, DeviceCall& call) const {
   batch.calls.push_back(&call);
 }
 
+uint64_t DeviceRank::nameLaunch(std::span<DeviceCall* const> calls) {
+  std::array<const Call*, exec::cuda::kInlineWorks> made;
+  for (size_t i = 0; i < calls.size(); ++i) made[i] = &calls[i]->call;
+  const uint64_t signature =
+      made[0]->isMessage() ? signatureOfMessages(messageLaunches_++) : signatureOf(std::span(made).first(calls.size()));
+  for (size_t i = 0; i < calls.size(); ++i) endpoint_->page().launches(rank_.value).write(signature, *made[i], isCaptured_);
+  return signature;
+}
+
 /// Calls that share a launch, each with the first of its blocks.
 Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, Stream stream) {
   const plan::DevicePlan& front = *calls.front()->plan->plan;
-  const bool isMessage = calls.front()->call.isMessage();
   Launch& launch = scratch_.launch;
   launch.comm = views_[static_cast<int>(exec::cuda::kernelInfo(front.kernel).protocol)];
   launch.type = front.work.type;
-  uint64_t signature = 0;
   for (size_t i = 0; i < calls.size(); ++i) {
     const DeviceCall& call = *calls[i];
     const plan::DevicePlan& plan = *call.plan->plan;
@@ -263,15 +274,10 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
       work.factorSource = call.factorSource;
     }
     if (reduces(call.call.collective)) launch.type = work.type;
-    const uint64_t own = exec::host::packSignature(call.call);
-    signature = calls.size() == 1 ? own : (signature ^ own) * 0x9e3779b97f4a7c15U;
   }
   launch.works = static_cast<int32_t>(calls.size());
-  if (isMessage) {  // ranks do not count each other's messages
-    launch.comm.wait.board = nullptr;
-  } else {
-    launch.comm.wait.signature = signature;  // the device counts: a graph is launched as often as its owner likes
-  }
+  if (calls.front()->call.isMessage()) launch.comm.wait.board = nullptr;  // ranks do not count each other's messages
+  launch.comm.wait.signature = nameLaunch(calls);  // the device counts: a graph is launched as often as its owner likes
   exec::cuda::LaunchOptions options;
   options.blocks = blocks;
   options.mayOverlap = device_.ranks.load(std::memory_order_relaxed) <= settings_.mostEarlyRanks;

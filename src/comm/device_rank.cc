@@ -38,42 +38,6 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
   return config;
 }
 
-const char* describe(exec::cuda::Waiting waiting) {
-  using exec::cuda::Waiting;
-  switch (waiting) {
-    case Waiting::ForData: return "data from";
-    case Waiting::ForSlot: return "a free slot of";
-    case Waiting::ForCell: return "cells from";
-    case Waiting::ForArrival: return "the arrival of";
-    case Waiting::ForHandOver: return "a slice of lane";
-    case Waiting::ForLeave: return "leave to write to the output of";
-    case Waiting::ForCopies: return "copies of";
-    default: return "nothing of";
-  }
-}
-
-/// Of a launch's signature.
-Call callOf(uint64_t signature) {
-  Call call = exec::host::unpackSignature(withoutCopyMark(signature));
-  if (hasCopyMark(signature)) call.opCode = exec::host::kOnWindows;
-  return call;
-}
-
-Status statusOf(const exec::cuda::Verdict& v) {
-  if (v.waiting == exec::cuda::Waiting::OtherPlace)
-    return error(Code::InvalidUsage,
-                 "the output of rank {} lies elsewhere in its symmetric window than that of rank {}: NCCL_WIN_COLL_SYMMETRIC promises the "
-                 "same offset on all ranks",
-                 v.peer, v.rank);
-  if (v.waiting == exec::cuda::Waiting::Mismatch)
-    return exec::host::mismatch(Rank(v.rank), callOf(v.expected), Rank(v.peer), callOf(v.seen));
-  return error(Code::RemoteError,
-               "rank {} gave up after its deadline: its kernel waited for {} {} (channel {}, step {}, launch {}): expected {}, saw {}",
-               v.rank, describe(v.waiting),
-               v.waiting == exec::cuda::Waiting::ForHandOver ? format("{}", v.peer) : format("rank {}", v.peer), v.channel, v.step,
-               v.launch, v.expected, v.seen);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
@@ -204,10 +168,11 @@ bool DeviceRank::isIdle() {
   return !over || *over;  // a context that is broken runs nothing any more
 }
 
-Status DeviceRank::look() {
+std::optional<GivenUp> DeviceRank::look() {
   const exec::cuda::Verdict& verdict = endpoint_->kernelPage().verdict;
   const uint32_t state = std::atomic_ref<uint32_t>(const_cast<uint32_t&>(verdict.state)).load(std::memory_order_acquire);
-  return state == exec::cuda::Verdict::Complete ? statusOf(verdict) : Status();
+  if (state != exec::cuda::Verdict::Complete) return std::nullopt;
+  return readVerdict(verdict, endpoint_->page());
 }
 
 Status DeviceRank::choose(DeviceCall& call) const {

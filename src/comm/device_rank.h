@@ -18,6 +18,7 @@
 
 #include "comm/captures.h"
 #include "comm/device_copies.h"
+#include "comm/device_verdict.h"
 #include "comm/devices.h"
 #include "exec/host/signature.h"
 #include "observe/flight_recorder.h"
@@ -98,8 +99,8 @@ class DeviceRank {
 
   /// Whether all kernels have ended.
   bool isIdle();
-  /// Whether a kernel has given up: why.
-  Status look();
+  /// Whether a kernel has given up, of whichever rank.
+  std::optional<GivenUp> look();
   Device& device() const { return device_; }
 
  private:
@@ -160,6 +161,8 @@ class DeviceRank {
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
   Status launchCopies(const DeviceCall& call, driver::cuda::Stream stream);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
+  /// What the kernels of the calls are told, and whoever has to tell of them.
+  uint64_t nameLaunch(std::span<DeviceCall* const> calls);
   void dropEnded();
   template <class LaunchThem>
   Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
@@ -188,6 +191,8 @@ class DeviceRank {
   std::atomic<driver::cuda::Stream> latest_ = nullptr;  // where that was, or will be
   std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;
+  bool isCaptured_ = false;       // the launch that is made
+  uint64_t messageLaunches_ = 0;
   Scratch scratch_;
 };
 

@@ -161,6 +161,7 @@ void Communicator::abort() {
 }
 
 std::string Communicator::verdictJson() {
+  lookAtGpu();
   const ErrorLatch& latch = hub().latch(rank_);
   std::string known = exec::host::verdictJson(hub());
   if (known != "null" || !latch.tripped() || revoked_) return known;

@@ -1,6 +1,7 @@
 // Calls of two ranks on GPUs, up to their launches: which there are, with what, on which stream, and what a repeated one costs.
 #include "comm/device_rank.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 
@@ -345,19 +346,51 @@ TEST_F(DeviceRankTest, WorkOfAllStreamsOfAGroupStaysInOrder) {
 }
 
 TEST_F(DeviceRankTest, AVerdictIsAnError) {
-  EXPECT_TRUE(ranks[0]->look().ok());
+  EXPECT_FALSE(ranks[0]->look());
   transport::device::Page page(*hub->devicePage(Bytes(transport::device::Page::bytesFor(kRanks))), kRanks);
   exec::cuda::Verdict& verdict = page.kernel().verdict;
   verdict.waiting = exec::cuda::Waiting::ForData;
   verdict.rank = 2;
   verdict.peer = 1;
   verdict.state = exec::cuda::Verdict::Complete;
-  const Status status = ranks[0]->look();
+  verdict.waitedNs = 5'000'000;
+  const auto found = ranks[0]->look();
+  ASSERT_TRUE(found);
+  const Status& status = found->outcome.cause;
+  EXPECT_EQ(found->rank, Rank(2));
+  EXPECT_EQ(found->waitedMs, 5);
   EXPECT_EQ(status.code(), Code::RemoteError);
-  EXPECT_NE(status.text().find("rank 2 gave up"), std::string::npos) << status.text();
+  EXPECT_NE(status.text().find("rank 2 has waited 5 ms"), std::string::npos) << status.text();
   EXPECT_NE(status.text().find("data from rank 1"), std::string::npos) << status.text();
   verdict.waiting = exec::cuda::Waiting::Mismatch;
-  EXPECT_EQ(ranks[1]->look().code(), Code::InvalidUsage);
+  EXPECT_EQ(ranks[1]->look()->outcome.cause.code(), Code::InvalidUsage);
+}
+
+// Whoever looks, of whichever process, finds them where the rank has left them.
+TEST_F(DeviceRankTest, CallsOfALaunchAreFoundAgain) {
+  std::vector<std::vector<DeviceCall>> calls(kRanks);
+  for (int32_t r = 0; r < kRanks; ++r) {
+    auto& own = calls[static_cast<size_t>(r)];
+    own.push_back(collective(r, Collective::AllReduce, 1 << 25));
+    own.back().call.sequence = 70'000;
+    own.push_back(collective(r, Collective::AllReduce, 1000));
+    own.back().call.sequence = 70'001;
+  }
+  calls[0].push_back(message(0, 1, false, 4000));
+  calls[1].push_back(message(1, 0, true, 4000));
+  launchAll(calls);
+  const transport::device::Page page(*hub->devicePage(Bytes(transport::device::Page::bytesFor(kRanks))), kRanks);
+  size_t found = 0;
+  for (const Launched& l : gpus.launches) {
+    const auto known = page.launches(l.launch.comm.rank).find(l.launch.comm.wait.signature);
+    ASSERT_EQ(known.size(), static_cast<size_t>(l.launch.works));
+    for (const Call& call : known) {
+      const auto& own = calls[static_cast<size_t>(l.launch.comm.rank)];
+      found += std::ranges::count_if(own, [&](const DeviceCall& made) { return made.call == call; });
+    }
+  }
+  EXPECT_EQ(found, 8u);
+  EXPECT_TRUE(page.launches(0).find(12345).empty());
 }
 
 TEST_F(DeviceRankTest, ItIsIdleOnceItsKernelsHaveEnded) {

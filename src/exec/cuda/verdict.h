@@ -36,7 +36,9 @@ struct Verdict {
   int32_t step;       ///< of the lane's program
   uint64_t expected;  ///< ForData, ForSlot, ForHandOver: the counter waited for; ForCell, ForArrival: the epoch; ForLeave …: the call
   uint64_t seen;
-  uint64_t launch;  ///< number of the launch that waited; 0: none has one
+  uint64_t launch;     ///< number of the launch that waited; 0: none has one
+  uint64_t signature;  ///< of that launch (WaitControl)
+  uint64_t waitedNs;
 };
 
 /// What the host tells the waits of one rank's kernels, whenever those were launched: in host memory, a line of its own for each rank.
@@ -69,7 +71,7 @@ struct WaitControl {
   BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: itself, or no board with that peer
   const BoardEntry* board = nullptr;   ///< [kBoardPeers] in own memory, by peer; null: none
   BoardEntry* own = nullptr;           ///< of the board: this rank's; written by one thread of its launch alone
-  uint64_t signature = 0;              ///< of its calls, the same on all ranks if they agree
+  uint64_t signature = 0;              ///< of its calls, the same on all ranks if they agree; without a board any name of the launch
 };
 static_assert(std::is_trivially_copyable_v<WaitControl> && std::is_trivially_copyable_v<Verdict>);
 static_assert(sizeof(BoardEntry) == 16);

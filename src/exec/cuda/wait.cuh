@@ -25,7 +25,8 @@ struct WaitNote {
   int32_t step;
 };
 
-__device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen) {
+__device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen,
+                                             uint64_t waitedNs = 0) {
   const uint32_t before = arch::swapRelaxedSys(&control.verdict->state, Verdict::Claimed);
   if (before == Verdict::Empty) {
     control.verdict->waiting = note.waiting;
@@ -36,6 +37,8 @@ __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNot
     control.verdict->expected = expected;
     control.verdict->seen = seen;
     control.verdict->launch = control.board == nullptr ? 0 : arch::loadRelaxedSys(&control.own->launch);
+    control.verdict->signature = control.signature;
+    control.verdict->waitedNs = waitedNs;
     arch::fenceAcqRelSys();
   }
   // Whoever came second while the first one writes leaves it to that one: the host looks while kernels run.
@@ -95,7 +98,7 @@ __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const Wait
   if (!isForeign && (limitNs == 0 || now - state.startNs <= limitNs)) return true;
   WaitNote last = note;
   if (isForeign) last.waiting = Waiting::Mismatch;
-  reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen);
+  reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen, now - state.startNs);
   return false;
 }
 

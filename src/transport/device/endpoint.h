@@ -72,6 +72,7 @@ class Endpoint {
   /// Windows of the user; once connect() is Ready.
   UserWindows& windows() { return *userWindows_; }
   Poll settleWindows();
+  const Page& page() const { return page_; }
   KernelPage& kernelPage() const { return page_.kernel(); }
   /// How long kernels of this rank may wait, also those that run; 0: for ever. Any thread.
   void limitWaits(uint64_t ns) const { std::atomic_ref(page_.waits(rank_.value).limitNs).store(ns, std::memory_order_relaxed); }

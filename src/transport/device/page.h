@@ -13,6 +13,7 @@
 #include "exec/cuda/probe.h"
 #include "exec/cuda/verdict.h"
 #include "exec/cuda/window.h"
+#include "transport/device/launch_book.h"
 #include "transport/device/segment_server.h"
 
 namespace tutti::transport::device {
@@ -106,7 +107,7 @@ class Page {
   Page() = default;
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
   static uint64_t bytesFor(int32_t ranks) {
-    return pipesAt(ranks) + squared(ranks) * kNumProtocols * kPorts * sizeof(PipeCards);
+    return booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook);
   }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
@@ -130,6 +131,7 @@ class Page {
     const int32_t at = ((static_cast<int32_t>(protocol) * kPorts + port) * ranks_ + from) * ranks_ + to;
     return reinterpret_cast<PipeCards*>(memory_ + pipesAt(ranks_))[at];
   }
+  LaunchBook& launches(int32_t rank) const { return reinterpret_cast<LaunchBook*>(memory_ + booksAt(ranks_))[rank]; }
   int32_t ranks() const { return ranks_; }
   /// Of something that kernels see: bytes from the page's beginning.
   uint64_t offsetOf(const void* seen) const { return static_cast<uint64_t>(static_cast<const std::byte*>(seen) - memory_); }
@@ -139,6 +141,7 @@ class Page {
   static uint64_t desksAt(int32_t ranks) { return sizeof(KernelPage) + static_cast<uint64_t>(ranks) * sizeof(WaitDesk); }
   static uint64_t pairsAt(int32_t ranks) { return kernelBytes(ranks) + static_cast<uint64_t>(ranks) * sizeof(RankCard); }
   static uint64_t pipesAt(int32_t ranks) { return pairsAt(ranks) + squared(ranks) * sizeof(PairCard); }
+  static uint64_t booksAt(int32_t ranks) { return pipesAt(ranks) + squared(ranks) * kNumProtocols * kPorts * sizeof(PipeCards); }
 
   std::byte* memory_ = nullptr;
   int32_t ranks_ = 0;

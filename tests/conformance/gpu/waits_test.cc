@@ -38,6 +38,7 @@ class GpuWaits : public testing::Test {
       synchronize(gpus);
       threads.meet();
       body(rank, comm, data);
+      synchronize(gpus);  // what ended by an error may be about to
       threads.meet();
     });
   }
@@ -110,6 +111,105 @@ TEST_F(GpuWaits, OfGraphsFollowTheDeadlineToo) {
     EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
     EXPECT_EQ(gpus.driver().destroyGraph(graph), Error::Success);
     EXPECT_EQ(gpus.driver().streamDestroy(stream), Error::Success);
+  });
+}
+
+/// What a text has to have.
+void expectWords(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in " << text;
+}
+
+std::string readVerdict(ncclComm_t comm) {
+  std::string text(20'000, '\0');
+  size_t needed = 0;
+  EXPECT_EQ(tuttiCommGetVerdict(comm, text.data(), text.size(), &needed), ncclSuccess);
+  return text.substr(0, needed - 1);
+}
+
+TEST_F(GpuWaits, PastTheirDeadlineNameTheCallAndWhoCame) {
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    EXPECT_EQ(tuttiCommSetTimeout(comm, rank == 0 ? 100 : 0), ncclSuccess);
+    if (rank != 2) {
+      ASSERT_EQ(sum(data, 500, comm), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus);
+    }
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    expectWords(ncclGetLastError(comm),
+                {"rank 0 has waited ", "which is past the deadline of 100 ms, in AllReduce #1 of 500 int32, sum: its "});
+    expectWords(readVerdict(comm), {R"("kind":"deadline")", R"("rank":0,"waitedMs":1)", R"("operation":"AllReduce","sequence":1,)",
+                                    R"("arrived":[0,1],"missing":[2])", R"("suspects":[{"rank":2,)", R"("waits":"its kernel waits for)"});
+  });
+}
+
+TEST_F(GpuWaits, PastTheirDeadlineNameAllCallsOfALaunch) {
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    EXPECT_EQ(tuttiCommSetTimeout(comm, rank == 0 ? 100 : 0), ncclSuccess);
+    for (const size_t count : {size_t{400}, size_t{600}}) {  // so that all that they need is there
+      ASSERT_EQ(sum(data, count, comm), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus);
+    }
+    meet();
+    if (rank != 2) {
+      ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+      for (const size_t count : {size_t{400}, size_t{600}}) ASSERT_EQ(sum(data, count, comm), ncclSuccess);
+      ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(comm);
+    }
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    expectWords(ncclGetLastError(comm), {"AllReduce #3 of 400 int32, sum and AllReduce #4 of 600 int32, sum: its kernel waits"});
+  });
+}
+
+TEST_F(GpuWaits, OfMessagesPastTheirDeadlineNameTheTwoRanks) {
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    for (int k = 0; k < 2; ++k) {
+      if (rank == 1 && k == 0) {
+        ASSERT_EQ(ncclSend(data.data(), kCount, ncclInt, 0, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+      } else if (rank == 0) {
+        EXPECT_EQ(tuttiCommSetTimeout(comm, k == 0 ? 0 : 100), ncclSuccess);
+        ASSERT_EQ(ncclRecv(data.data(), kCount, ncclInt, 1, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+      }
+      synchronize(gpus);
+      meet();
+    }
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    expectWords(ncclGetLastError(comm), {"in Recv #1 of 4000 bytes from rank 1: its kernel waits for"});
+    expectWords(readVerdict(comm), {R"("operation":"Recv","sequence":1)", R"("peer":1)", R"("arrived":[0],"missing":[1])"});
+  });
+}
+
+TEST_F(GpuWaits, OfGraphsPastTheirDeadlineNameTheCallToo) {
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    const cudaStream_t stream = gpus.makeStream();
+    driver::cuda::Graph graph = nullptr;
+    ASSERT_EQ(gpus.driver().beginCapture(stream, CaptureMode::ThreadLocal), Error::Success);
+    ASSERT_EQ(sum(data, 777, comm, stream), ncclSuccess) << ncclGetLastError(comm);
+    ASSERT_EQ(gpus.driver().endCapture(stream, &graph), Error::Success);
+    for (int k = 0; k < 600; ++k) ASSERT_EQ(sum(data, kCount, comm, stream), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus, stream);
+    meet();
+    EXPECT_EQ(tuttiCommSetTimeout(comm, 100), ncclSuccess);
+    if (rank == 0) {
+      ASSERT_EQ(gpus.driver().launchGraph(graph, stream), Error::Success);
+    }
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    expectWords(ncclGetLastError(comm), {"in AllReduce #1 of 777 int32, sum: its kernel waits for"});
+    synchronize(gpus, stream);
+    EXPECT_EQ(gpus.driver().destroyGraph(graph), Error::Success);
+    EXPECT_EQ(gpus.driver().streamDestroy(stream), Error::Success);
+  });
+}
+
+TEST_F(GpuWaits, InCallsThatDifferHoldBothInTheVerdict) {
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    (void)ncclGroupStart();
+    (void)sum(data, 400, comm);  // an error where the others are faster
+    (void)sum(data, rank == 0 ? 600 : 700, comm);
+    (void)ncclGroupEnd();
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclInvalidUsage);
+    expectWords(ncclGetLastError(comm), {"rank 0 called AllReduce #2 of 600 int32, sum", "AllReduce #2 of 700 int32, sum"});
+    synchronize(gpus);
+    meet();
+    expectWords(readVerdict(comm), {R"("kind":"mismatch")", R"("sequence":2,"count":600)", R"("sequence":2,"count":700)"});
   });
 }
 

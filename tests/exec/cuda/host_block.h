@@ -32,7 +32,7 @@ class HostWait {
   /// Whether to give up; then it is reported, or somebody else has. Who asks for something else begins anew.
   bool givesUp(const WaitControl& control, const Note& note);
   void end() { *this = HostWait(); }
-  static void report(const WaitControl& control, const Note& note);
+  static void report(const WaitControl& control, const Note& note, uint64_t waitedNs = 0);
 
  private:
   Note latest_;

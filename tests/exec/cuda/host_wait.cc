@@ -57,7 +57,7 @@ void postOnBoards(const WaitControl& control) {
   for (BoardEntry* entry : control.post) post(entry);
 }
 
-void HostWait::report(const WaitControl& control, const Note& note) {
+void HostWait::report(const WaitControl& control, const Note& note, uint64_t waitedNs) {
   Verdict& verdict = *control.verdict;
   uint32_t empty = Verdict::Empty;
   if (atomic(verdict.state).compare_exchange_strong(empty, Verdict::Claimed, std::memory_order_relaxed)) {
@@ -69,6 +69,8 @@ void HostWait::report(const WaitControl& control, const Note& note) {
     verdict.expected = note.expected;
     verdict.seen = note.seen;
     verdict.launch = control.board == nullptr ? 0 : loadWord(control.own->launch);
+    verdict.signature = control.signature;
+    verdict.waitedNs = waitedNs;
     atomic(verdict.state).store(Verdict::Complete, std::memory_order_release);
   }
   atomic(*control.abort).store(1, std::memory_order_relaxed);
@@ -93,7 +95,7 @@ bool HostWait::givesUp(const WaitControl& control, const Note& note) {
     last.expected = control.signature;
     last.seen = other;
   }
-  report(control, last);
+  report(control, last, now - startNs_);
   return true;
 }
 

@@ -1,0 +1,143 @@
+#include "comm/device_verdict.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/device_copies.h"
+#include "core/format.h"
+#include "exec/host/signature.h"
+
+namespace tutti::comm {
+
+using exec::cuda::Verdict;
+using exec::cuda::Waiting;
+using exec::host::describeCall;
+using transport::device::Page;
+using transport::local::Ending;
+
+namespace {
+
+constexpr int kKindShift = 60;
+constexpr uint64_t kRest = (uint64_t{1} << kKindShift) - 1;
+/// Of several calls: no collective, and none of copies (markCopies).
+constexpr uint64_t kSeveral = uint64_t{15} << kKindShift;
+
+const char* describe(Waiting waiting) {
+  switch (waiting) {
+    case Waiting::ForData: return "data from";
+    case Waiting::ForSlot: return "a free slot of";
+    case Waiting::ForCell: return "cells from";
+    case Waiting::ForArrival: return "the arrival of";
+    case Waiting::ForHandOver: return "a slice of lane";
+    case Waiting::ForLeave: return "leave to write to the output of";
+    case Waiting::ForCopies: return "copies of";
+    default: return "nothing of";
+  }
+}
+
+/// Of a launch of one collective, as exact as the bits allow.
+Call callOf(uint64_t signature) {
+  Call call = exec::host::unpackSignature(withoutCopyMark(signature));
+  if (hasCopyMark(signature)) call.opCode = exec::host::kOnWindows;
+  return call;
+}
+
+/// Empty: they are not known any more.
+std::vector<Call> callsOf(const Page& page, int32_t rank, uint64_t signature) {
+  std::vector<Call> calls = page.launches(rank).find(signature);
+  if (!calls.empty() || signature == 0 || signature >= kSeveral) return calls;
+  const Call call = callOf(signature);
+  return call.isMessage() ? calls : std::vector{call};
+}
+
+/// "AllReduce #5 of 1000 float, sum and 2 more calls".
+std::string describeAll(const std::vector<Call>& calls) {
+  constexpr size_t kMost = 4;
+  if (calls.empty()) return "a launch whose calls are not known any more";
+  std::string text;
+  for (size_t i = 0; i < std::min(calls.size(), kMost); ++i) text += format("{}{}", i == 0 ? "" : " and ", describeCall(calls[i]));
+  if (calls.size() > kMost) text += format(" and {} more", calls.size() - kMost);
+  return text;
+}
+
+/// Messages that a wait may have been for: all, where it was for none of its peer.
+std::vector<Call> suspected(std::vector<Call> calls, const Verdict& v) {
+  if (calls.empty() || !calls.front().isMessage()) return calls;
+  const bool receives = v.waiting != Waiting::ForSlot;
+  std::vector<Call> found;
+  std::ranges::copy_if(calls, std::back_inserter(found), [&](const Call& c) { return c.root == v.peer && c.receives == receives; });
+  return found.empty() ? calls : found;
+}
+
+exec::host::Outcome mismatchOf(const Verdict& v, const Page& page) {
+  const Rank rank(v.rank);
+  const Rank peer(v.peer);
+  const std::vector<Call> own = callsOf(page, v.rank, v.expected);
+  const std::vector<Call> theirs = callsOf(page, v.peer, v.seen);
+  for (size_t i = 0; i < std::min(own.size(), theirs.size()); ++i)
+    if (!exec::host::agree(own[i], theirs[i]))
+      return {Ending::Mismatch, exec::host::mismatch(rank, own[i], peer, theirs[i]), {{rank, own[i]}, {peer, theirs[i]}}};
+  return {Ending::Mismatch,
+          error(Code::InvalidUsage,
+                "calls do not match: rank {} launched {}, but rank {} launched {}; all ranks of a communicator must make the same calls in "
+                "the same groups",
+                v.rank, describeAll(own), v.peer, describeAll(theirs)),
+          {}};
+}
+
+/// What the kernel stood at.
+std::string describeWait(const Verdict& v) {
+  const std::string whom = v.waiting == Waiting::ForHandOver ? format("{}", v.peer) : format("rank {}", v.peer);
+  return format("waits for {} {} (channel {}, step {}, launch {}): expected {}, saw {}", describe(v.waiting), whom, v.channel, v.step,
+                v.launch, v.expected, v.seen);
+}
+
+Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& calls) {
+  const int64_t waitedMs = static_cast<int64_t>(v.waitedNs / 1'000'000);
+  const std::string limit = limitMs == 0 || limitMs > waitedMs ? "its deadline" : format("the deadline of {} ms", limitMs);
+  return error(Code::RemoteError, "rank {} has waited {} ms, which is past {}, in {}: its kernel {}", v.rank, waitedMs, limit,
+               describeAll(calls), describeWait(v));
+}
+
+}  // namespace
+
+GivenUp readVerdict(const Verdict& v, const Page& page) {
+  GivenUp result{Rank(v.rank), {}, {}, static_cast<int64_t>(v.waitedNs / 1'000'000)};
+  const std::vector<Call> calls = suspected(callsOf(page, v.rank, v.signature), v);
+  for (const Call& call : calls) {
+    transport::local::ChainWait& chain = result.wait.chains.emplace_back();
+    chain.call = call;
+    chain.step = static_cast<uint32_t>(std::max(v.step, 0));
+    chain.words = "its kernel " + describeWait(v);
+  }
+  if (v.waiting == Waiting::Mismatch) {
+    result.outcome = mismatchOf(v, page);
+  } else if (v.waiting == Waiting::OtherPlace) {
+    result.outcome = {Ending::Mismatch,
+                      error(Code::InvalidUsage,
+                            "the output of rank {} lies elsewhere in its symmetric window than that of rank {}: NCCL_WIN_COLL_SYMMETRIC "
+                            "promises the same offset on all ranks",
+                            v.peer, v.rank),
+                      {}};
+  } else {
+    const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
+    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}};
+  }
+  return result;
+}
+
+uint64_t signatureOf(std::span<const Call* const> calls) {
+  uint64_t signature = 0;
+  for (const Call* const call : calls) {
+    const uint64_t own = exec::host::packSignature(*call);
+    if (calls.size() == 1) return own;
+    signature = (signature ^ own) * 0x9e3779b97f4a7c15U;
+  }
+  return (signature & kRest) | kSeveral;
+}
+
+uint64_t signatureOfMessages(uint64_t number) { return static_cast<uint64_t>(Collective::SendRecv) << kKindShift | (number & kRest); }
+
+}  // namespace tutti::comm
