@@ -51,6 +51,7 @@ Status Communicator::openGpu(const Outcome& outcome) {
   if (!gpu) return std::move(gpu).error();
   gpu_ = std::move(*gpu);
   setTimeout(timeoutMs());
+  gpu_->tellWaitsOf(static_cast<uint64_t>(turn_->silence.count()));
   return {};
 }
 
@@ -88,6 +89,7 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
 /// A kernel that has given up is the end of the communicator, on all its ranks. No call is under way that could say why.
 void Communicator::lookAtGpu() {
   if (gpu_ == nullptr) return;
+  if (const auto words = gpu_->lastingWait()) observe::warn("{}", *words);
   if (!hub().latch(rank_).tripped()) {
     if (auto found = gpu_->look()) {
       conclude(hub(), found->rank, found->outcome, std::move(found->wait), found->waitedMs);

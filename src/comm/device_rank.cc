@@ -168,6 +168,11 @@ bool DeviceRank::isIdle() {
   return !over || *over;  // a context that is broken runs nothing any more
 }
 
+std::optional<std::string> DeviceRank::lastingWait() const {
+  const auto wait = endpoint_->takeLastingWait();
+  return wait ? std::optional(describeLasting(*wait, endpoint_->page())) : std::nullopt;
+}
+
 std::optional<GivenUp> DeviceRank::look() {
   const exec::cuda::Verdict& verdict = endpoint_->kernelPage().verdict;
   const uint32_t state = std::atomic_ref<uint32_t>(const_cast<uint32_t&>(verdict.state)).load(std::memory_order_acquire);

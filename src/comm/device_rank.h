@@ -1,6 +1,7 @@
 // What a communicator of GPUs has beside that of a host device: its memory on the GPU, its plans, and the launches of its kernels.
 //
-// Owner: the communicator. Used by the thread that uses the communicator, but limitWaits(), look() and isIdle(), which any thread may call.
+// Owner: the communicator. Used by the thread that uses the communicator, but limitWaits(), lastingWait(), look() and isIdle(), which
+// any thread may call.
 // 1. Works of all launches run in the order of their launches, whatever streams they were issued on. A graph into which calls were captured
 //    takes part in that order as one launch, each time it is launched (unless NCCL_GRAPH_MIXING_SUPPORT=0).
 // 2. What a call needs beyond its launch (memory, mappings, programs) is there before the call is launched: prepare it with planFor(),
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/captures.h"
@@ -94,6 +96,10 @@ class DeviceRank {
   Status checkStreams(std::span<const DeviceCall> calls);
   /// Puts all calls, numbered, on their streams.
   Status launch(std::span<DeviceCall> calls);
+  /// A wait of a kernel that lasts so long is told by lastingWait(). Before the first launch.
+  void tellWaitsOf(uint64_t ns) const { endpoint_->tellWaitsOf(ns); }
+  /// Such a wait, in words; each once.
+  std::optional<std::string> lastingWait() const;
   /// How long kernels may wait, also those that run and those of graphs; 0: for ever.
   void limitWaits(uint64_t ns) const { endpoint_->limitWaits(ns); }
 

@@ -128,6 +128,12 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
   return result;
 }
 
+std::string describeLasting(const Verdict& wait, const Page& page) {
+  const std::vector<Call> calls = suspected(callsOf(page, wait.rank, wait.signature), wait);
+  return format("rank {} has waited for {} ms in {}: its kernel {}", wait.rank, wait.waitedNs / 1'000'000, describeAll(calls),
+                describeWait(wait));
+}
+
 uint64_t signatureOf(std::span<const Call* const> calls) {
   uint64_t signature = 0;
   for (const Call* const call : calls) {

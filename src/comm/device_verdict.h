@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "exec/host/verdict.h"
 #include "transport/device/page.h"
@@ -18,6 +19,9 @@ struct GivenUp {
   int64_t waitedMs = 0;
 };
 GivenUp readVerdict(const exec::cuda::Verdict& verdict, const transport::device::Page& page);
+
+/// Of a wait that goes on: "rank 1 has waited for 10000 ms in AllReduce #5 …: its kernel waits for …".
+std::string describeLasting(const exec::cuda::Verdict& wait, const transport::device::Page& page);
 
 /// A launch of collectives: of one call its signature, of several what differs where any of them does. The same on all ranks that agree.
 uint64_t signatureOf(std::span<const Call* const> calls);

@@ -41,10 +41,19 @@ struct Verdict {
   uint64_t waitedNs;
 };
 
-/// What the host tells the waits of one rank's kernels, whenever those were launched: in host memory, a line of its own for each rank.
+/// Devices reckon the length of waits in ticks of 2^kTickShift ns, some 1 ms: a word of half the size, where registers are few.
+inline constexpr int kTickShift = 20;
+
+/// What the host tells the waits of one rank's kernels, whenever those were launched, and they tell it while they last: in host memory, a
+/// line of its own for each rank.
 struct alignas(128) WaitDesk {
-  uint64_t limitNs;  ///< how long a wait may last; 0: for ever. The host writes (relaxed); whoever looks at the abort word reads (relaxed)
+  /// How long a wait may last; 0: for ever. The host writes (relaxed); whoever looks at the abort word reads (relaxed).
+  uint64_t limitNs;
+  uint32_t silence;  ///< ticks; a wait this long is told; at least kLeastSilence, 0: none is. The host writes it before the first launch
+  /// Such a wait, as a verdict would have it. A device fills it in where it is Empty; the host empties it.
+  Verdict lasting;
 };
+inline constexpr uint32_t kLeastSilence = 2;
 
 /// Keeps a waiting device off the bus: of all its threads at most one looks at the host's abort word and desk in every kHostLookNs, and
 /// tells the others. A look by every waiting warp costs some 0.6 us each, one after the other (docs/decisions/0002): with 512
@@ -52,6 +61,7 @@ struct alignas(128) WaitDesk {
 struct AbortRelay {
   uint64_t lookedNs;  // device time of the last look; the thread that exchanges it (relaxed) does the next
   uint64_t limitNs;   // as that thread has found it on the desk (relaxed); all waiting threads of the rank read it (relaxed)
+  uint32_t told;      // ticks when that thread told of a wait on the desk: one that began before is of the same standstill
   uint32_t stop;      // that thread sets it (relaxed); all waiting threads of the rank poll it (relaxed)
 };
 
@@ -67,7 +77,7 @@ struct WaitControl {
   uint32_t* abort = nullptr;    ///< in host memory; host and devices write 1 (relaxed)
   AbortRelay* relay = nullptr;  ///< in the rank's own memory
   Verdict* verdict = nullptr;
-  const WaitDesk* desk = nullptr;      ///< of the rank
+  WaitDesk* desk = nullptr;            ///< of the rank
   BoardEntry* post[kBoardPeers] = {};  ///< by peer: where this rank posts, in the peer's memory; null: itself, or no board with that peer
   const BoardEntry* board = nullptr;   ///< [kBoardPeers] in own memory, by peer; null: none
   BoardEntry* own = nullptr;           ///< of the board: this rank's; written by one thread of its launch alone

@@ -25,38 +25,58 @@ struct WaitNote {
   int32_t step;
 };
 
+/// All but the state.
+__device__ __forceinline__ void describeWait(const WaitControl& control, Verdict& to, const WaitNote& note, uint64_t expected,
+                                             uint64_t seen, uint64_t waitedNs) {
+  to.waiting = note.waiting;
+  to.rank = note.rank;
+  to.peer = note.peer;
+  to.channel = note.channel;
+  to.step = note.step;
+  to.expected = expected;
+  to.seen = seen;
+  to.launch = control.board == nullptr ? 0 : arch::loadRelaxedSys(&control.own->launch);
+  to.signature = control.signature;
+  to.waitedNs = waitedNs;
+  arch::fenceAcqRelSys();
+}
+
 __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen,
                                              uint64_t waitedNs = 0) {
   const uint32_t before = arch::swapRelaxedSys(&control.verdict->state, Verdict::Claimed);
-  if (before == Verdict::Empty) {
-    control.verdict->waiting = note.waiting;
-    control.verdict->rank = note.rank;
-    control.verdict->peer = note.peer;
-    control.verdict->channel = note.channel;
-    control.verdict->step = note.step;
-    control.verdict->expected = expected;
-    control.verdict->seen = seen;
-    control.verdict->launch = control.board == nullptr ? 0 : arch::loadRelaxedSys(&control.own->launch);
-    control.verdict->signature = control.signature;
-    control.verdict->waitedNs = waitedNs;
-    arch::fenceAcqRelSys();
-  }
+  if (before == Verdict::Empty) describeWait(control, *control.verdict, note, expected, seen, waitedNs);
   // Whoever came second while the first one writes leaves it to that one: the host looks while kernels run.
   if (before != Verdict::Claimed) arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
   arch::storeRelaxedSys(control.abort, 1);
 }
 
+/// What a thread that waits knows of the host.
+enum class News : uint32_t { None, Abort, OwnLook };  ///< OwnLook: it has just looked, for all threads of the rank
+
 /// Whether the abort word is set, as far as this rank knows. Who looks brings the limit along: limits are milliseconds and more, so a wait
 /// that could go past one has been looked for many times, and what counted before its launch is long gone.
-__device__ __forceinline__ bool isAborted(const WaitControl& control, uint64_t nowNs) {
-  if (arch::loadRelaxedSys(&control.relay->stop) != 0) return true;
+__device__ __forceinline__ News lookForNews(const WaitControl& control, uint64_t nowNs) {
+  if (arch::loadRelaxedSys(&control.relay->stop) != 0) return News::Abort;
   const uint64_t looked = arch::loadRelaxedSys(&control.relay->lookedNs);
-  if (nowNs - looked < kHostLookNs || !arch::replaceRelaxedSys(&control.relay->lookedNs, looked, nowNs)) return false;
+  if (nowNs - looked < kHostLookNs || !arch::replaceRelaxedSys(&control.relay->lookedNs, looked, nowNs))
+    return News::None;
   const uint32_t abort = arch::loadRelaxedSys(control.abort);
   arch::storeRelaxedSys(&control.relay->limitNs, arch::loadRelaxedSys(&control.desk->limitNs));
-  if (abort == 0) return false;
+  if (abort == 0) return News::OwnLook;
   arch::storeRelaxedSys(&control.relay->stop, 1);
-  return true;
+  return News::Abort;
+}
+
+/// Tells the host of a wait that lasts: once of all that stand still together. Only by who has looked, so by one thread at a time.
+__device__ __forceinline__ void tellOfWait(const WaitControl& control, const WaitNote& note, uint64_t expected, uint64_t seen,
+                                           uint32_t since, uint32_t now) {
+  const uint32_t waited = now - since;
+  if (waited < kLeastSilence || now - arch::loadRelaxedSys(&control.relay->told) <= waited) return;
+  const uint32_t silence = arch::loadRelaxedSys(&control.desk->silence);
+  if (silence == 0 || waited < silence || arch::loadRelaxedSys(&control.desk->lasting.state) != Verdict::Empty) return;
+  arch::storeRelaxedSys(&control.relay->told, now);
+  describeWait(control, control.desk->lasting, note, expected, seen, static_cast<uint64_t>(waited) << kTickShift);
+  arch::storeRelaxedSys(&control.desk->lasting.state, Verdict::Complete);
 }
 
 /// Counts this launch, and tells all peers what it is. One thread of a launch.
@@ -79,26 +99,33 @@ __device__ __forceinline__ uint64_t foreignSignature(const WaitControl& control,
   return own.word[1] == control.signature && entry.word[0] == own.word[0] ? entry.word[1] : control.signature;
 }
 
-/// What a wait remembers between two looks at what could end it.
+/// What a wait remembers between two looks at what could end it: little, for it stays in registers beside all else.
 struct WaitState {
-  uint64_t startNs = 0;
-  uint64_t foreign = 0;
+  uint32_t since = 0;    ///< ticks; 0: it has not looked yet
+  uint32_t foreign = 0;  ///< half of what the peer had posted
 };
 
 /// One look. False: the abort word is set, a mismatch was found, or the time is up (then it is reported).
 __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const WaitNote& note, uint64_t expected, uint64_t seen,
                                           WaitState& state) {
-  const uint64_t now = arch::globalTimerNs();
-  if (isAborted(control, now)) return false;
-  if (state.startNs == 0) state.startNs = now;
+  const uint64_t nowNs = arch::globalTimerNs();
+  const News news = lookForNews(control, nowNs);
+  if (news == News::Abort) return false;
+  const auto now = static_cast<uint32_t>(nowNs >> kTickShift);
+  if (state.since == 0) state.since = (now - 1) | 1;
+  if (news == News::OwnLook) tellOfWait(control, note, expected, seen, state.since, now);
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
-  const bool isForeign = other != control.signature && other == state.foreign;
-  state.foreign = other;
+  const uint32_t half = static_cast<uint32_t>(other ^ other >> 32) | 1;
+  const bool isForeign = other != control.signature && half == state.foreign;
+  state.foreign = half;
   const uint64_t limitNs = arch::loadRelaxedSys(&control.relay->limitNs);
-  if (!isForeign && (limitNs == 0 || now - state.startNs <= limitNs)) return true;
+  const uint32_t waited = now - state.since;
+  // What is left of the ticks at both ends, and of the limit's last one: never too early.
+  if (!isForeign && (limitNs == 0 || waited <= (limitNs >> kTickShift) + 2)) return true;
   WaitNote last = note;
   if (isForeign) last.waiting = Waiting::Mismatch;
-  reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen, now - state.startNs);
+  reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen,
+               static_cast<uint64_t>(waited) << kTickShift);
   return false;
 }
 

@@ -330,6 +330,23 @@ exec::cuda::WaitControl Endpoint::waitControl() const {
   return wait;
 }
 
+void Endpoint::tellWaitsOf(uint64_t ns) const {
+  constexpr uint64_t kMost = uint64_t{1} << 31;
+  page_.waits(rank_.value).silence =
+      static_cast<uint32_t>(std::clamp<uint64_t>(ns >> exec::cuda::kTickShift, exec::cuda::kLeastSilence, kMost));
+}
+
+std::optional<exec::cuda::Verdict> Endpoint::takeLastingWait() const {
+  exec::cuda::Verdict& lasting = page_.waits(rank_.value).lasting;
+  const std::atomic_ref<uint32_t> state(lasting.state);
+  uint32_t complete = exec::cuda::Verdict::Complete;
+  if (state.load(std::memory_order_relaxed) != complete) return std::nullopt;
+  if (!state.compare_exchange_strong(complete, exec::cuda::Verdict::Claimed, std::memory_order_acquire)) return std::nullopt;
+  const exec::cuda::Verdict taken = lasting;
+  state.store(exec::cuda::Verdict::Empty, std::memory_order_release);
+  return taken;
+}
+
 exec::cuda::CopyLaunch Endpoint::copyLaunch() const {
   const ControlLayout layout(config_, ranks_);
   exec::cuda::CopyLaunch launch;

@@ -76,6 +76,10 @@ class Endpoint {
   KernelPage& kernelPage() const { return page_.kernel(); }
   /// How long kernels of this rank may wait, also those that run; 0: for ever. Any thread.
   void limitWaits(uint64_t ns) const { std::atomic_ref(page_.waits(rank_.value).limitNs).store(ns, std::memory_order_relaxed); }
+  /// A wait of this rank's kernels that lasts so long is on its desk afterwards. Before the first launch.
+  void tellWaitsOf(uint64_t ns) const;
+  /// Takes one from there. Any thread.
+  std::optional<exec::cuda::Verdict> takeLastingWait() const;
   /// Kernels of this rank have not ended, or may be launched again: what they may touch is given back later, or never, as `kept` says.
   void keepMemory(Kept kept);
 

@@ -10,6 +10,7 @@
 
 #include "conformance/gpu/faults.h"
 #include "conformance/harness.h"
+#include "observe/capture_log.h"
 
 namespace tutti::conformance {
 namespace {
@@ -136,7 +137,7 @@ TEST_F(GpuWaits, PastTheirDeadlineNameTheCallAndWhoCame) {
     EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
     expectWords(ncclGetLastError(comm),
                 {"rank 0 has waited ", "which is past the deadline of 100 ms, in AllReduce #1 of 500 int32, sum: its "});
-    expectWords(readVerdict(comm), {R"("kind":"deadline")", R"("rank":0,"waitedMs":1)", R"("operation":"AllReduce","sequence":1,)",
+    expectWords(readVerdict(comm), {R"("kind":"deadline")", R"("rank":0,"waitedMs":)", R"("operation":"AllReduce","sequence":1,)",
                                     R"("arrived":[0,1],"missing":[2])", R"("suspects":[{"rank":2,)", R"("waits":"its kernel waits for)"});
   });
 }
@@ -196,6 +197,46 @@ TEST_F(GpuWaits, OfGraphsPastTheirDeadlineNameTheCallToo) {
     synchronize(gpus, stream);
     EXPECT_EQ(gpus.driver().destroyGraph(graph), Error::Success);
     EXPECT_EQ(gpus.driver().streamDestroy(stream), Error::Success);
+  });
+}
+
+// One warning for each wait, from whoever of the host looks, however often it does.
+TEST_F(GpuWaits, ThatLastAreExplainedOnce) {
+  const ScopedSetting soon("TUTTI_WARN_MS", "200");
+  const observe::play::CaptureLog log;
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    for (const size_t count : {size_t{500}, size_t{700}}) {
+      if (rank == 1) pause(500);
+      ASSERT_EQ(sum(data, count, comm), ncclSuccess) << ncclGetLastError(comm);
+      ncclResult_t state = ncclSuccess;
+      for (const Stopwatch watch; watch.seconds() < 0.2 || isWaiting();) {
+        ASSERT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+        ASSERT_EQ(state, ncclSuccess) << ncclGetLastError(comm);
+        pause(1);
+      }
+      synchronize(gpus);
+      meet();
+    }
+  });
+  EXPECT_EQ(log.count("rank 0 has waited for"), 2u) << log.text();
+  for (const char* const call : {"AllReduce #1 of 500 int32, sum", "AllReduce #2 of 700 int32, sum"})
+    expectWords(log.text(), {std::string("ms in ") + call + ": its kernel waits for"});
+}
+
+// Nobody asks meanwhile: the next call, or the end of the communicator, tells of it.
+TEST_F(GpuWaits, ThatLastedAreToldByTheNextCall) {
+  const ScopedSetting soon("TUTTI_WARN_MS", "40");
+  const observe::play::CaptureLog log;
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    if (rank == 1) pause(200);
+    ASSERT_EQ(sum(data, 500, comm), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    meet();
+    EXPECT_EQ(log.count("rank 0 has waited for"), 0u) << log.text();
+    meet();
+    ASSERT_EQ(sum(data, 500, comm), ncclSuccess) << ncclGetLastError(comm);
+    meet();
+    EXPECT_EQ(log.count("rank 0 has waited for"), 1u) << log.text();
   });
 }
 

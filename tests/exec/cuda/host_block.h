@@ -32,6 +32,8 @@ class HostWait {
   /// Whether to give up; then it is reported, or somebody else has. Who asks for something else begins anew.
   bool givesUp(const WaitControl& control, const Note& note);
   void end() { *this = HostWait(); }
+  /// All but the state.
+  static void describe(const WaitControl& control, Verdict& to, const Note& note, uint64_t waitedNs);
   static void report(const WaitControl& control, const Note& note, uint64_t waitedNs = 0);
 
  private:

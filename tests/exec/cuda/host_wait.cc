@@ -22,15 +22,31 @@ uint64_t nowNs() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
-bool isAborted(const WaitControl& control, uint64_t now) {
+enum class News { None, Abort, OwnLook };
+
+News lookForNews(const WaitControl& control, uint64_t now) {
   AbortRelay& relay = *control.relay;
-  if (atomic(relay.stop).load(std::memory_order_relaxed) != 0) return true;
+  if (atomic(relay.stop).load(std::memory_order_relaxed) != 0) return News::Abort;
   uint64_t looked = loadWord(relay.lookedNs);
-  if (now - looked < kHostLookNs || !atomic(relay.lookedNs).compare_exchange_strong(looked, now, std::memory_order_relaxed)) return false;
+  if (now - looked < kHostLookNs || !atomic(relay.lookedNs).compare_exchange_strong(looked, now, std::memory_order_relaxed))
+    return News::None;
   atomic(relay.limitNs).store(loadWord(control.desk->limitNs), std::memory_order_relaxed);
-  if (atomic(*control.abort).load(std::memory_order_relaxed) == 0) return false;
+  if (atomic(*control.abort).load(std::memory_order_relaxed) == 0) return News::OwnLook;
   atomic(relay.stop).store(1, std::memory_order_relaxed);
-  return true;
+  return News::Abort;
+}
+
+/// As tellOfWait() of wait.cuh.
+void tellOfWait(const WaitControl& control, const HostWait::Note& note, uint64_t startNs, uint64_t now) {
+  const uint64_t waited = (now - startNs) >> kTickShift;
+  const auto tick = static_cast<uint32_t>(now >> kTickShift);
+  if (waited < kLeastSilence || tick - atomic(control.relay->told).load(std::memory_order_relaxed) <= waited) return;
+  const uint32_t silence = control.desk->silence;
+  Verdict& lasting = control.desk->lasting;
+  if (silence == 0 || waited < silence || atomic(lasting.state).load(std::memory_order_acquire) != Verdict::Empty) return;
+  atomic(control.relay->told).store(tick, std::memory_order_relaxed);
+  HostWait::describe(control, lasting, note, now - startNs);
+  atomic(lasting.state).store(Verdict::Complete, std::memory_order_release);
 }
 
 /// The own one unless the peer is in a launch of the same number that is another.
@@ -57,20 +73,24 @@ void postOnBoards(const WaitControl& control) {
   for (BoardEntry* entry : control.post) post(entry);
 }
 
+void HostWait::describe(const WaitControl& control, Verdict& to, const Note& note, uint64_t waitedNs) {
+  to.waiting = note.waiting;
+  to.rank = note.rank;
+  to.peer = note.peer;
+  to.channel = note.channel;
+  to.step = note.step;
+  to.expected = note.expected;
+  to.seen = note.seen;
+  to.launch = control.board == nullptr ? 0 : loadWord(control.own->launch);
+  to.signature = control.signature;
+  to.waitedNs = waitedNs;
+}
+
 void HostWait::report(const WaitControl& control, const Note& note, uint64_t waitedNs) {
   Verdict& verdict = *control.verdict;
   uint32_t empty = Verdict::Empty;
   if (atomic(verdict.state).compare_exchange_strong(empty, Verdict::Claimed, std::memory_order_relaxed)) {
-    verdict.waiting = note.waiting;
-    verdict.rank = note.rank;
-    verdict.peer = note.peer;
-    verdict.channel = note.channel;
-    verdict.step = note.step;
-    verdict.expected = note.expected;
-    verdict.seen = note.seen;
-    verdict.launch = control.board == nullptr ? 0 : loadWord(control.own->launch);
-    verdict.signature = control.signature;
-    verdict.waitedNs = waitedNs;
+    describe(control, verdict, note, waitedNs);
     atomic(verdict.state).store(Verdict::Complete, std::memory_order_release);
   }
   atomic(*control.abort).store(1, std::memory_order_relaxed);
@@ -82,8 +102,10 @@ bool HostWait::givesUp(const WaitControl& control, const Note& note) {
   latest_ = note;
   if (++tries_ % kTriesPerCheck != 0) return false;
   const uint64_t now = nowNs();
-  if (isAborted(control, now)) return true;
+  const News news = lookForNews(control, now);
+  if (news == News::Abort) return true;
   if (startNs_ == 0) startNs_ = now;
+  if (news == News::OwnLook) tellOfWait(control, note, startNs_, now);
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : signatureOf(control, note.peer);
   const bool isForeign = other != control.signature && other == foreign_;
   foreign_ = other;
