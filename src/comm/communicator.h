@@ -198,7 +198,7 @@ class Communicator {
   Result<bool> isCapturedOnGpu(std::span<const DeviceCall> calls) { return gpu_->isCaptured(calls); }
   Status checkStreamsOnGpu(std::span<const DeviceCall> calls) { return gpu_->checkStreams(calls); }
   /// Says to the peers which collectives come next, and where this rank's part is of what they need beyond their launch.
-  Status offerOnGpu(std::span<const DeviceCall> calls);
+  Status offerOnGpu(std::span<DeviceCall> calls);
   /// Ready when the peers' parts are there too.
   Poll settleOnGpu(std::span<const DeviceCall> calls, Status& cause);
   /// Whose part settleOnGpu() lacks.

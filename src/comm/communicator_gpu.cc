@@ -232,12 +232,14 @@ Status Communicator::pairSelfMessages(std::vector<DeviceCall>& calls) {
   return {};
 }
 
-Status Communicator::offerOnGpu(std::span<const DeviceCall> calls) {
+Status Communicator::offerOnGpu(std::span<DeviceCall> calls) {
   if (Status status = compareWithOne(postOnGpu(calls)); !status.ok()) {
     stop(status);
     return status;
   }
-  return gpu_->offer(calls);
+  Status status = gpu_->offer(calls);
+  if (!status.ok()) stop(status);  // also those whose kernels wait for a message that comes otherwise
+  return status;
 }
 
 Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause) {
@@ -254,10 +256,7 @@ Poll Communicator::lookWhilePending(Poll poll, Status& cause) {
 
 Status Communicator::launchOnGpu(std::span<DeviceCall> calls) {
   for (DeviceCall& call : calls) {
-    if (call.call.isMessage())
-      call.call.sequence = turn_->numberMessage(call.call.root, call.call.receives);
-    else
-      call.event.sequence = call.call.sequence = issuedCollectives_++;
+    if (!call.call.isMessage()) call.event.sequence = call.call.sequence = issuedCollectives_++;
     turn_->record(call.event, observe::FlightKind::Enqueued);
   }
   Status status = gpu_->launch(calls);

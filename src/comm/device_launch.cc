@@ -143,12 +143,13 @@ Result<bool> DeviceRank::isCaptured(std::span<const DeviceCall> calls) {
 
 /// Runs `launchThem` behind all work of the communicator and of `streams`, and before what comes next on any of them.
 template <class LaunchThem>
-Status DeviceRank::inTurn(std::span<const Stream> streams, LaunchThem&& launchThem) {
+Status DeviceRank::inTurn(std::span<DeviceCall> calls, std::span<const Stream> streams, LaunchThem&& launchThem) {
   const auto scope = ContextScope::enter(device_.gpu->context());
   if (!scope) return scope.error();
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
   isCaptured_ = capture->isActive();
+  TUTTI_TRY(messages_->look(calls, endpoint_->page(), isCaptured_));
   std::unique_lock<std::mutex> ordered;
   if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
   TUTTI_TRY(enter(streams, *capture));
@@ -163,15 +164,16 @@ Status DeviceRank::launch(std::span<DeviceCall> calls) {
     DeviceCall* const alone = &calls.front();
     constexpr uint16_t kFirst = 0;
     if (alone->plan == nullptr) return {};
-    if (alone->copies != nullptr) return inTurn({&alone->stream, 1}, [&] { return launchCopies(*alone, alone->stream); });
-    return inTurn({&alone->stream, 1}, [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); });
+    if (alone->copies != nullptr) return inTurn(calls, {&alone->stream, 1}, [&] { return launchCopies(*alone, alone->stream); });
+    const auto launchAlone = [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); };
+    return inTurn(calls, {&alone->stream, 1}, launchAlone);
   }
   order(calls, scratch_);
   if (scratch_.ordered.empty()) return {};
   scratch_.streams.clear();
   for (const DeviceCall& call : calls)
     if (std::ranges::find(scratch_.streams, call.stream) == scratch_.streams.end()) scratch_.streams.push_back(call.stream);
-  return inTurn(scratch_.streams, [&] { return launchBatches(scratch_.ordered, scratch_.streams.front()); });
+  return inTurn(calls, scratch_.streams, [&] { return launchBatches(scratch_.ordered, scratch_.streams.front()); });
 }
 
 /// As few launches as can be.

@@ -53,6 +53,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   }
   const auto around = devices.around(device);
   if (!around) return tl::unexpected(around.error());
+  opened->messages_ = std::make_unique<MessageChecks>(hub, rank, checks);
   auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
   opened->endpoint_ = std::move(*endpoint);
@@ -135,7 +136,12 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
   return loaded;
 }
 
-Status DeviceRank::offer(std::span<const DeviceCall> calls) {
+Status DeviceRank::offer(std::span<DeviceCall> calls) {
+  if (std::ranges::any_of(calls, [](const DeviceCall& call) { return call.call.isMessage() && !call.isOpen(); })) {
+    const auto captured = isCaptured(calls);
+    if (!captured) return captured.error();
+    TUTTI_TRY(messages_->look(calls, endpoint_->page(), *captured));
+  }
   for (const DeviceCall& call : calls)
     if (!call.isOpen()) TUTTI_TRY(endpoint_->offer(call.plan->needs()));
   return {};

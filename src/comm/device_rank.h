@@ -22,6 +22,7 @@
 #include "comm/device_copies.h"
 #include "comm/device_verdict.h"
 #include "comm/devices.h"
+#include "comm/message_checks.h"
 #include "exec/host/signature.h"
 #include "observe/flight_recorder.h"
 #include "plan/cache.h"
@@ -57,6 +58,8 @@ struct DeviceCall {
   driver::cuda::Stream stream = nullptr;
   observe::FlightEvent event;
   double estimatedUs = 0;  ///< of the way that it goes
+  bool isNumbered = false;  ///< a message that MessageChecks has seen
+  bool isCompared = false;  ///< and is about to compare
 
   /// Whether nothing has to be opened for it.
   bool isOpen() const { return plan == nullptr || plan->isOpen || copies != nullptr; }
@@ -86,8 +89,8 @@ class DeviceRank {
   void endWindow(transport::device::UserWindows::Ref window);
   const std::string& constants() const { return settings_.constants; }
 
-  /// Says to the peers where this rank's part of what the calls need is.
-  Status offer(std::span<const DeviceCall> calls);
+  /// Says to the peers where this rank's part of what the calls need is. Messages that need anything are compared before anybody waits.
+  Status offer(std::span<DeviceCall> calls);
   /// Ready when all that they need is there.
   Poll settle(std::span<const DeviceCall> calls);
   /// Whether any of their streams is in a capture.
@@ -171,7 +174,7 @@ class DeviceRank {
   uint64_t nameLaunch(std::span<DeviceCall* const> calls);
   void dropEnded();
   template <class LaunchThem>
-  Status inTurn(std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
+  Status inTurn(std::span<DeviceCall> calls, std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
   /// Behind what other communicators have launched on the GPU, where there is an order of them.
   Status enterOrder(driver::cuda::Stream stream, const driver::cuda::CaptureInfo& capture);
   Status leaveOrder(driver::cuda::Stream stream, const driver::cuda::CaptureInfo& capture);
@@ -187,6 +190,7 @@ class DeviceRank {
   plan::PlanCache<LoadedPlan> plans_{256};
   std::unique_ptr<transport::device::Endpoint> endpoint_;
   std::unique_ptr<DeviceCopies> copies_;
+  std::unique_ptr<MessageChecks> messages_;
   std::vector<transport::device::UserWindows::Ref> endedWindows_;  // which may still be in use
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
   exec::cuda::CommView views_[transport::device::kNumProtocols];

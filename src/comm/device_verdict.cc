@@ -87,6 +87,14 @@ exec::host::Outcome mismatchOf(const Verdict& v, const Page& page) {
           {}};
 }
 
+/// The peer of a message, if it has come to it; -1: it has not.
+Rank comeTo(const std::vector<Call>& calls, const Verdict& v, const Page& page) {
+  if (calls.empty() || !calls.front().isMessage()) return Rank(-1);
+  const Call& call = calls.front();
+  const auto& book = call.receives ? page.messages(call.root, v.rank) : page.messages(v.rank, call.root);
+  return book.hasCome(!call.receives, call.sequence) ? Rank(call.root) : Rank(-1);
+}
+
 /// What the kernel stood at.
 std::string describeWait(const Verdict& v) {
   const std::string whom = v.waiting == Waiting::ForHandOver ? format("{}", v.peer) : format("rank {}", v.peer);
@@ -123,7 +131,7 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
                       {}};
   } else {
     const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
-    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}};
+    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}, comeTo(calls, v, page)};
   }
   return result;
 }

@@ -47,13 +47,13 @@ bool hasArrived(const Verdict& verdict, const Call& call, const RankReport& repo
   return report.wait.begunMessages(verdict.rank, !call.receives) > call.sequence;
 }
 
-void countArrivals(Verdict& verdict) {
+void countArrivals(Verdict& verdict, Rank come = Rank(-1)) {
   if (!verdict.call) return;
   const Call call = *verdict.call;
   for (size_t r = 0; r < verdict.ranks.size(); ++r) {
     const Rank rank(static_cast<int32_t>(r));
     if (call.isMessage() && rank != verdict.rank && rank != Rank(call.root)) continue;
-    (hasArrived(verdict, call, verdict.ranks[r], rank) ? verdict.arrived : verdict.missing).push_back(rank);
+    (rank == come || hasArrived(verdict, call, verdict.ranks[r], rank) ? verdict.arrived : verdict.missing).push_back(rank);
   }
 }
 
@@ -223,7 +223,7 @@ Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome
   for (const RankCall& call : outcome.mismatch)
     if (call.rank == rank) verdict.call = call.call;
   for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
-  countArrivals(verdict);
+  countArrivals(verdict, outcome.come);
   verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
   if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
   return {true, state.verdict.emplace(std::move(verdict)).suspects};

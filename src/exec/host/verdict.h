@@ -15,6 +15,7 @@ struct Outcome {
   transport::local::Ending ending = transport::local::Ending::Aborted;
   Status cause;
   std::vector<RankCall> mismatch;  ///< the calls that do not match, if that is the cause
+  Rank come{-1};                   ///< who is known to have come to the message that was waited for, though it told of no wait; -1: nobody
 };
 
 /// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.

@@ -14,6 +14,7 @@
 #include "exec/cuda/verdict.h"
 #include "exec/cuda/window.h"
 #include "transport/device/launch_book.h"
+#include "transport/device/message_book.h"
 #include "transport/device/segment_server.h"
 
 namespace tutti::transport::device {
@@ -107,7 +108,7 @@ class Page {
   Page() = default;
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
   static uint64_t bytesFor(int32_t ranks) {
-    return booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook);
+    return messagesAt(ranks) + squared(ranks) * sizeof(MessageBook);
   }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
@@ -132,6 +133,9 @@ class Page {
     return reinterpret_cast<PipeCards*>(memory_ + pipesAt(ranks_))[at];
   }
   LaunchBook& launches(int32_t rank) const { return reinterpret_cast<LaunchBook*>(memory_ + booksAt(ranks_))[rank]; }
+  MessageBook& messages(int32_t from, int32_t to) const {
+    return reinterpret_cast<MessageBook*>(memory_ + messagesAt(ranks_))[from * ranks_ + to];
+  }
   int32_t ranks() const { return ranks_; }
   /// Of something that kernels see: bytes from the page's beginning.
   uint64_t offsetOf(const void* seen) const { return static_cast<uint64_t>(static_cast<const std::byte*>(seen) - memory_); }
@@ -142,6 +146,10 @@ class Page {
   static uint64_t pairsAt(int32_t ranks) { return kernelBytes(ranks) + static_cast<uint64_t>(ranks) * sizeof(RankCard); }
   static uint64_t pipesAt(int32_t ranks) { return pairsAt(ranks) + squared(ranks) * sizeof(PairCard); }
   static uint64_t booksAt(int32_t ranks) { return pipesAt(ranks) + squared(ranks) * kNumProtocols * kPorts * sizeof(PipeCards); }
+  static uint64_t messagesAt(int32_t ranks) {
+    const uint64_t end = booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook);
+    return (end + alignof(MessageBook) - 1) / alignof(MessageBook) * alignof(MessageBook);
+  }
 
   std::byte* memory_ = nullptr;
   int32_t ranks_ = 0;

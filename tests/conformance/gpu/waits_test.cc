@@ -178,6 +178,29 @@ TEST_F(GpuWaits, OfMessagesPastTheirDeadlineNameTheTwoRanks) {
   });
 }
 
+// Rank 1 has come to the message, behind one that never ends.
+TEST_F(GpuWaits, OfMessagesPastTheirDeadlineTellWhetherTheOtherHasCome) {
+  run([&](int rank, ncclComm_t comm, const GpuInts& data) {
+    const auto pass = [&](int from, int to) {
+      const ncclResult_t called = rank == from ? ncclSend(data.data(), kCount, ncclInt, to, comm, nullptr)
+                                  : rank == to ? ncclRecv(data.data(), kCount, ncclInt, from, comm, nullptr)
+                                               : ncclSuccess;
+      ASSERT_EQ(called, ncclSuccess) << ncclGetLastError(comm);
+    };
+    pass(2, 1);
+    pass(1, 0);
+    synchronize(gpus);
+    meet();
+    if (rank == 1) pass(2, 1);
+    if (rank == 1) pass(1, 0);
+    meet();
+    EXPECT_EQ(tuttiCommSetTimeout(comm, rank == 0 ? 100 : 0), ncclSuccess);
+    if (rank == 0) pass(1, 0);
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    expectWords(readVerdict(comm), {R"("operation":"Recv","sequence":1)", R"("peer":1)", R"("arrived":[0,1],"missing":[])"});
+  });
+}
+
 TEST_F(GpuWaits, OfGraphsPastTheirDeadlineNameTheCallToo) {
   run([&](int rank, ncclComm_t comm, const GpuInts& data) {
     const cudaStream_t stream = gpus.makeStream();
