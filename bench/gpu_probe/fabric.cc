@@ -65,7 +65,9 @@ Fabric::Fabric(const FabricConfig& config)
   PROBE_CHECK(cudaHostAlloc(&host, kLine, cudaHostAllocPortable | cudaHostAllocMapped));
   abort_ = new (host) uint32_t{0};
   PROBE_CHECK(cudaHostAlloc(&host, sizeof(exec::cuda::WaitDesk), cudaHostAllocPortable | cudaHostAllocMapped));
-  desk_ = new (host) exec::cuda::WaitDesk{.limitNs = config.timeoutNs};
+  desk_ = new (host) exec::cuda::WaitDesk{};
+  desk_->limitNs = config.timeoutNs;
+  desk_->silence = static_cast<uint32_t>(config.timeoutNs / 2 >> exec::cuda::kTickShift);
   const auto channels = static_cast<uint64_t>(config.channels);
   const uint64_t window = exec::cuda::windowBytes(config.ranks, config.channels, config.shareBytes);
   for (int32_t r = 0; r < config.ranks; ++r) {
@@ -225,6 +227,9 @@ bool Fabric::await() {
     std::fprintf(stderr, "gave up: rank %d, channel %d, step %d of launch %llu, waited for %s of %d: expected %llu, saw %llu\n", v.rank,
                  v.channel, v.step, static_cast<unsigned long long>(v.launch), nameOf(v.waiting), v.peer,
                  static_cast<unsigned long long>(v.expected), static_cast<unsigned long long>(v.seen));
+  if (desk_->lasting.state == Verdict::Complete)
+    std::fprintf(stderr, "had told after %llu ms that it waits for %s of %d\n",
+                 static_cast<unsigned long long>(desk_->lasting.waitedNs / 1'000'000), nameOf(desk_->lasting.waiting), desk_->lasting.peer);
   return false;
 }
 
