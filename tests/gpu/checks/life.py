@@ -117,6 +117,13 @@ class Rank:
             expect(not self.device.is_idle(self.stream), "the kernel has not waited")
         self.meet()
 
+    def await_error(self, comm, seconds=5):
+        """The state of a communicator that fails, how long that took, and what the library says."""
+        begun = time.monotonic()
+        while self.lib.async_error(comm) == nccl.SUCCESS and time.monotonic() - begun < seconds:
+            time.sleep(0.0005)
+        return self.lib.async_error(comm), time.monotonic() - begun, self.lib.error(comm)
+
     def clean(self):
         """The GPU, and CUDA, are as if nothing had been."""
         self.device.synchronize(self.stream)
@@ -177,10 +184,7 @@ def peers_hear(rank):
     comm = rank.join()
     rank.in_flight(comm)
     if rank.rank == 0:
-        begun = time.monotonic()
-        while rank.lib.async_error(comm) == nccl.SUCCESS and time.monotonic() - begun < 5:
-            time.sleep(0.0005)
-        expect(rank.lib.async_error(comm) == nccl.REMOTE, "no error")
+        expect(rank.await_error(comm)[0] == nccl.REMOTE, "no error")
         rank.clean()
     elif rank.rank == 1:
         rank.lib.abort(comm)
@@ -215,6 +219,43 @@ def shrink_in_flight(rank):
         rank.clean()
         rank.works(rest, rank.size - 1)
         rank.lib.destroy(rest)
+    rank.meet()
+    rank.lib.abort(comm)
+
+
+def deadline_in_flight(rank):
+    """A deadline that is set while a kernel waits ends it, and the text names the call."""
+    comm = rank.join()
+    rank.in_flight(comm)
+    took = 0
+    if rank.rank == 0:
+        rank.lib.call("tuttiCommSetTimeout", comm, ctypes.c_longlong(300), comm=comm)
+        state, took, text = rank.await_error(comm)
+        expect(state == nccl.REMOTE, f"the state is {state}: {text}")
+        expect(f"in AllReduce #1 of {COUNT} double, sum: its kernel waits for" in text, f"it does not name the call: {text}")
+        rank.clean()
+        expect(took < 1, f"the kernel ended {took:.2f} s after the deadline was set")
+    rank.meet()
+    rank.lib.abort(comm)
+    return f"{1000 * took:.0f} ms"
+
+
+def message_sizes(rank):
+    """A receive of another size than the send: both ranks are told of both, and kernels that wait end."""
+    comm = rank.join()
+    rank.works(comm)
+    rank.meet()
+    if rank.rank < 2:
+        name, count = ("ncclRecv", COUNT - 1) if rank.rank else ("ncclSend", COUNT)
+        code = rank.lib.code(name, ctypes.c_void_p(rank.address), ctypes.c_size_t(count), nccl.FLOAT64, 1 - rank.rank, comm,
+                             ctypes.c_void_p(rank.stream))
+        expect(code in (nccl.SUCCESS, nccl.INVALID_USAGE), f"{name} returned {code}: {rank.lib.error(comm)}")
+        state, _, text = rank.await_error(comm)
+        expect(state == nccl.INVALID_USAGE, f"the state is {state}: {text}")
+        for words in (f"Send #0 of {8 * COUNT} bytes to rank 1", f"Recv #0 of {8 * COUNT - 8} bytes from rank 0"):
+            expect(words in text, f"it does not say '{words}': {text}")
+        if rank.device is not None:
+            rank.clean()
     rank.meet()
     rank.lib.abort(comm)
 
@@ -311,7 +352,8 @@ def main():
         report.skip("all", "no GPU")
         return report.finish()
     world = World(options)
-    for check in (many, non_blocking, children, abort_in_flight, peers_hear, revoke_in_flight, shrink_in_flight):
+    for check in (many, non_blocking, children, abort_in_flight, peers_hear, revoke_in_flight, shrink_in_flight, deadline_in_flight,
+                  message_sizes):
         if not report.run(check.__name__.replace("_", "-"), world.all, check):
             world = World(options)  # threads of the old one may still be at its barrier
     report.run("exit-live", exit_live, options)
