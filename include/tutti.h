@@ -126,9 +126,9 @@ ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
  * each: a network with the address of the connection, or "shared memory of node7" on its own host. `begun` and `finished`
  * count collective calls; a rank that is elsewhere was in no wait that had lasted. On GPUs a call counts as finished once it is
  * launched, and of all ranks only that whose kernel gave up is known to wait; of calls that were launched together it has all in
- * "in", and a peer that made its side of a message in a CUDA graph is not seen to have come. `root` and `peer` stand where a call has
- * one; of a CommSplit there is the sequence and of a CommShrink nothing else. The same for all ranks, and complete when all have
- * returned. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
+ * "in", and of calls in CUDA graphs it is not known who has come: ranks count as arrived that had captured theirs. `root` and
+ * `peer` stand where a call has one; of a CommSplit there is the sequence and of a CommShrink nothing else. The same for all ranks,
+ * and complete when all have returned. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
 ncclResult_t tuttiCommGetVerdict(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
 #if defined(__GNUC__)

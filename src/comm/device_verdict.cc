@@ -118,7 +118,7 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
     transport::local::ChainWait& chain = result.wait.chains.emplace_back();
     chain.call = call;
     chain.step = static_cast<uint32_t>(std::max(v.step, 0));
-    chain.words = "its kernel " + describeWait(v);
+    chain.words = describeWait(v);
   }
   if (v.waiting == Waiting::Mismatch) {
     result.outcome = mismatchOf(v, page);

@@ -32,7 +32,7 @@ Status MessageChecks::look(std::span<DeviceCall> calls, const Page& page, bool i
     if (sides.empty()) sides.resize(static_cast<size_t>(hub_->ranks()));
     Side& side = sides[static_cast<size_t>(call.root)];
     call.sequence = side.count++;
-    side.isCaptured = side.isCaptured || isCaptured;
+    if (isCaptured && !std::exchange(side.isCaptured, true) && isOn_ && call.root != rank_.value) bookOf(call, page).close(call.receives);
     made.isCompared = isOn_ && !side.isCaptured && call.root != rank_.value;
     if (!made.isCompared) continue;
     bookOf(call, page).post(call.receives, call.sequence, bytesOf(call));

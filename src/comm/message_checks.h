@@ -4,7 +4,7 @@
 // 1. The messages of a pair and direction are numbered in the order of the program's calls on either side, however a group orders its
 //    launches.
 // 2. A rank that has captured a message of a pair and direction posts no further one: how often a graph is launched, and when, nobody here
-//    sees. What it posted before has the numbers that the peer has too, so no message is ever compared with another one.
+//    sees. What it had posted is taken back, so no message is ever compared with another one.
 // 3. A message costs a store and a load, a launch with messages one fence; nothing is allocated after the first.
 #pragma once
 

@@ -332,8 +332,8 @@ exec::cuda::WaitControl Endpoint::waitControl() const {
 
 void Endpoint::tellWaitsOf(uint64_t ns) const {
   constexpr uint64_t kMost = uint64_t{1} << 31;
-  page_.waits(rank_.value).silence =
-      static_cast<uint32_t>(std::clamp<uint64_t>(ns >> exec::cuda::kTickShift, exec::cuda::kLeastSilence, kMost));
+  const uint64_t ticks = ns >> exec::cuda::kTickShift;
+  page_.waits(rank_.value).silence = ticks > kMost ? 0 : static_cast<uint32_t>(std::max<uint64_t>(ticks, exec::cuda::kLeastSilence));
 }
 
 std::optional<exec::cuda::Verdict> Endpoint::takeLastingWait() const {

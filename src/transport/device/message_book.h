@@ -24,6 +24,11 @@ class MessageBook {
     entry(receives, number).store(keyOf(number) << kByteBits | (bytes & kByteMask), std::memory_order_relaxed);
   }
 
+  /// That side posts nothing any more: what it has posted would look like other messages one day.
+  void close(bool receives) {
+    for (auto& word : entries_[receives ? 1 : 0]) word.store(0, std::memory_order_relaxed);
+  }
+
   /// As that side has posted it, if it has come to it and not far beyond. Bytes modulo 2^40.
   std::optional<uint64_t> find(bool receives, uint64_t number) const {
     const uint64_t word = entry(receives, number).load(std::memory_order_relaxed);

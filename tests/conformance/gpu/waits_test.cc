@@ -138,7 +138,7 @@ TEST_F(GpuWaits, PastTheirDeadlineNameTheCallAndWhoCame) {
     expectWords(ncclGetLastError(comm),
                 {"rank 0 has waited ", "which is past the deadline of 100 ms, in AllReduce #1 of 500 int32, sum: its "});
     expectWords(readVerdict(comm), {R"("kind":"deadline")", R"("rank":0,"waitedMs":)", R"("operation":"AllReduce","sequence":1,)",
-                                    R"("arrived":[0,1],"missing":[2])", R"("suspects":[{"rank":2,)", R"("waits":"its kernel waits for)"});
+                                    R"("arrived":[0,1],"missing":[2])", R"("suspects":[{"rank":2,)", R"("waits":"waits for)"});
   });
 }
 
