@@ -5,7 +5,9 @@
 // 1. Nothing blocks. Messages from one process to another arrive in the order of send() and tell(), each whole. A connection is opened
 //    when it is first needed; those of the tree (tree.h) are there from the start.
 // 2. All processes call allGather() and barrier() in the same order. Rounds and connections of a process: O(log processes).
-// 3. A process that goes without a word is reported once in every process, within moments, by those who are connected to it.
+// 3. A process that goes without a word is reported once in every process, within moments, by those who are connected to it, as long as
+//    those are there along the tree who pass it on: who leaves in peace leaves a gap. Processes of a host look for each other besides
+//    (comm/losses.h).
 // 4. Destroying it says goodbye to the others, who are not told of a loss. The destructor waits for a handler that runs on another
 //    thread; nothing runs in one afterwards.
 #pragma once

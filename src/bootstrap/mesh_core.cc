@@ -141,9 +141,7 @@ void MeshCore::setHandlers(Mesh::OnMessage onMessage, Mesh::OnLost onLost) {
       for (const Message& message : std::exchange(self->early_, {})) {
         if (const auto handler = self->onMessage_) handler(message.process, message.bytes);
       }
-      for (const auto& [process, cause] : self->losses_) {
-        if (const auto handler = self->onLost_) handler(process, cause);
-      }
+      self->tellLosses();
     }
     self->earlyBytes_ = 0;
     self->setReading(true);
@@ -319,10 +317,18 @@ void MeshCore::lose(int32_t process, const Status& cause, int32_t heardFrom) {
       const std::lock_guard lock(mutex_);
       gone_.emplace(process, cause);
     }
-    const std::lock_guard lock(handlerMutex_);
-    if (const auto handler = hasHandlers_ ? onLost_ : nullptr) handler(process, cause);
   }
   passOn(process, cause, heardFrom);
+  // Behind what was posted to be sent just now: who is told here may end the process right away.
+  if (process != membership_.ownProcess) post([self = shared_from_this()] { self->tellLosses(); });
+}
+
+void MeshCore::tellLosses() {
+  const std::lock_guard lock(handlerMutex_);
+  while (hasHandlers_ && lossesTold_ < losses_.size()) {
+    const auto [process, cause] = losses_[lossesTold_++];
+    if (const auto handler = onLost_) handler(process, cause);
+  }
 }
 
 std::vector<int32_t> MeshCore::treeNeighbours() const {

@@ -92,6 +92,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   void deliver(int32_t process, std::span<const std::byte> message);
   void giveUp(int32_t process, const Status& cause);
   void lose(int32_t process, const Status& cause, int32_t heardFrom);
+  void tellLosses();
   void passOn(int32_t process, const Status& cause, int32_t heardFrom);
   void setReading(bool isReading);
   void passAlong(int32_t except, Kind kind, std::span<const std::byte> payload);
@@ -119,6 +120,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   std::deque<Message> early_;  // what came before there was a handler
   size_t earlyBytes_ = 0;
   std::vector<std::pair<int32_t, Status>> losses_;  // in the order of hearing
+  size_t lossesTold_ = 0;                           // of them, to the handler
   Exchanges exchanges_;
   std::map<uint64_t, Alarm> alarms_;  // of after()
   uint64_t alarmsSet_ = 0;
