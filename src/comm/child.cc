@@ -122,8 +122,11 @@ Status Child::inspect() {
   const int32_t places = members.empty() ? parent_.ranks() : static_cast<int32_t>(members.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
-    if (!hub.isHere(peer) && !meeting_->has(Rank(p)) && !hub.isAlive(peer))
-      return error(Code::RemoteError, "{}; rank {} waited for it in {}", lossOf(hub, peer).text(), parent_.rank().value, callName);
+    if (!hub.isHere(peer) && !meeting_->has(Rank(p)) && !hub.isAlive(peer)) {
+      Status cause = error(Code::RemoteError, "{}; rank {} waited for it in {}", lossOf(hub, peer).text(), parent_.rank().value, callName);
+      if (!hub.departed(peer)) failWithout(hub, hub.processOf(peer));  // the others hear of the death, not of what this rank does then
+      return cause;
+    }
     if (hub.departed(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, callName);

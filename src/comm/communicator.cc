@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "comm/losses.h"
 #include "comm/own_messages.h"
 #include "comm/process.h"
 #include "comm/settings.h"
@@ -78,6 +79,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   nearGpu_ = std::move(found->nearGpu);
   lasting_ = std::make_shared<Lasting>(outcome.hub, rank_);
   turn_ = std::shared_ptr<exec::host::Turn>(lasting_, &lasting_->turn);
+  if (outcome.hub->spansProcesses()) turn_->lookForDead = &lookForDead;
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
   turn_->isCrowded = readCrowded(ranks());

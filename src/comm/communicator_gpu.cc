@@ -90,6 +90,7 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
 void Communicator::lookAtGpu() {
   if (gpu_ == nullptr) return;
   if (const auto words = gpu_->lastingWait()) observe::warn("{}", *words);
+  if (turn_->lookForDead != nullptr && !hub().latch(rank_).tripped()) turn_->lookForDead(hub());
   if (!hub().latch(rank_).tripped()) {
     if (auto found = gpu_->look()) {
       conclude(hub(), found->rank, found->outcome, std::move(found->wait), found->waitedMs);

@@ -43,6 +43,7 @@ Code Communicator::state() {
   const bool isSettled = advanceSetups() == Poll::Ready;
   if (const Code code = poison_.code(); code != Code::Ok) return code;
   if (!isSettled || !isOpen()) return Code::InProgress;
+  if (turn_->lookForDead != nullptr && !hub().latch(rank_).tripped()) turn_->lookForDead(hub());
   if (gpu_ != nullptr && !hub().latch(rank_).tripped()) {
     if (Status status = compareOnGpu(); !status.ok()) stop(status);
   }

@@ -37,6 +37,14 @@ std::string describeLoss(Hub& hub, const std::vector<int32_t>& ranks, const Stat
   return text;
 }
 
+/// Of a process of this host that holds its lock no more.
+Status causeOf(const Arena& arena, int32_t process) {
+  const auto* entry = arena.entry(process);
+  const int64_t pid = entry != nullptr ? entry->pid.load(std::memory_order_relaxed) : 0;
+  const std::string host = hostName();
+  return error(Code::RemoteError, "process {} on {} has ended without a word", pid, host.empty() ? "this host" : host);
+}
+
 }  // namespace
 
 void failWithout(Arena& arena, const Roster& roster, int32_t process, const Status& cause) {
@@ -46,13 +54,23 @@ void failWithout(Arena& arena, const Roster& roster, int32_t process, const Stat
   for (const auto& hub : arena.hubs()) failIfLost(*hub);  // one that is attached from here on finds the loss itself
 }
 
-void failIfLost(Hub& hub) {
+void failWithout(Hub& hub, int32_t process) {
+  const auto arena = hub.arena();
+  arena->lose(process, causeOf(*arena, process));
+  for (const auto& each : arena->hubs()) failIfLost(*each, true);
+}
+
+void lookForDead(Hub& hub) {
+  if (const auto process = hub.lookForDead()) failWithout(hub, *process);
+}
+
+void failIfLost(Hub& hub, bool tellsOthers) {
   for (const auto& [process, cause] : hub.arena()->losses()) {
     std::vector<int32_t> lost;
     for (int32_t r = 0; r < hub.ranks(); ++r)
       if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
     for (const int32_t r : lost) hub.blame(Rank(r));
-    if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)), false);  // all processes hear of it
+    if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)), tellsOthers);
   }
 }
 
@@ -61,11 +79,7 @@ Status lossOf(Hub& hub, Rank rank) {
   const auto known = hub.arena()->losses();
   if (const auto loss = known.find(process); loss != known.end())
     return error(Code::RemoteError, "{}", describeLoss(hub, {rank.value}, loss->second));
-  // Its lock is gone; the mesh has not noticed yet.
-  const auto* entry = hub.arena()->entry(process);
-  const int64_t pid = entry != nullptr ? entry->pid.load(std::memory_order_relaxed) : 0;
-  const std::string host = hostName();
-  const Status cause = error(Code::RemoteError, "process {} on {} has ended without a word", pid, host.empty() ? "this host" : host);
+  const Status cause = causeOf(*hub.arena(), process);  // its lock is gone; the mesh has not noticed yet
   return error(Code::RemoteError, "{}", describeLoss(hub, {rank.value}, cause));
 }
 

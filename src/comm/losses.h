@@ -12,8 +12,15 @@ namespace tutti::comm {
 /// `process` of the roster is gone: every hub of the arena that a rank of it has not left.
 void failWithout(transport::local::Arena& arena, const bootstrap::Roster& roster, int32_t process, const Status& cause);
 
-/// To be called by who has attached a hub.
-void failIfLost(transport::local::Hub& hub);
+/// To be called by who has attached a hub. `tellsOthers`: other hosts may not hear of the loss otherwise.
+void failIfLost(transport::local::Hub& hub, bool tellsOthers = false);
+
+/// For who waits: has a look whether a process of this host has ended without a word, and if so does as failWithout(). The mesh is the
+/// sooner, but who loses a process tells along its tree, in which those may be missing that have left in peace. Any thread, seldom a system
+/// call.
+void lookForDead(transport::local::Hub& hub);
+/// The same, of who has found a process of the host dead.
+void failWithout(transport::local::Hub& hub, int32_t process);
 
 /// Of a rank whose process has ended, as far as this host can tell: the words of the loss, and what it did last.
 Status lossOf(transport::local::Hub& hub, Rank rank);

@@ -29,6 +29,9 @@ struct Turn {
   bool isCrowded = false;  ///< ranks share cores: a wait looks at who needs the one that it holds. Set before the first work
   bool comparesLate = true;  ///< ranks stay closer together in repeated calls than boards are long. Set before the first work
   bool checks = true;  ///< false: calls are not compared, waits never give up; to measure what that costs. Set before the first work
+  /// Ends the waits of ranks whose process has died, if nobody else tells of it. Called by who waits; null: there are no other processes.
+  /// Set before the first work.
+  void (*lookForDead)(transport::local::Hub& hub) = nullptr;
   Nanoseconds silence = std::chrono::seconds(10);  ///< a wait this long is explained in the log, once. Set before the first work
   /// Of the rank's FlightMemory. Written under `recording` once streams' threads may have news beside the calling thread, as record()
   /// sees to; without it by a call that runs alone, before which all works of streams have ended.

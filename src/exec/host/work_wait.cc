@@ -20,6 +20,8 @@ namespace {
 /// Shorter waits are the peers' business only when they compare calls; this keeps the lock out of them.
 constexpr Nanoseconds kBeforePublishing = std::chrono::milliseconds(1);
 
+/// For those that have died.
+constexpr Nanoseconds kBeforeLooking = std::chrono::milliseconds(10);
 /// For other hosts, whom it costs messages.
 constexpr Nanoseconds kBeforeTelling = std::chrono::milliseconds(20);
 constexpr Nanoseconds kBetweenTelling = std::chrono::milliseconds(100);
@@ -51,6 +53,7 @@ bool Work::findFault(Nanoseconds now) {
   }
   const Nanoseconds waited = now - episode_.since;
   if (waited >= kBeforePublishing && lookForDeadlock(now)) return true;
+  if (turn_->lookForDead != nullptr && waited >= kBeforeLooking) turn_->lookForDead(*turn_->hub);  // the latch says what was found
   if (remote() != nullptr && waited >= std::max<Nanoseconds>(kBeforeTelling, remote()->pause())) tellOtherHosts(now);
   if (waited >= turn_->silence && !episode_.warned) warnOfWait();
   return lookAtDeadline(now);

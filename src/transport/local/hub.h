@@ -117,6 +117,9 @@ class Hub {
   uint32_t reach(Rank rank);
   /// False once the rank's process has ended. A system call: for slow paths.
   bool isAlive(Rank rank) const { return isHere(rank) || !isOnHost(rank) || arena_->isAlive(processOf_[index(rank)]); }
+  /// A process of this host that has ended while a rank of it had not departed, if there is one among those that it is the turn of: it
+  /// looks at some of them, at most every 10 ms. Any thread; for who waits.
+  std::optional<int32_t> lookForDead();
   /// Where a rank lives, and over what it is reached. System calls and locks: for slow paths.
   Way wayTo(Rank rank) const;
   const std::shared_ptr<Arena>& arena() const { return arena_; }
@@ -219,6 +222,8 @@ class Hub {
   Page* lastPage_ = nullptr;  // the last that it knows
   uint64_t seen_ = 0;         // entries of page_ that it has read
   std::map<int32_t, std::unique_ptr<Neighbour>> neighbours_;  // by process
+  std::atomic<int64_t> lookedNs_ = 0;     // when somebody last looked for dead processes
+  std::atomic<uint32_t> nextToLook_ = 0;  // a rank, modulo their number
   std::mutex copiesMutex_;
   std::vector<SharedCopy*> copies_;  // of ranks of this process
 };

@@ -4,7 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "core/process_barrier.h"
 #include "transport/local/hub.h"
@@ -28,6 +30,23 @@ void Hub::waitQuiet() {
     for (SharedCopy* copy : copies_) copy->stop();
   }
   if (remote_ != nullptr) remote_->quiet();
+}
+
+std::optional<int32_t> Hub::lookForDead() {
+  constexpr int64_t kBetweenNs = 10'000'000;
+  constexpr int32_t kAtOnce = 16;
+  constexpr int32_t kLooks = 32;  // after so many, everybody has been looked at
+  if (!arena_->isShared()) return std::nullopt;
+  const int64_t now = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  int64_t looked = lookedNs_.load(std::memory_order_relaxed);
+  if (now - looked < kBetweenNs || !lookedNs_.compare_exchange_strong(looked, now, std::memory_order_relaxed)) return std::nullopt;
+  for (int32_t i = 0; i < std::min(ranks_, std::max(kAtOnce, ranks_ / kLooks)); ++i) {
+    const Rank rank(static_cast<int32_t>(nextToLook_.fetch_add(1, std::memory_order_relaxed) % static_cast<uint32_t>(ranks_)));
+    if (isHere(rank) || !isOnHost(rank) || departed(rank)) continue;
+    // In this order: a process departs before it ends.
+    if (!isAlive(rank) && !departed(rank)) return processOf(rank);
+  }
+  return std::nullopt;
 }
 
 void Hub::watch(SharedCopy& copy) {
