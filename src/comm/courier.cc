@@ -72,7 +72,7 @@ void Courier::sendToHosts(uint64_t hub, const Circle& circle, News news, std::sp
   std::vector<std::byte> piece(1 + body.size());
   piece.front() = static_cast<std::byte>(news);
   if (!body.empty()) std::memcpy(piece.data() + 1, body.data(), body.size());
-  spread_->say(hub, circle, piece, isLast);
+  spread_->say(hub, circle, piece, isLast ? Spread::Way::Last : news == News::Failed ? Spread::Way::Direct : Spread::Way::Along);
 }
 
 void Courier::hear(int32_t from, std::span<const std::byte> message) {

@@ -56,7 +56,7 @@ bool Spread::Heard::add(uint64_t number) {
 Spread::Spread(const bootstrap::Roster& roster, std::vector<std::byte> prefix, Clock& clock)
     : roster_(roster), prefix_(std::move(prefix)), clock_(clock), everybody_(Circle::ofAll(roster)), pace_(paceFor(roster.hosts.size())) {}
 
-void Spread::say(uint64_t topic, const Circle& circle, std::span<const std::byte> body, bool isLast) {
+void Spread::say(uint64_t topic, const Circle& circle, std::span<const std::byte> body, Way way) {
   const std::vector<std::byte> circleBytes = circle.encode(roster_);
   const std::lock_guard lock(mutex_);
   const Head head{topic, ++topics_[topic].said, roster_.ownProcess, static_cast<uint32_t>(circleBytes.size()),
@@ -65,8 +65,14 @@ void Spread::say(uint64_t topic, const Circle& circle, std::span<const std::byte
   append(piece, std::as_bytes(std::span(&head, 1)));
   append(piece, circleBytes);
   append(piece, body);
+  if (way == Way::Direct && roster_.processes.size() <= kMostDirect) {
+    for (int32_t place = 0; place < circle.hosts(); ++place)
+      for (const int32_t process : circle.processesAt(place))
+        if (place != circle.place() && roster_.mesh->isReachable(process)) add(process, piece);
+    return sendOrWait();
+  }
   std::vector<int32_t> places = circle.neighboursOf(circle.place());
-  if (isLast) std::ranges::copy(circle.neighboursBefore(circle.place()), std::back_inserter(places));
+  if (way == Way::Last) std::ranges::copy(circle.neighboursBefore(circle.place()), std::back_inserter(places));
   std::ranges::sort(places);
   places.erase(std::ranges::unique(places).begin(), places.end());
   handOn(circle, places, piece);

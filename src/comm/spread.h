@@ -54,8 +54,15 @@ class Spread : public std::enable_shared_from_this<Spread> {
   /// `roster` outlives it. Each message begins with `prefix`.
   Spread(const bootstrap::Roster& roster, std::vector<std::byte> prefix, Clock& clock);
 
+  enum class Way : uint8_t {
+    Along,   ///< from neighbour to neighbour
+    Last,    ///< the process says nothing more
+    Direct,  ///< to everybody at once where that is no more than kMostDirect processes: it must not depend on who has left in peace
+             ///< meanwhile
+  };
+  static constexpr size_t kMostDirect = 64;
   /// To all hosts of the circle but its own.
-  void say(uint64_t topic, const Circle& circle, std::span<const std::byte> body, bool isLast = false);
+  void say(uint64_t topic, const Circle& circle, std::span<const std::byte> body, Way way = Way::Along);
   /// What came from a process, without the prefix. What makes no sense is passed over.
   void hear(int32_t from, std::span<const std::byte> batch, Audience& audience);
   /// The topic is over here. What is said about it elsewhere is still passed on, unless kMostOver others have ended since.

@@ -18,15 +18,29 @@ TEST(Courier, AMessageForAHubThatIsNotThereYetWaitsForIt) {
   EXPECT_EQ(right->departed(Rank(0)), 5U);
 }
 
-TEST(Courier, NewsForAHostGoToOneProcessThatCanBeReached) {
+TEST(Courier, FailuresGoToEveryProcessThatCanBeReached) {
   TwoHosts hosts;
   const auto left = hosts.introduce(0);
   left->failAll(error(Code::SystemError, "no memory"));
   auto letters = hosts.post.takeAll();
+  ASSERT_EQ(letters.size(), 2U);
+  EXPECT_EQ(letters[0].to + letters[1].to, 1 + 2);
+  hosts.post.gone = {1};
+  left->remote()->failed(error(Code::SystemError, "no memory"));
+  letters = hosts.post.takeAll();
+  ASSERT_EQ(letters.size(), 1U);
+  EXPECT_EQ(letters.front().to, 2);
+}
+
+TEST(Courier, OtherNewsForAHostGoToOneProcessThatCanBeReached) {
+  TwoHosts hosts;
+  const auto left = hosts.introduce(0);
+  left->depart(Rank(0), 5);
+  auto letters = hosts.post.takeAll();
   ASSERT_EQ(letters.size(), 1U);
   EXPECT_EQ(letters.front().to, 1);
   hosts.post.gone = {1};
-  left->remote()->failed(error(Code::SystemError, "no memory"));
+  left->depart(Rank(0), 6);
   letters = hosts.post.takeAll();
   ASSERT_EQ(letters.size(), 1U);
   EXPECT_EQ(letters.front().to, 2) << "the next of that host";
@@ -36,7 +50,7 @@ TEST(Courier, WhatComesForAHubThatIsGoneGoesToTheNextProcessOfItsHost) {
   TwoHosts hosts;
   const auto left = hosts.introduce(0);
   hosts.courier(1).dismiss(TwoHosts::kHub);
-  left->failAll(error(Code::SystemError, "no memory"));
+  left->depart(Rank(0), 5);
   const std::vector<std::byte> said = hosts.post.letters.front().message;
   const auto passedOn = hosts.deliver();
   ASSERT_EQ(passedOn.size(), 1U);

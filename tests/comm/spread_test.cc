@@ -39,10 +39,10 @@ class Town {
     }
   }
 
-  void say(int32_t process, const std::string& text, bool isLast = false) {
+  void say(int32_t process, const std::string& text, Spread::Way way = Spread::Way::Along) {
     const Roster& roster = at(process).roster;
     const Circle circle = members.empty() ? Circle::ofAll(roster) : Circle::of(roster, members);
-    at(process).spread->say(kTopic, circle, std::as_bytes(std::span(text)), isLast);
+    at(process).spread->say(kTopic, circle, std::as_bytes(std::span(text)), way);
   }
   /// Until nothing is under way any more: a pace passes whenever there is nothing else.
   void run() {
@@ -161,7 +161,7 @@ TEST(Spread, EveryHostHearsItOnceAndSendsNoMoreThanTheLogarithm) {
 TEST(Spread, WhatAllHaveToSayAtOnceGoesTogether) {
   for (const int32_t hosts : {16, 128, 512}) {
     Town town(hosts);
-    for (int32_t p = 0; p < hosts; ++p) town.say(p, "last", true);
+    for (int32_t p = 0; p < hosts; ++p) town.say(p, "last", Spread::Way::Last);
     town.run();
     EXPECT_LE(town.paces, static_cast<int>(logOf(hosts)) + 1);
     for (int32_t p = 0; p < hosts; ++p) {
@@ -251,9 +251,21 @@ TEST(Spread, WhatIsSaidLastIsToldToThoseBeforeAsWell) {
   town.say(4, "lost");
   town.run();
   EXPECT_FALSE(town.hasHeard(3, {4, "lost"}));
-  town.say(4, "bye", true);
+  town.say(4, "bye", Spread::Way::Last);
   town.run();
   for (int32_t h = 0; h < 64; ++h) EXPECT_EQ(town.hasHeard(h, {4, "bye"}), h != 4 && town.dead.count(h) == 0) << h;
+}
+
+TEST(Spread, WhatGoesDirectlyNeedsNobodyBetween) {
+  Town town(32);
+  for (int32_t h = 0; h < 32; ++h)
+    if (h != 2 && h != 9) town.dead.insert(h);  // nobody knows it
+  town.say(2, "along");
+  town.run();
+  EXPECT_FALSE(town.hasHeard(9, {2, "along"}));
+  town.say(2, "direct", Spread::Way::Direct);
+  town.run();
+  EXPECT_TRUE(town.hasHeard(9, {2, "direct"}));
 }
 
 TEST(Spread, PiecesOfOneOriginStayInOrder) {
