@@ -18,11 +18,16 @@ Status writeInt(Communicator& comm, int* to, const char* argument, int value) {
   return {};
 }
 
+/// An abort of what has been destroyed or aborted has nothing left to do, and need not be kept from happening twice.
+Status endedAlready(ncclComm_t handle, bool abort) {
+  return abort && comm::process().handles.isRetired(handle) ? Status() : deadHandle(handle);
+}
+
 /// Takes the communicator out of the API, lets every call and all work on it come to an end, and frees it.
 Status endComm(ncclComm_t handle, bool abort) {
   HandleTable& handles = comm::process().handles;
   HandleTable::Use use = handles.use(handle);
-  if (!use) return deadHandle(handle);
+  if (!use) return endedAlready(handle, abort);
   // While this waits for its work the handle stays live, so that an abort can still cut the wait short.
   if (!abort) {
     if (Status status = use->destroyable(); !status.ok()) {
@@ -45,7 +50,7 @@ Status endComm(ncclComm_t handle, bool abort) {
 ncclResult_t endInGroup(const char* function, ncclComm_t handle, bool abort) {
   return guard(function, [&]() -> Status {
     if (handle == nullptr) return {};
-    if (!comm::process().handles.use(handle)) return deadHandle(handle);
+    if (!comm::process().handles.use(handle)) return endedAlready(handle, abort);
     return comm::thisThread().group.addEnding([handle, abort] { return endComm(handle, abort); });
   });
 }

@@ -186,7 +186,8 @@ void Driver::endOne(int c, const Member& m, bool aborts) {
   const ncclResult_t result = aborts ? ncclCommAbort(comm) : ncclCommDestroy(comm);
   check(result == ok, "end of a communicator", m.rank, result);
   if (!chance(20)) return;
-  check(ncclCommAbort(comm) == ncclInvalidArgument, "end of what has ended", m.rank);
+  check(ncclCommDestroy(comm) == ncclInvalidArgument, "end of what has ended", m.rank);
+  check(ncclCommAbort(comm) == ok, "abort of what has ended", m.rank);
 }
 
 void Driver::revoke(const Event& e) {
