@@ -23,7 +23,8 @@ constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Colle
 /// Above the numbers of all collectives and of what takes a number among them; four bits of a signature.
 constexpr uint64_t kFirstMark = 12;
 constexpr int kMarkShift = 60;
-static_assert(kFirstMark > static_cast<uint64_t>(exec::host::kShrinkCall) && kFirstMark + kCopied.size() <= 15);  // 15 are launches of several calls (device_verdict.cc)
+static_assert(kFirstMark > static_cast<uint64_t>(exec::host::kShrinkCall) &&
+              kFirstMark + kCopied.size() <= 15);  // 15 are launches of several calls (device_verdict.cc)
 
 bool isCopied(Collective collective) { return std::find(kCopied.begin(), kCopied.end(), collective) != kCopied.end(); }
 

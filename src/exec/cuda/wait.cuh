@@ -117,7 +117,7 @@ __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const Wait
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
   const uint32_t half = static_cast<uint32_t>(other ^ other >> 32) | 1;
   const bool isForeign = other != control.signature && half == state.foreign;
-  state.foreign = other == control.signature ? 0 : half;
+  state.foreign = half;
   const uint64_t limitNs = arch::loadRelaxedSys(&control.relay->limitNs);
   const uint32_t waited = now - state.since;
   // What is left of the ticks at both ends, and of the limit's last one: never too early.
