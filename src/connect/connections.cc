@@ -37,7 +37,13 @@ Result<transport::local::RecvEnd*> Connections::recvEnd(ChannelId channel, uint8
   const PipeKey key{channel, port, from, rank_};
   const bool isNew = receives_[key] == nullptr;
   const auto end = openEnd(receives_, hub_, key, size);
-  if (end && isNew) hub_.watch((*end)->copy());
+  if (!end || !isNew) return end;
+  try {
+    hub_.watch((*end)->copy());
+  } catch (...) {  // without memory: nobody may use what is not watched
+    receives_.erase(key);
+    throw;
+  }
   return end;
 }
 

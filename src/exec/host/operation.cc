@@ -191,7 +191,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     if (head.lent != 0) {
       std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane, range);
       const bool isShared = place != nullptr && plan_->copies != 0 && bytes >= transport::local::SharedCopy::kLeastBytes;
-      payload = isShared && from[i].neighbour != nullptr ? shareCopy(from[i], bytes, place)
+      payload = isShared && from[i].neighbour != nullptr && from[i].neighbour->isWatchable() ? shareCopy(from[i], bytes, place)
                                                         : lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
       if (payload == nullptr) return false;
     }

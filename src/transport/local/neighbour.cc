@@ -1,12 +1,14 @@
 #include "transport/local/neighbour.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -43,6 +45,29 @@ std::chrono::nanoseconds fastest(Body&& body) {
   return best;
 }
 
+/// What the system says of a thread: bytes, or -errno.
+ssize_t readOf(int32_t pid, int32_t thread, const char* what, char* text, size_t capacity) noexcept {
+  char path[80];
+  std::snprintf(path, sizeof path, "/proc/%d/task/%d/%s", pid, thread, what);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -errno;
+  const ssize_t length = read(file, text, capacity);
+  const int cause = errno;
+  close(file);
+  return length < 0 ? -cause : length;
+}
+
+/// Whether /proc is there and numbers processes as this one does: in a namespace of its own it may be another's.
+bool seesThreadsOf(int32_t pid) {
+  char own[32];
+  const ssize_t length = readlink("/proc/self", own, sizeof own - 1);
+  if (length <= 0) return false;
+  own[length] = 0;
+  char text[32];
+  return std::strtol(own, nullptr, 10) == getpid() && readOf(pid, pid, "stat", text, sizeof text) > 0 &&
+         std::strtol(text, nullptr, 10) == pid;
+}
+
 }  // namespace
 
 Neighbour::Neighbour(const ProcessEntry& entry, bool mayCopy, std::function<bool()> isAlive)
@@ -54,6 +79,7 @@ Neighbour::Neighbour(const ProcessEntry& entry, bool mayCopy, std::function<bool
     }
   }
   if (mayCopy && copies(entry)) reach_ |= kReachesCopies;
+  isWatchable_ = seesThreadsOf(pid_);
 }
 
 Neighbour::~Neighbour() = default;
@@ -76,18 +102,21 @@ bool Neighbour::fill(const iovec& part, const std::byte* from, uint64_t bytes) c
 }
 
 bool Neighbour::isAtRest(int32_t thread) const noexcept {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid_, thread);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return errno == ENOENT || errno == ESRCH;
-  char line[256];
-  const ssize_t length = read(file, line, sizeof line);
-  const bool isGone = length < 0 && errno == ESRCH;
-  close(file);
-  if (length <= 0) return isGone;
-  // "PID (NAME) STATE …", where the name may hold anything. Running, or in a wait of the kernel that no signal ends: it may be in the call.
-  const char* const end = std::find(std::make_reverse_iterator(line + length), std::make_reverse_iterator(line), ')').base();
-  return end != line && end + 1 < line + length && end[1] != 'R' && end[1] != 'D';
+  char text[256];
+  const auto stat = readOf(pid_, thread, "stat", text, sizeof text);
+  if (stat < 0) return stat == -ENOENT || stat == -ESRCH;
+  // "PID (NAME) STATE …", where the name may hold anything.
+  const char* const end = std::find(std::make_reverse_iterator(text + stat), std::make_reverse_iterator(text), ')').base();
+  const char state = end != text && end + 1 < text + stat ? end[1] : 'R';
+  if (state == 'T' || state == 't' || state == 'Z' || state == 'X') return true;
+  if (state != 'S') return false;
+  // Asleep, which it may be in the middle of the call, waiting for a page that another process provides. "NUMBER …", or "running".
+  const auto call = readOf(pid_, thread, "syscall", text, sizeof text - 1);
+  if (call <= 0) return false;
+  text[call] = 0;
+  char* after = nullptr;
+  const long number = std::strtol(text, &after, 10);
+  return after != text && number != SYS_process_vm_writev;
 }
 
 bool copiesPay() {

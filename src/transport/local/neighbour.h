@@ -41,7 +41,10 @@ class Neighbour {
   /// False: not all was written. A number of a process that has died may be another's: that one is written to only if this thread is held
   /// up for as long as that takes between the look whether it is alive and the call, and if it has such an address.
   bool fill(const iovec& part, const std::byte* from, uint64_t bytes) const;
-  /// Whether a thread of the other process has been stopped, sleeps or is gone, so that it is not in the middle of fill(). System calls.
+  /// Whether isAtRest() can tell: this process sees the other one's threads by their numbers.
+  bool isWatchable() const { return isWatchable_; }
+  /// Whether a thread of the other process has been stopped, is gone, or sleeps elsewhere than in fill(), so that it is not in the middle
+  /// of that. System calls.
   bool isAtRest(int32_t thread) const noexcept;
 
  private:
@@ -50,6 +53,7 @@ class Neighbour {
   const int32_t pid_;
   const std::function<bool()> isAlive_;
   uint32_t reach_ = kReachesNothing;
+  bool isWatchable_ = false;
   std::unique_ptr<memory::ImportTable> imports_;
 };
 

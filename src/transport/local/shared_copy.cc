@@ -18,9 +18,6 @@ constexpr uint64_t kLeastPart = 128 << 10;  // shorter system calls copy more sl
 
 /// How long a lender may take over a part before its state is asked for, which takes system calls.
 constexpr std::chrono::nanoseconds kPatience = std::chrono::milliseconds(1);
-/// A lender that runs is through in microseconds, unless it gets no core. Longer than this only a thread is at the desk that is held up
-/// outside of the call, in a signal handler that runs on and on.
-constexpr std::chrono::nanoseconds kMostPatience = std::chrono::seconds(10);
 
 int64_t nowNs() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -32,7 +29,7 @@ constexpr uint64_t bitOf(uint32_t part) { return uint64_t{1} << part; }
 /// The next part of message `number`, if there is any left.
 std::optional<uint32_t> take(CopyDesk& desk, uint64_t number) {
   uint64_t word = desk.next.load(std::memory_order_acquire);
-  while (numberOf(word) == number && word != 0 && partOf(word) < desk.numParts.load(std::memory_order_relaxed))
+  while (numberOf(word) == number && word != 0 && partOf(word) < desk.numParts.load(std::memory_order_acquire))
     if (desk.next.compare_exchange_weak(word, word + 1, std::memory_order_seq_cst)) return partOf(word);
   return std::nullopt;
 }
@@ -61,6 +58,7 @@ void SharedCopy::open(uint64_t number, std::byte* to, uint64_t bytes) {
   numParts_ = static_cast<uint32_t>((bytes + partBytes_ - 1) / partBytes_);
   done_ = 0;
   askedNs_ = 0;
+  std::atomic_thread_fence(std::memory_order_release);  // who sees the new number of parts sees that the desk was closed: pairs with take()
   for (uint32_t part = 0; part < numParts_; ++part) desk_->parts[part] = {to + part * partBytes_, bytesOf(part, partBytes_, bytes)};
   desk_->partBytes.store(partBytes_, std::memory_order_relaxed);
   desk_->numParts.store(numParts_, std::memory_order_relaxed);
@@ -126,10 +124,26 @@ void SharedCopy::stop() noexcept {
   const Neighbour* const lender = lender_.load(std::memory_order_acquire);  // pairs with advance()
   if (lender == nullptr) return;
   desk_->next.exchange(0, std::memory_order_seq_cst);  // who takes a part from now on gets none; who has taken one is at the desk
-  const int64_t began = nowNs();
-  while (!hasLeft(*desk_, *lender) && nowNs() - began < kMostPatience.count()) sched_yield();
+  while (!hasLeft(*desk_, *lender)) sched_yield();
   lender_.store(nullptr, std::memory_order_relaxed);
 }
+
+namespace {
+
+/// Has the pages there of the part that is next, which may take as long as it will: the part, or kMostParts if there is none.
+uint32_t touchNext(const CopyDesk& desk, const LentValue& value) {
+  const uint64_t word = desk.next.load(std::memory_order_acquire);  // pairs with SharedCopy::open()
+  const uint32_t part = partOf(word);
+  const uint64_t partBytes = desk.partBytes.load(std::memory_order_relaxed);
+  if (numberOf(word) != value.number || part >= kMostParts || part * partBytes >= value.bytes) return kMostParts;
+  const auto* const from = reinterpret_cast<const volatile std::byte*>(value.data) + part * partBytes;
+  const uint64_t bytes = bytesOf(part, partBytes, value.bytes);
+  for (uint64_t at = 0; at < bytes; at += kPage) (void)from[at];
+  (void)from[bytes - 1];
+  return part;
+}
+
+}  // namespace
 
 uint64_t wantsHelp(const CopyDesk& desk) {
   const uint64_t word = desk.next.load(std::memory_order_acquire);  // pairs with SharedCopy::open()
@@ -137,12 +151,13 @@ uint64_t wantsHelp(const CopyDesk& desk) {
 }
 
 bool helpWith(CopyDesk& desk, const Neighbour& reader, const LentValue& value) {
+  const uint32_t first = touchNext(desk, value);
   desk.helper.store(gettid(), std::memory_order_seq_cst);  // before the exchange in take(): who closes the desk afterwards sees it
   const auto part = take(desk, value.number);
   if (part) {
     const uint64_t partBytes = desk.partBytes.load(std::memory_order_relaxed);
     const uint64_t at = *part * partBytes;
-    const bool isWritten = *part < kMostParts && at < value.bytes &&
+    const bool isWritten = *part == first && at < value.bytes &&  // another part's pages may have to be waited for
                            reader.fill(desk.parts[*part], value.data + at, bytesOf(*part, partBytes, value.bytes));
     (isWritten ? desk.written : desk.refused).fetch_or(bitOf(*part), std::memory_order_release);  // pairs with advance()
   }

@@ -4,9 +4,10 @@
 // Owner: the desk lies in the memory of a pipe, and is its reader's and its lender's. Zeroed memory is a desk without a copy.
 // 1. What the lender writes to is described by `parts`, which the reader alone writes and the kernel reads when a call of the lender's
 //    begins. So the reader can take pieces back: with a length of 0, a call that begins later writes nothing.
-// 2. A call that has begun goes on to its end, whatever signal comes. Who has been stopped, sleeps, or is gone is in none. So the
-//    reader knows, after stop() or once advance() is not Pending, that nobody else writes to its memory: not when the lender is stopped
-//    anywhere and goes on much later, either.
+// 2. A call that has begun goes on to its end, whatever signal comes; it may have to wait for a page. Who has been stopped, is gone, or
+//    sleeps in another call is in none. So the reader knows, after stop() or once advance() is not Pending, that nobody else writes to its
+//    memory: not when the lender is stopped anywhere and goes on much later, either. It waits for that as long as it takes, so the
+//    lender has the pages that it is to read there before it goes to the desk.
 // 3. Between taking a piece and being through with it, the lender is at the desk (`helper`). A desk with somebody at it gets no new copy:
 //    who was stopped there may still know the parts of the old one.
 #pragma once
@@ -56,9 +57,9 @@ class SharedCopy {
   /// the same arguments until it is not Pending; Failed: `status` says why, and the lender is out of this process's memory.
   Poll advance(const Neighbour& lender, uint64_t number, std::byte* to, uint64_t theirs, const std::byte* here, uint64_t bytes,
                Status& status);
-  /// Ends a copy that is under way, if there is one: afterwards nobody writes to its memory any more. A lender that runs is waited for; it
-  /// is through in microseconds, unless it gets no core, or is held up in a signal handler that runs on and on: after ten seconds it is
-  /// taken for that.
+  /// Ends a copy that is under way, if there is one: afterwards nobody writes to its memory any more. A lender in the call is waited for;
+  /// it is through in microseconds, unless it gets no core, or a page of this process's memory does not come. (With TUTTI_CHECKS=off, which
+  /// lets advance() run meanwhile, nothing is promised.)
   void stop() noexcept;
 
  private:

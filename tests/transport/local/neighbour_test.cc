@@ -1,7 +1,14 @@
 #include "transport/local/neighbour.h"
 
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +100,42 @@ TEST(Neighbour, BelievesNobodyWithoutTheRightToken) {
   EXPECT_EQ(Neighbour(holder.told->entry, true).reach() & kReachesCopies, 0U);
   holder.end();
   EXPECT_EQ(Neighbour(holder.told->entry, true).reach(), 0U);
+}
+
+/// A thread that waits in the middle of the call for a page that nobody brings looks asleep.
+TEST(Neighbour, AThreadThatSleepsInTheCallIsNotAtRest) {
+  static char target[4096];
+  (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  const pid_t parent = getpid();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto faults = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
+    void* const late = mmap(nullptr, sizeof target, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uffdio_api api{UFFD_API, 0, 0};
+    uffdio_register range{{reinterpret_cast<uint64_t>(late), sizeof target}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    const bool isSet = faults >= 0 && ioctl(faults, UFFDIO_API, &api) == 0 && ioctl(faults, UFFDIO_REGISTER, &range) == 0;
+    (void)!write(ready[1], isSet ? "y" : "n", 1);
+    const iovec here{late, sizeof target}, there{target, sizeof target};
+    if (isSet) (void)process_vm_writev(parent, &here, 1, &there, 1, 0);
+    _exit(0);
+  }
+  char answer = 0;
+  (void)!read(ready[0], &answer, 1);
+  ProcessEntry entry{};
+  entry.pid = child;
+  const Neighbour neighbour(entry, false);
+  usleep(100'000);
+  EXPECT_TRUE(answer != 'y' || !neighbour.isAtRest(child));
+  EXPECT_TRUE(neighbour.isWatchable());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(neighbour.isAtRest(child)) << "it is gone";
+  close(ready[0]);
+  close(ready[1]);
+  if (answer != 'y') GTEST_SKIP() << "no userfaultfd here";
 }
 
 }  // namespace

@@ -183,6 +183,20 @@ TEST_F(Pair, StopWaitsForALenderThatRuns) {
   EXPECT_TRUE(leavesAlone());
 }
 
+TEST_F(Pair, ALenderThatSleepsElsewhereLosesItsPart) {
+  lend(1, [] {
+    std::this_thread::sleep_for(300ms);
+    return true;
+  });
+  const uint64_t number = copyUntilItHelps();
+  ASSERT_NE(number, 0U);
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_EQ(finish(number), Poll::Ready) << status.text();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 250ms);
+  EXPECT_TRUE(isRight());
+  EXPECT_TRUE(leavesAlone());
+}
+
 TEST_F(Pair, APartThatTheLenderCannotWriteIsCopiedByTheReader) {
   lend(1, [] { return false; });
   for (uint64_t number = 1; !common->isThrough && number < 100'000; ++number) {
