@@ -55,9 +55,9 @@ void failWithout(Arena& arena, const Roster& roster, int32_t process, const Stat
 }
 
 void failWithout(Hub& hub, int32_t process) {
-  const auto arena = hub.arena();
-  arena->lose(process, causeOf(*arena, process));
-  for (const auto& each : arena->hubs()) failIfLost(*each, true);
+  Arena& arena = *hub.arena();
+  arena.lose(process, causeOf(arena, process));
+  for (const auto& each : arena.hubs()) failIfLost(*each, true);
 }
 
 void lookForDead(Hub& hub) {

@@ -135,7 +135,8 @@ uint32_t touchNext(const CopyDesk& desk, const LentValue& value) {
   const uint64_t word = desk.next.load(std::memory_order_acquire);  // pairs with SharedCopy::open()
   const uint32_t part = partOf(word);
   const uint64_t partBytes = desk.partBytes.load(std::memory_order_relaxed);
-  if (numberOf(word) != value.number || part >= kMostParts || part * partBytes >= value.bytes) return kMostParts;
+  const uint32_t numParts = std::min(kMostParts, desk.numParts.load(std::memory_order_acquire));
+  if (numberOf(word) != value.number || part >= numParts || part * partBytes >= value.bytes) return kMostParts;
   const auto* const from = reinterpret_cast<const volatile std::byte*>(value.data) + part * partBytes;
   const uint64_t bytes = bytesOf(part, partBytes, value.bytes);
   for (uint64_t at = 0; at < bytes; at += kPage) (void)from[at];
@@ -151,18 +152,22 @@ uint64_t wantsHelp(const CopyDesk& desk) {
 }
 
 bool helpWith(CopyDesk& desk, const Neighbour& reader, const LentValue& value) {
-  const uint32_t first = touchNext(desk, value);
-  desk.helper.store(gettid(), std::memory_order_seq_cst);  // before the exchange in take(): who closes the desk afterwards sees it
-  const auto part = take(desk, value.number);
-  if (part) {
-    const uint64_t partBytes = desk.partBytes.load(std::memory_order_relaxed);
-    const uint64_t at = *part * partBytes;
-    const bool isWritten = *part == first && at < value.bytes &&  // another part's pages may have to be waited for
-                           reader.fill(desk.parts[*part], value.data + at, bytesOf(*part, partBytes, value.bytes));
-    (isWritten ? desk.written : desk.refused).fetch_or(bitOf(*part), std::memory_order_release);  // pairs with advance()
+  constexpr int kTries = 4;  // the reader may take the part meanwhile
+  for (int i = 0; i < kTries; ++i) {
+    const uint32_t part = touchNext(desk, value);
+    if (part == kMostParts) return false;
+    desk.helper.store(gettid(), std::memory_order_seq_cst);  // before the exchange: who closes the desk afterwards sees it
+    uint64_t word = openWord(value.number, part);
+    const bool isTaken = desk.next.compare_exchange_strong(word, word + 1, std::memory_order_seq_cst);
+    if (isTaken) {
+      const uint64_t partBytes = desk.partBytes.load(std::memory_order_relaxed);
+      const bool isWritten = reader.fill(desk.parts[part], value.data + part * partBytes, bytesOf(part, partBytes, value.bytes));
+      (isWritten ? desk.written : desk.refused).fetch_or(bitOf(part), std::memory_order_release);  // pairs with advance()
+    }
+    desk.helper.store(0, std::memory_order_release);  // pairs with hasLeft()
+    if (isTaken) return true;
   }
-  desk.helper.store(0, std::memory_order_release);  // pairs with takeBack()
-  return part.has_value();
+  return false;
 }
 
 }  // namespace tutti::transport::local
