@@ -129,7 +129,10 @@ bool Operation::advanceLane(Lane& lane) {
   for (int32_t budget = kSlicesAtOnce; lane.slice < plan_->geometry.slices; --budget) {
     if (budget == 0) return false;
     while (lane.next < bound.steps.size()) {
-      if (!run(lane, bound.steps[lane.next])) return help(bound), false;
+      if (!run(lane, bound.steps[lane.next])) {
+        help(bound);
+        return false;
+      }
       moved_ = true;
       ++lane.next;
     }
@@ -190,9 +193,10 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     const std::byte* payload = from[i].end->payload();
     if (head.lent != 0) {
       std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane, range);
-      const bool isShared = place != nullptr && plan_->copies != 0 && bytes >= transport::local::SharedCopy::kLeastBytes;
-      payload = isShared && from[i].neighbour != nullptr && from[i].neighbour->isWatchable() ? shareCopy(from[i], bytes, place)
-                                                        : lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
+      const bool isShared = place != nullptr && plan_->copies != 0 && bytes >= transport::local::SharedCopy::kLeastBytes &&
+                            from[i].neighbour != nullptr && from[i].neighbour->isWatchable();
+      payload = isShared ? shareCopy(from[i], bytes, place)
+                         : lentBy(from[i].neighbour, head.lent, bytes, place, static_cast<size_t>(i));
       if (payload == nullptr) return false;
     }
     sources[numSources++] = payload;

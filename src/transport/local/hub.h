@@ -5,8 +5,7 @@
 // are opened under locks, at set-up only.
 // 1. Both sides of a pipe get the same one, whoever asks first; its size is the first asker's.
 // 2. A thread that touches peers' memory for a rank does so between enter() and leave() of that rank.
-// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more (but shared_copy.h), and none of this process reads
-//    them.
+// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more, and none of this process reads them.
 // 4. Everything that ranks share makes sense after every single store: a process may die anywhere.
 #pragma once
 

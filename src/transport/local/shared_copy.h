@@ -1,14 +1,14 @@
-// A copy out of another process's memory that both processes make: the reader takes pieces out of the lender's memory, and the lender,
+// A copy out of another process's memory that both processes make: the reader takes parts out of the lender's memory, and the lender,
 // which waits for it, puts others into the reader's.
 //
 // Owner: the desk lies in the memory of a pipe, and is its reader's and its lender's. Zeroed memory is a desk without a copy.
 // 1. What the lender writes to is described by `parts`, which the reader alone writes and the kernel reads when a call of the lender's
-//    begins. So the reader can take pieces back: with a length of 0, a call that begins later writes nothing.
+//    begins. So the reader can take parts back: with a length of 0, a call that begins later writes nothing.
 // 2. A call that has begun goes on to its end, whatever signal comes; it may have to wait for a page. Who has been stopped, is gone, or
 //    sleeps in another call is in none. So the reader knows, after stop() or once advance() is not Pending, that nobody else writes to its
 //    memory: not when the lender is stopped anywhere and goes on much later, either. It waits for that as long as it takes, so the
 //    lender has the pages that it is to read there before it goes to the desk.
-// 3. Between taking a piece and being through with it, the lender is at the desk (`helper`). A desk with somebody at it gets no new copy:
+// 3. Between taking a part and being through with it, the lender is at the desk (`helper`). A desk with somebody at it gets no new copy:
 //    who was stopped there may still know the parts of the old one.
 #pragma once
 
