@@ -45,16 +45,18 @@ std::chrono::nanoseconds fastest(Body&& body) {
   return best;
 }
 
-/// What the system says of a thread: bytes, or -errno.
+/// What the system says of a thread, a 0 behind it: bytes, without the 0, or -errno.
 ssize_t readOf(int32_t pid, int32_t thread, const char* what, char* text, size_t capacity) noexcept {
   char path[80];
   std::snprintf(path, sizeof path, "/proc/%d/task/%d/%s", pid, thread, what);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return -errno;
-  const ssize_t length = read(file, text, capacity);
+  const ssize_t length = read(file, text, capacity - 1);
   const int cause = errno;
   close(file);
-  return length < 0 ? -cause : length;
+  if (length < 0) return -cause;
+  text[length] = 0;
+  return length;
 }
 
 /// Whether /proc is there and numbers processes as this one does: in a namespace of its own it may be another's.
@@ -111,9 +113,8 @@ bool Neighbour::isAtRest(int32_t thread) const noexcept {
   if (state == 'T' || state == 't' || state == 'Z' || state == 'X') return true;
   if (state != 'S') return false;
   // Asleep, which it may be in the middle of the call, waiting for a page that another process provides. "NUMBER …", or "running".
-  const auto call = readOf(pid_, thread, "syscall", text, sizeof text - 1);
+  const auto call = readOf(pid_, thread, "syscall", text, sizeof text);
   if (call <= 0) return false;
-  text[call] = 0;
   char* after = nullptr;
   const long number = std::strtol(text, &after, 10);
   return after != text && number != SYS_process_vm_writev;
