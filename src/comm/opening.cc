@@ -25,7 +25,7 @@ Poll Opening::settleAll(const Uses& uses, Status& cause) {
   for (size_t i = 0; i < uses.size(); ++i) {
     Poll poll = uses[i]->settleOnGpu(shares_[i].calls, cause);
     if (poll == Poll::Pending) {
-      cause = patience_.look(format("rank {}", uses[i]->rank().value), uses[i]->timeoutMs(), [&] {
+      cause = patience_.look(format("rank {}", uses[i]->rank().value), {uses[i]->timeoutMs()}, [&] {
         return format("rank {} has not opened its end of a connection to it: has it made the same call?", uses[i]->missingOnGpu().value);
       });
       if (!cause.ok()) poll = Poll::Failed;

@@ -3,6 +3,9 @@
 // Owner: whoever waits; one thread at a time.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "config/params.h"
 #include "core/clock.h"
 #include "core/format.h"
@@ -11,19 +14,24 @@
 
 namespace tutti::comm {
 
+/// The longest that a wait may last, and what set that.
+struct WaitLimit {
+  int64_t ms = 0;  ///< 0: for ever
+  std::string_view setBy = "TUTTI_TIMEOUT_MS or tuttiCommSetTimeout";
+};
+
 class Patience {
  public:
   explicit Patience(Clock& clock) : clock_(clock) {}
   void begin() { since_ = clock_.now(); }
 
-  /// RemoteError once a wait that began with begin() has lasted for `limitMs`; 0: it may last for ever. When it has lasted for
+  /// RemoteError once a wait that began with begin() has lasted longer than it may. When it has lasted for
   /// TUTTI_WARN_MS, a warning, once. `who` says who waits, `describeMissing()` what for.
   template <class DescribeMissing>
-  Status look(std::string_view who, int64_t limitMs, DescribeMissing&& describeMissing) {
+  Status look(std::string_view who, WaitLimit limit, DescribeMissing&& describeMissing) {
     const int64_t waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - since_).count();
-    if (limitMs > 0 && waitedMs >= limitMs)
-      return error(Code::RemoteError, "{} has waited for {} ms, longer than TUTTI_TIMEOUT_MS or tuttiCommSetTimeout allows: {}", who,
-                   waitedMs, describeMissing());
+    if (limit.ms > 0 && waitedMs >= limit.ms)
+      return error(Code::RemoteError, "{} has waited for {} ms, longer than {} allows: {}", who, waitedMs, limit.setBy, describeMissing());
     const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
     if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
     warned_ = true;

@@ -1,5 +1,6 @@
 #include "comm/setup.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -79,15 +80,23 @@ std::string Setup::describeMissing() const {
 }
 
 Status Setup::explainWait() {
-  return patience_.look(format("{}: rank {}", callName, nameOf(place).value), timeoutMs_, [this] { return describeMissing(); });
+  return patience_.look(format("{}: rank {}", callName, nameOf(place).value), limit_, [this] { return describeMissing(); });
 }
 
 namespace {
 
+/// An init ends at some time also where calls may wait for ever: a rank that has not come by then never will.
+WaitLimit initLimit() {
+  const int64_t ofCalls = config::get<config::Param::TuttiTimeoutMs>();
+  const int64_t ofInits = std::max<int64_t>(0, config::get<config::Param::TuttiInitTimeoutMs>());
+  if (ofCalls > 0 && (ofInits == 0 || ofCalls <= ofInits)) return {ofCalls};
+  return {ofInits, "TUTTI_INIT_TIMEOUT_MS"};
+}
+
 class Join final : public Setup {
  public:
   Join(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock)
-      : Setup(request.function, clock, config::get<config::Param::TuttiTimeoutMs>()), comm_(comm), handle_(handle), ids_(request.ids) {}
+      : Setup(request.function, clock, initLimit()), comm_(comm), handle_(handle), ids_(request.ids) {}
 
  private:
   Status arrive() override {

@@ -33,8 +33,8 @@ class Setup {
   void giveUp(const Status& cause);
 
  protected:
-  /// `timeoutMs`: how long it may wait for the others; 0: as long as it takes.
-  Setup(const char* function, Clock& clock, int64_t timeoutMs) : callName(function), timeoutMs_(timeoutMs), patience_(clock) {}
+  /// `limit`: how long it may wait for the others.
+  Setup(const char* function, Clock& clock, WaitLimit limit) : callName(function), limit_(limit), patience_(clock) {}
 
   virtual Status arrive() = 0;
   /// What ends the wait early, or nothing.
@@ -59,7 +59,7 @@ class Setup {
   Poll settleAll();
   Poll fail(Status cause);
 
-  const int64_t timeoutMs_;
+  const WaitLimit limit_;
   mutable std::mutex mutex_;
   Poll poll_ = Poll::Pending;
   bool isFinished_ = false;  // finish() has returned

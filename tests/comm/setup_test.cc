@@ -85,6 +85,34 @@ TEST(Setup, AWaitPastTheDeadlineIsAnErrorThatNamesTheMissing) {
   EXPECT_EQ(b.setup->advance(), Poll::Failed) << "nobody is left waiting";
 }
 
+TEST(Setup, AnInitHasADeadlineOfItsOwn) {
+  ManualClock clock;
+  const UniqueIdBytes id = newId();
+  Joining a(id, 3, 1, clock), b(id, 3, 2, clock);
+  ASSERT_TRUE(a.setup->start().ok());
+  ASSERT_TRUE(b.setup->start().ok());
+  clock.advance(std::chrono::minutes(30) - std::chrono::milliseconds(1));
+  EXPECT_EQ(a.setup->advance(), Poll::Pending);
+  clock.advance(std::chrono::milliseconds(1));
+  ASSERT_EQ(a.setup->advance(), Poll::Failed);
+  EXPECT_EQ(a.setup->status().code(), Code::RemoteError);
+  EXPECT_NE(a.setup->status().text().find("TUTTI_INIT_TIMEOUT_MS allows: rank 0 of 3"), std::string::npos) << a.setup->status().text();
+  EXPECT_EQ(b.setup->advance(), Poll::Failed) << "nobody is left waiting";
+}
+
+TEST(Setup, AnInitMayWaitForEver) {
+  ::setenv("TUTTI_INIT_TIMEOUT_MS", "0", 1);
+  config::resetForTest();
+  ManualClock clock;
+  const UniqueIdBytes id = newId();
+  Joining a(id, 3, 1, clock);
+  ::unsetenv("TUTTI_INIT_TIMEOUT_MS");
+  config::resetForTest();
+  ASSERT_TRUE(a.setup->start().ok());
+  clock.advance(std::chrono::hours(1000));
+  EXPECT_EQ(a.setup->advance(), Poll::Pending);
+}
+
 TEST(Setup, ALongWaitIsExplainedOnce) {
   ManualClock clock;
   const UniqueIdBytes id = newId();
