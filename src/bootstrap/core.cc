@@ -264,7 +264,9 @@ void Core::onEstablished(Established connection) {
   } else if (const auto found = meshes_.find(topic); found != meshes_.end()) {
     if (const auto mesh = found->second.lock()) return mesh->welcome(link);
   }
-  link->close();
+  if (connection.purpose != Purpose::Mesh) return link->close();
+  link->start(nullptr, nullptr);
+  MeshCore::sayGone(link);
 }
 
 void Core::shutDown() {

@@ -198,6 +198,7 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
           if (!onTrouble && !self->peer(process).isNeeded) return self->giveUp(process, outcome.error());
           return self->lose(process, outcome.error(), process);
         }
+        if (onTrouble) self->peer(process).isNeeded = true;
         self->opened_.fetch_add(1, std::memory_order_relaxed);
         self->sent_.fetch_add(1, std::memory_order_relaxed);
         (*outcome)->send(firstKind, std::move(first));
@@ -208,15 +209,17 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
 /// Nothing but what others may bring was to go there.
 void MeshCore::giveUp(int32_t process, const Status& cause) {
   peer(process).waiting.clear();
+  if (const auto link = std::exchange(peer(process).out, nullptr)) link->close();
   const std::lock_guard lock(mutex_);
   unreachable_.emplace(process, cause);
 }
 
 /// A connection with a peer is there. The first, if this side has not spoken on another yet, takes what is sent from now on.
 void MeshCore::adopt(int32_t process, const std::shared_ptr<Link>& link, bool isOpenedHere) {
+  if (isClosed_ && process >= 0) return sayGone(link);
   Peer& with = peer(process);
   if (isClosed_ || with.hasLeft || process < 0) return link->close();
-  with.isNeeded = true;  // that it breaks off is a loss
+  with.isNeeded = with.isNeeded || !isOpenedHere;
   {
     const std::lock_guard lock(mutex_);
     unreachable_.erase(process);
@@ -239,8 +242,9 @@ void MeshCore::listenTo(int32_t process, const std::shared_ptr<Link>& link) {
   link->start([self = shared_from_this(), process, weak = std::weak_ptr(link)](
                   Kind kind, std::span<const std::byte> payload) { self->onFrame(process, weak.lock(), kind, payload); },
               [self = shared_from_this(), process](const Status& cause) {
-                self->lose(process, error(Code::RemoteError, "{} is gone: {}", describeProcess(self->membership_, process), cause.text()),
-                           process);
+                const Status loss = error(Code::RemoteError, "{} is gone: {}", describeProcess(self->membership_, process), cause.text());
+                if (self->peer(process).isNeeded) return self->lose(process, loss, process);
+                self->giveUp(process, loss);
               });
 }
 
@@ -256,12 +260,15 @@ void MeshCore::welcome(const std::shared_ptr<Link>& link) {
         if (kind != Kind::Intro || !reader.atEnd() || process < 0 || process >= processes || process == self->membership_.ownProcess)
           return from->close();
         self->adopt(process, from, false);
+        from->send(Kind::Intro, {});
       },
       [](const Status&) {});
 }
 
 void MeshCore::onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload) {
   if (isClosed_ || peer(process).hasLeft) return;
+  peer(process).isNeeded = true;  // that it breaks off is a loss from now on: it would have said goodbye
+  if (kind == Kind::Intro && payload.empty()) return;
   received_.fetch_add(1, std::memory_order_relaxed);
   bool makesSense = true;
   Reader reader(payload);

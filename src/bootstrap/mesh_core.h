@@ -4,7 +4,9 @@
 // for what says otherwise; nothing here takes the service's lock but close() at its end.
 // 1. Each direction between two processes uses one connection, for good: the one that the sender opened, or the one that it had been
 //    called on before it first spoke. So messages stay in order, and usually one connection serves both.
-// 2. A loss is told to the handler once, and passed on along the tree, so that everybody hears of it.
+// 2. Who is connected to says so, or goodbye. That a connection breaks off before that is no loss where tell() alone has opened it: it may
+//    have come in the moment in which the other one left in peace.
+// 3. A loss is told to the handler once, and passed on along the tree, so that everybody hears of it.
 #pragma once
 
 #include <atomic>
@@ -61,6 +63,8 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
 
   /// Somebody has connected for this communicator.
   void welcome(const std::shared_ptr<Link>& link);
+  /// Somebody has connected for one that ends here just now: the goodbye, so that it is no loss.
+  static void sayGone(const std::shared_ptr<Link>& link);
 
   MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease);
 

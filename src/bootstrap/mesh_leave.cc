@@ -34,6 +34,11 @@ void MeshCore::onBye(int32_t process, const std::shared_ptr<Link>& link, bool is
   exchanges_.leave(process, cause);
 }
 
+void MeshCore::sayGone(const std::shared_ptr<Link>& link) {
+  link->send(Kind::Bye, {std::byte{1}});
+  link->finish();
+}
+
 /// Also for connections that are still being made: what is to be said on them goes with the process.
 void MeshCore::settle() {
   constexpr std::chrono::milliseconds kMost(500);

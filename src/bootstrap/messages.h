@@ -33,7 +33,7 @@ enum class Kind : uint8_t {
   Table = 5,     ///< first root → first process, and down the tree
   Ready = 6,     ///< process → root, root → first root
   Go = 7,        ///< first root → root → process
-  Intro = 8,     ///< first frame on a connection of the mesh: who speaks
+  Intro = 8,     ///< first frame on a connection of the mesh: who speaks; empty: the answer to it
   Data = 9,      ///< a message of the mesh's user
   Round = 10,    ///< part of an all-gather
   Loss = 11,     ///< a process is gone, or an all-gather failed: passed on to everybody

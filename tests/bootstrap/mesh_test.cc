@@ -246,6 +246,21 @@ TEST(Mesh, ThatSomebodyCannotBeToldIsNoLoss) {
   EXPECT_TRUE(becomes([&] { return players[2]->lossCount() == 1; })) << "who needs it is told that it is gone";
 }
 
+/// The connection is made while process 5 leaves in peace: at whatever moment that is, it is no loss.
+TEST(Mesh, ThatSomebodyLeavesWhileItIsToldIsNoLoss) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 60; ++i) {
+    const Players players = gather(8, 8);
+    for (const auto& player : players) player->listen();
+    ASSERT_TRUE(players[2]->mesh().tell(5, bytesOf("news")).ok());
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
+    players[5]->joined.reset();
+    players[5]->roster.reset();
+    EXPECT_TRUE(becomes([&] { return !players[2]->mesh().isReachable(5); }));
+    EXPECT_EQ(players[2]->lossCount(), 0U) << players[2]->losses.front().second << ", try " << i;
+  }
+}
+
 TEST(Mesh, WhatIsToBeCalledLaterIsCalledWhileTheMeshIsThere) {
   Players players = gather(2, 2);
   std::atomic<int> calls{0};
