@@ -56,7 +56,7 @@ TEST_P(NetworksLost, WhoIsKilledIsNamed) {
     const ncclResult_t result = doing.sends ? passOnUntilError(self, comm, doing.count) : sumUntilError(comm, doing.count);
     self.reach(2);
     EXPECT_EQ(result, ncclRemoteError) << lastError();
-    EXPECT_TRUE(mentions(lastError(), {"rank 1", nameOfHost(1), std::to_string(self.number(1, 0)), doing.sends ? " bytes " : "AllReduce"}));
+    EXPECT_TRUE(mentions(lastError(), {"rank 1", nameOfHost(1), std::to_string(self.number(1, 0)), doing.sends ? " bytes" : "AllReduce"}));
     EXPECT_TRUE(mentions(verdictOf(comm), {R"("rank":1,"host":")" + nameOfHost(1) + R"(","link":"Example)"}));
     int dead = 1;
     ncclComm_t rest = nullptr;

@@ -1,5 +1,7 @@
 // The slow path of a work: what it does while it waits, to end waits that cannot end by themselves.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/format.h"
@@ -203,6 +205,19 @@ void Work::explainFailure(const Chain& chain) {
   theirs.sequence = call.call.sequence;
   const Rank peer(call.call.root);
   outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call.call, peer, theirs), {{turn_->rank, call.call}, {peer, theirs}}};
+}
+
+/// A step that failed for want of a peer's memory knows less than the latch will when it is found that the peer has died: which rank that
+/// was, and what it did last. Not inside a call, for it may wait.
+bool Work::hasHeardWhoDied() const {
+  constexpr std::chrono::milliseconds kMost(500);  // who was killed is known to be gone when its memory is
+  if (turn_->lookForDead == nullptr || outcome_.cause.code() != Code::RemoteError) return false;
+  const auto end = std::chrono::steady_clock::now() + kMost;
+  while (!member_->latch.tripped() && std::chrono::steady_clock::now() < end) {
+    turn_->lookForDead(*turn_->hub);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return member_->latch.tripped();
 }
 
 /// Where the unfinished chains stand.

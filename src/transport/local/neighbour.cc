@@ -23,7 +23,8 @@ Status copyFrom(int32_t pid, std::byte* to, uint64_t theirs, uint64_t bytes) {
     const iovec there{reinterpret_cast<void*>(theirs), bytes};
     const ssize_t copied = process_vm_readv(pid, &here, 1, &there, 1, 0);
     if (copied <= 0)
-      return error(Code::RemoteError, "cannot read memory of process {}: {}", pid, copied == 0 ? "nothing there" : std::strerror(errno));
+      return error(copied < 0 && errno == ESRCH ? Code::RemoteError : Code::SystemError, "cannot read memory of process {}: {}", pid,
+                   copied == 0 ? "nothing there" : std::strerror(errno));
     to += copied;
     theirs += static_cast<uint64_t>(copied);
     bytes -= static_cast<uint64_t>(copied);

@@ -35,7 +35,7 @@ class Neighbour {
   /// Where this process sees bytes that the other one has in memory of ncclMemAlloc; null when they are elsewhere, or cannot be mapped.
   /// The other one keeps them allocated meanwhile.
   const std::byte* find(uint64_t theirs, uint64_t bytes);
-  /// Copies from any memory of the other process. RemoteError when it is gone.
+  /// Copies from any memory of the other process. RemoteError when it is gone, SystemError when there is no such memory.
   Status copy(std::byte* to, uint64_t theirs, uint64_t bytes) const;
   /// Writes `bytes` bytes to what `part` describes: memory of the other process, which changes the description in place to take it back.
   /// False: not all was written. A number of a process that has died may be another's: that one is written to only if this thread is held
