@@ -14,6 +14,7 @@ namespace tutti::comm {
 using exec::cuda::Verdict;
 using exec::cuda::Waiting;
 using exec::host::describeCall;
+using transport::device::LaunchBook;
 using transport::device::Page;
 using transport::local::Ending;
 
@@ -44,13 +45,15 @@ Call callOf(uint64_t signature) {
   return call;
 }
 
-/// Empty: they are not known any more.
-std::vector<Call> callsOf(const Page& page, int32_t rank, uint64_t signature) {
-  std::vector<Call> calls = page.launches(rank).find(signature);
-  if (!calls.empty() || signature == 0 || signature >= kSeveral) return calls;
-  const Call call = callOf(signature);
-  return call.isMessage() ? calls : std::vector{call};
+LaunchBook::Found find(const Page& page, int32_t rank, uint64_t signature) {
+  LaunchBook::Found found = page.launches(rank).find(signature);
+  if (!found.calls.empty() || signature == 0 || signature >= kSeveral) return found;
+  if (const Call call = callOf(signature); !call.isMessage()) found.calls.push_back(call);
+  return found;
 }
+
+/// Empty: they are not known any more.
+std::vector<Call> callsOf(const Page& page, int32_t rank, uint64_t signature) { return find(page, rank, signature).calls; }
 
 /// "AllReduce #5 of 1000 float, sum and 2 more calls".
 std::string describeAll(const std::vector<Call>& calls) {
@@ -113,13 +116,14 @@ Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& ca
 
 GivenUp readVerdict(const Verdict& v, const Page& page) {
   GivenUp result{Rank(v.rank), {}, {}, static_cast<int64_t>(v.waitedNs / 1'000'000)};
-  const std::vector<Call> calls = suspected(callsOf(page, v.rank, v.signature), v);
+  LaunchBook::Found found = find(page, v.rank, v.signature);
+  const std::vector<Call> calls = suspected(std::move(found.calls), v);
   for (const Call& call : calls) {
     transport::local::ChainWait& chain = result.wait.chains.emplace_back();
     chain.call = call;
     chain.step = static_cast<uint32_t>(std::max(v.step, 0));
-    chain.words = describeWait(v);
   }
+  if (!calls.empty() && v.waiting < Waiting::OtherPlace) result.wait.chains.front().words = describeWait(v);  // once: it is one wait
   if (v.waiting == Waiting::Mismatch) {
     result.outcome = mismatchOf(v, page);
   } else if (v.waiting == Waiting::OtherPlace) {
@@ -131,7 +135,10 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
                       {}};
   } else {
     const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
-    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}, comeTo(calls, v, page)};
+    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}};
+    result.outcome.isOfGraph = found.isCaptured;
+    if (!found.isCaptured) result.outcome.come = comeTo(calls, v, page);
+    if (v.waiting != Waiting::ForHandOver) result.outcome.awaited = Rank(v.peer);
   }
   return result;
 }

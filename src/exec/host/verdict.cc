@@ -150,7 +150,8 @@ std::string reportWords(const RankReport& report, size_t rank) {
   text += format("has finished {} collective calls and is in ", finishedCollectives(report));
   for (const ChainWait& chain : report.wait.chains) {
     if (&chain != &report.wait.chains.front()) text += " and ";
-    text += format("{} after {} steps: it {}", describeCall(chain.call), finishedSteps(chain), chain.words);
+    text += format("{} after {} steps", describeCall(chain.call), finishedSteps(chain));
+    if (!chain.words.empty()) text += ": it " + chain.words;
   }
   return text;
 }
@@ -162,7 +163,7 @@ std::string describeVerdict(const Verdict& verdict) {
   std::string text = format("verdict ({}): rank {} gave up after {} ms", nameOf(verdict.ending), verdict.rank.value, verdict.waitedMs);
   if (verdict.call) text += format(" in {}", describeCall(*verdict.call));
   text += format(": {}", verdict.cause.text());
-  if (verdict.call)
+  if (!verdict.arrived.empty() || !verdict.missing.empty())
     text += format("; ranks that had come to this call: {}; not: {}", describeList(verdict.arrived), describeList(verdict.missing));
   text += describeSuspects(verdict.suspects);
   for (size_t r = 0; r < std::min(verdict.ranks.size(), kMostRanks); ++r) text += reportWords(verdict.ranks[r], r);
@@ -223,8 +224,12 @@ Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome
   for (const RankCall& call : outcome.mismatch)
     if (call.rank == rank) verdict.call = call.call;
   for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
-  countArrivals(verdict, outcome.come);
-  verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
+  if (!outcome.isOfGraph) {
+    countArrivals(verdict, outcome.come);
+    verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
+  } else if (outcome.awaited.value >= 0) {
+    verdict.suspects.push_back({outcome.awaited, {}});
+  }
   if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
   return {true, state.verdict.emplace(std::move(verdict)).suspects};
 }

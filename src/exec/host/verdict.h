@@ -16,6 +16,8 @@ struct Outcome {
   Status cause;
   std::vector<RankCall> mismatch;  ///< the calls that do not match, if that is the cause
   Rank come{-1};                   ///< who is known to have come to the message that was waited for, though it told of no wait; -1: nobody
+  bool isOfGraph = false;          ///< who has come to its call cannot be counted: it comes as often as the graph is launched
+  Rank awaited{-1};                ///< of a graph: whom it waited for; -1: not known
 };
 
 /// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.

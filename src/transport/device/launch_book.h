@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/call.h"
@@ -33,10 +34,14 @@ class LaunchBook {
     part.written.store(written + 1, std::memory_order_release);   // pairs with find()
   }
 
-  /// In the order in which they were written.
-  std::vector<Call> find(uint64_t signature) const {
+  struct Found {
+    std::vector<Call> calls;  ///< in the order in which they were written; empty: not known any more
+    bool isCaptured = false;  ///< the launch is one of a graph's, which may be any
+  };
+  Found find(uint64_t signature) const {
     std::vector<Call> calls;
-    for (const Part& part : parts_) {
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const Part& part = parts_[p];
       const uint64_t written = part.written.load(std::memory_order_acquire);  // pairs with write()
       for (uint64_t i = written > kEntries ? written - kEntries : 0; i < written; ++i) {
         const Entry& entry = part.entries[i % kEntries];
@@ -46,9 +51,9 @@ class LaunchBook {
         const uint64_t sequence = entry.sequence.load(std::memory_order_acquire);
         if (entry.signature.load(std::memory_order_relaxed) == signature) calls.push_back(unpack(kind, count, sequence));
       }
-      if (!calls.empty()) break;
+      if (!calls.empty()) return {std::move(calls), p == 1};
     }
-    return calls;
+    return {};
   }
 
  private:

@@ -217,6 +217,10 @@ TEST_F(GpuWaits, OfGraphsPastTheirDeadlineNameTheCallToo) {
     }
     EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
     expectWords(ncclGetLastError(comm), {"in AllReduce #1 of 777 int32, sum: its kernel waits for"});
+    // All have captured the call, which is not to say that they have launched it.
+    const std::string verdict = readVerdict(comm);
+    expectWords(verdict, {R"("arrived":[],"missing":[],"suspects":[{"rank":)"});
+    EXPECT_EQ(verdict.find(R"("suspects":[{"rank":0)"), std::string::npos) << verdict;
     synchronize(gpus, stream);
     EXPECT_EQ(gpus.driver().destroyGraph(graph), Error::Success);
     EXPECT_EQ(gpus.driver().streamDestroy(stream), Error::Success);
