@@ -10,6 +10,7 @@
 
 #include "config/effects.h"
 #include "config/params.h"
+#include "core/process_barrier.h"
 #include "driver/cuda/real.h"
 #include "observe/log.h"
 
@@ -45,7 +46,9 @@ std::shared_ptr<exec::host::Stream> StreamTable::remove(void* handle) {
 }
 
 Process::Process()
-    : devices([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return driver::cuda::openDriver(); }, exec::cuda::makeExecutor) {}
+    : devices([]() -> Result<std::unique_ptr<driver::cuda::Api>> { return driver::cuda::openDriver(); }, exec::cuda::makeExecutor) {
+  askForProcessBarriers();
+}
 
 void Process::tellEffects() {
   std::call_once(effects_, [] {

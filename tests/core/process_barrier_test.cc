@@ -1,12 +1,32 @@
 #include "core/process_barrier.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
 namespace tutti {
 namespace {
+
+/// The kernel has not answered yet when the process forks; who asked is not in the child.
+TEST(ProcessBarrier, IsThereInAForkedProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<bool> isOver{false};
+    std::thread other([&isOver] { isOver.wait(false); });  // now it takes a while
+    askForProcessBarriers();
+    const pid_t grandchild = fork();
+    if (grandchild == 0) _exit(takesProcessBarriers() && takesBarriersOfOthers() ? 0 : 1);
+    int status = -1;
+    (void)waitpid(grandchild, &status, 0);
+    _exit(status == 0 && takesProcessBarriers() && takesBarriersOfOthers() ? 0 : 2);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
 
 /// Each round both threads store their own word, then load the other's: never may both miss what the other stored.
 TEST(ProcessBarrier, OneOfTwoSeesTheOther) {

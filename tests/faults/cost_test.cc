@@ -62,6 +62,28 @@ TEST(Cost, InitOfTwoProcesses) {
   children.expectAllWell();
 }
 
+// Of processes that have done nothing before.
+TEST(Cost, FirstInitOfTwoProcesses) {
+  constexpr int kRounds = 7;
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    ProcessRanks children(2, [](Self& self) {
+      const ncclUniqueId id = self.freshId();
+      self.meet(1);
+      const Stopwatch watch;
+      ncclComm_t comm = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&comm, 2, id, self.index()), ok) << ncclGetLastError(nullptr);
+      self.note(0, static_cast<int64_t>(1e9 * watch.seconds()));
+      EXPECT_EQ(ncclCommDestroy(comm), ok);
+    });
+    children.expectAllWell();
+    seconds.push_back(1e-9 * static_cast<double>(std::max(children.number(0, 0), children.number(1, 0))));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  std::printf("%.1f to %.1f ms\n", 1e3 * seconds.front(), 1e3 * seconds.back());
+  EXPECT_LT(seconds[kRounds / 2], 0.03 * kSlow);
+}
+
 TEST(Cost, IdleProcesses) { expectIdleProcesses(false); }
 TEST(Cost, IdleHosts) { expectIdleProcesses(true); }
 

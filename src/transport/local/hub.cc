@@ -1,7 +1,5 @@
 #include "transport/local/hub.h"
 
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,16 +11,9 @@
 namespace tutti::transport::local {
 namespace {
 
-bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
-
 /// Whether others can make every running thread of this process execute a full barrier, so that enter() can do without one: those of
 /// this process, or those of other processes, too.
-bool takesBarriers(bool fromOthers) {
-  const bool own = takesProcessBarriers();
-  if (!fromOthers) return own;
-  static const bool all = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
-  return own && all;
-}
+bool takesBarriers(bool fromOthers) { return takesProcessBarriers() && (!fromOthers || takesBarriersOfOthers()); }
 
 /// What is listed: the first part of a Key.
 constexpr int32_t kPipe = 0;
