@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMostEarlyBytes = size_t{64} << 20;
 constexpr int64_t kRetries = 3;
+constexpr int64_t kRetriesOfNews = 1;  // who does not answer has left in peace as a rule, and nobody is to wait for it at its own end
 
 class Handle : public Mesh {
  public:
@@ -187,7 +188,7 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
   plan.topic = topic;
   plan.secret = secret;
   plan.whom = describeProcess(membership_, process);
-  plan.retries = kRetries;
+  plan.retries = onTrouble || peer(process).isNeeded ? kRetries : kRetriesOfNews;
   peer(process).dialer = Dialer::start(
       core_->reactor, std::move(plan),
       [self = shared_from_this(), process, first = std::move(first), firstKind, onTrouble = std::move(onTrouble)](auto outcome) mutable {

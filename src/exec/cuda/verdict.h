@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/macros.h"
+
 namespace tutti::exec::cuda {
 
 enum class Waiting : uint32_t {
@@ -41,8 +43,15 @@ struct Verdict {
   uint64_t waitedNs;
 };
 
-/// Devices reckon the length of waits in ticks of 2^kTickShift ns, some 1 ms: a word of half the size, where registers are few.
+/// Devices reckon the length of waits in ticks of 2^kTickShift ns, some 1 ms: a word of half the size, where registers are few. It comes
+/// round after 52 days, and differences of two hold across that.
 inline constexpr int kTickShift = 20;
+TUTTI_HD uint32_t tickOf(uint64_t ns) { return static_cast<uint32_t>(ns >> kTickShift); }
+/// As what a wait that begins now remembers: never 0, and no later, by at most a tick.
+TUTTI_HD uint32_t beginningAt(uint32_t tick) { return (tick - 1) | 1; }
+/// Whether a wait of `ticks` since beginningAt() is past the limit; 0: there is none. Never too early: that leaves out what is left of the
+/// ticks at both ends, and of the limit's last one.
+TUTTI_HD bool isPast(uint32_t ticks, uint64_t limitNs) { return limitNs != 0 && ticks > (limitNs >> kTickShift) + 2; }
 
 /// What the host tells the waits of one rank's kernels, whenever those were launched, and they tell it while they last: in host memory, a
 /// line of its own for each rank.

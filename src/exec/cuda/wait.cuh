@@ -111,8 +111,8 @@ __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const Wait
   const uint64_t nowNs = arch::globalTimerNs();
   const News news = lookForNews(control, nowNs);
   if (news == News::Abort) return false;
-  const auto now = static_cast<uint32_t>(nowNs >> kTickShift);
-  if (state.since == 0) state.since = (now - 1) | 1;
+  const auto now = tickOf(nowNs);
+  if (state.since == 0) state.since = beginningAt(now);
   if (news == News::OwnLook) tellOfWait(control, note, expected, seen, state.since, now);
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
   const uint32_t half = static_cast<uint32_t>(other ^ other >> 32) | 1;
@@ -120,8 +120,7 @@ __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const Wait
   state.foreign = half;
   const uint64_t limitNs = arch::loadRelaxedSys(&control.relay->limitNs);
   const uint32_t waited = now - state.since;
-  // What is left of the ticks at both ends, and of the limit's last one: never too early.
-  if (!isForeign && (limitNs == 0 || waited <= (limitNs >> kTickShift) + 2)) return true;
+  if (!isForeign && !isPast(waited, limitNs)) return true;
   WaitNote last = note;
   if (isForeign) last.waiting = Waiting::Mismatch;
   reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen,

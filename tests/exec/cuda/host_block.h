@@ -39,7 +39,7 @@ class HostWait {
  private:
   Note latest_;
   uint32_t tries_ = 0;
-  uint64_t startNs_ = 0;
+  uint32_t since_ = 0;  ///< ticks; 0: it has not looked yet
   uint64_t foreign_ = 0;
 };
 

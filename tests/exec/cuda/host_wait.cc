@@ -37,15 +37,14 @@ News lookForNews(const WaitControl& control, uint64_t now) {
 }
 
 /// As tellOfWait() of wait.cuh.
-void tellOfWait(const WaitControl& control, const HostWait::Note& note, uint64_t startNs, uint64_t now) {
-  const uint64_t waited = (now - startNs) >> kTickShift;
-  const auto tick = static_cast<uint32_t>(now >> kTickShift);
-  if (waited < kLeastSilence || tick - atomic(control.relay->told).load(std::memory_order_relaxed) <= waited) return;
+void tellOfWait(const WaitControl& control, const HostWait::Note& note, uint32_t since, uint32_t now) {
+  const uint32_t waited = now - since;
+  if (waited < kLeastSilence || now - atomic(control.relay->told).load(std::memory_order_relaxed) <= waited) return;
   const uint32_t silence = control.desk->silence;
   Verdict& lasting = control.desk->lasting;
   if (silence == 0 || waited < silence || atomic(lasting.state).load(std::memory_order_acquire) != Verdict::Empty) return;
-  atomic(control.relay->told).store(tick, std::memory_order_relaxed);
-  HostWait::describe(control, lasting, note, now - startNs);
+  atomic(control.relay->told).store(now, std::memory_order_relaxed);
+  HostWait::describe(control, lasting, note, static_cast<uint64_t>(waited) << kTickShift);
   atomic(lasting.state).store(Verdict::Complete, std::memory_order_release);
 }
 
@@ -101,23 +100,24 @@ bool HostWait::givesUp(const WaitControl& control, const Note& note) {
   if (what(note) != what(latest_)) end();
   latest_ = note;
   if (++tries_ % kTriesPerCheck != 0) return false;
-  const uint64_t now = nowNs();
-  const News news = lookForNews(control, now);
+  const uint64_t ns = nowNs();
+  const News news = lookForNews(control, ns);
   if (news == News::Abort) return true;
-  if (startNs_ == 0) startNs_ = now;
-  if (news == News::OwnLook) tellOfWait(control, note, startNs_, now);
+  const uint32_t now = tickOf(ns);
+  if (since_ == 0) since_ = beginningAt(now);
+  if (news == News::OwnLook) tellOfWait(control, note, since_, now);
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : signatureOf(control, note.peer);
   const bool isForeign = other != control.signature && other == foreign_;
   foreign_ = other;
-  const uint64_t limitNs = loadWord(control.relay->limitNs);
-  if (!isForeign && (limitNs == 0 || now - startNs_ <= limitNs)) return false;
+  const uint32_t waited = now - since_;
+  if (!isForeign && !isPast(waited, loadWord(control.relay->limitNs))) return false;
   Note last = note;
   if (isForeign) {
     last.waiting = Waiting::Mismatch;
     last.expected = control.signature;
     last.seen = other;
   }
-  report(control, last, now - startNs_);
+  report(control, last, static_cast<uint64_t>(waited) << kTickShift);
   return true;
 }
 
