@@ -126,9 +126,10 @@ ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
  * each: a network with the address of the connection, or "shared memory of node7" on its own host. `begun` and `finished`
  * count collective calls; a rank that is elsewhere was in no wait that had lasted. On GPUs a call counts as finished once it is
  * launched, and of all ranks only that whose kernel gave up is known to wait; of calls that were launched together it has all in
- * "in", and of calls in CUDA graphs it is not known who has come: ranks count as arrived that had captured theirs. `root` and
- * `peer` stand where a call has one; of a CommSplit there is the sequence and of a CommShrink nothing else. The same for all ranks,
- * and complete when all have returned. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
+ * "in", the first with the words of the wait. Of calls in CUDA graphs it is not known who has come: `arrived` and `missing` are
+ * empty, and the suspect is whom the kernel waited for. `root` and `peer` stand where a call has one; of a CommSplit there is the
+ * sequence and of a CommShrink nothing else. The same for all ranks, and complete when all have returned. Text as above; may be
+ * called by any thread, like tuttiCommSetTimeout. */
 ncclResult_t tuttiCommGetVerdict(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
 #if defined(__GNUC__)

@@ -264,9 +264,7 @@ void Core::onEstablished(Established connection) {
   } else if (const auto found = meshes_.find(topic); found != meshes_.end()) {
     if (const auto mesh = found->second.lock()) return mesh->welcome(link);
   }
-  if (connection.purpose != Purpose::Mesh) return link->close();
-  link->start(nullptr, nullptr);
-  MeshCore::sayGone(link);
+  link->close();
 }
 
 void Core::shutDown() {

@@ -5,7 +5,7 @@
 // 1. Nothing blocks. Messages from one process to another arrive in the order of send() and tell(), each whole. A connection is opened
 //    when it is first needed; those of the tree (tree.h) are there from the start.
 // 2. All processes call allGather() and barrier() in the same order. Rounds and connections of a process: O(log processes).
-// 3. A process that goes without a word is reported once in every process, within moments, by those who are connected to it, as long as
+// 3. A process that goes without a word is reported once in every process, within moments, by those whom it has answered, as long as
 //    those are there along the tree who pass it on: who leaves in peace leaves a gap. Processes of a host look for each other besides
 //    (comm/losses.h).
 // 4. Destroying it says goodbye to the others, who are not told of a loss. The destructor waits for a handler that runs on another
@@ -62,8 +62,8 @@ class Mesh {
   /// Queued. InvalidArgument for a process that does not exist, itself, or too long a message; RemoteError when the process is known to
   /// be gone. A message to a process that goes afterwards is lost with it, and the loss reported.
   virtual Status send(int32_t process, std::span<const std::byte> message) = 0;
-  /// The same for what others may bring as well. That no connection can be made is then no loss: the process may have left in peace. It
-  /// is not tried again, and the next calls return RemoteError.
+  /// The same for what others may bring as well. That no connection can be made, or that it breaks off before the other side has said
+  /// a word, is then no loss: the process may have left in peace. It is not tried again, and the next calls return RemoteError.
   virtual Status tell(int32_t process, std::span<const std::byte> message) = 0;
   /// Whether it is neither known to be gone nor found so by tell().
   virtual bool isReachable(int32_t process) const = 0;

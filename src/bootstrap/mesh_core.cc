@@ -217,10 +217,9 @@ void MeshCore::giveUp(int32_t process, const Status& cause) {
 
 /// A connection with a peer is there. The first, if this side has not spoken on another yet, takes what is sent from now on.
 void MeshCore::adopt(int32_t process, const std::shared_ptr<Link>& link, bool isOpenedHere) {
-  if (isClosed_ && process >= 0) return sayGone(link);
+  if (isClosed_ || process < 0) return link->close();
   Peer& with = peer(process);
-  if (isClosed_ || with.hasLeft || process < 0) return link->close();
-  with.isNeeded = with.isNeeded || !isOpenedHere;
+  if (with.hasLeft) return link->close();
   {
     const std::lock_guard lock(mutex_);
     unreachable_.erase(process);
@@ -232,21 +231,26 @@ void MeshCore::adopt(int32_t process, const std::shared_ptr<Link>& link, bool is
   } else {
     with.others.push_back(link);
   }
-  listenTo(process, link);
+  listenTo(process, link, !isOpenedHere);
   for (auto& [kind, payload] : takesOver ? std::exchange(with.waiting, {}) : std::vector<std::pair<Kind, std::vector<std::byte>>>()) {
     sent_.fetch_add(1, std::memory_order_relaxed);
     with.out->send(kind, std::move(payload));
   }
 }
 
-void MeshCore::listenTo(int32_t process, const std::shared_ptr<Link>& link) {
-  link->start([self = shared_from_this(), process, weak = std::weak_ptr(link)](
-                  Kind kind, std::span<const std::byte> payload) { self->onFrame(process, weak.lock(), kind, payload); },
-              [self = shared_from_this(), process](const Status& cause) {
-                const Status loss = error(Code::RemoteError, "{} is gone: {}", describeProcess(self->membership_, process), cause.text());
-                if (self->peer(process).isNeeded) return self->lose(process, loss, process);
-                self->giveUp(process, loss);
-              });
+/// `hasSpoken`: the peer has said something on this connection. It leaves with a goodbye from then on; before, it may not know of it.
+void MeshCore::listenTo(int32_t process, const std::shared_ptr<Link>& link, bool hasSpoken) {
+  const auto spoken = std::make_shared<bool>(hasSpoken);
+  link->start(
+      [self = shared_from_this(), process, spoken, weak = std::weak_ptr(link)](Kind kind, std::span<const std::byte> payload) {
+        *spoken = true;
+        self->onFrame(process, weak.lock(), kind, payload);
+      },
+      [self = shared_from_this(), process, spoken](const Status& cause) {
+        const Status loss = error(Code::RemoteError, "{} is gone: {}", describeProcess(self->membership_, process), cause.text());
+        if (*spoken || self->peer(process).isNeeded) return self->lose(process, loss, process);
+        self->giveUp(process, loss);
+      });
 }
 
 /// The first frame says who it is.
@@ -268,7 +272,6 @@ void MeshCore::welcome(const std::shared_ptr<Link>& link) {
 
 void MeshCore::onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload) {
   if (isClosed_ || peer(process).hasLeft) return;
-  peer(process).isNeeded = true;  // that it breaks off is a loss from now on: it would have said goodbye
   if (kind == Kind::Intro && payload.empty()) return;
   received_.fetch_add(1, std::memory_order_relaxed);
   bool makesSense = true;
@@ -346,10 +349,7 @@ std::vector<int32_t> MeshCore::treeNeighbours() const {
 }
 
 void MeshCore::passOn(int32_t process, const Status& cause, int32_t heardFrom) {
-  Writer writer;
-  writer.number(process);
-  writer.raw(encode(cause));
-  passAlong(heardFrom, Kind::Loss, writer.view());
+  passAlong(heardFrom, Kind::Loss, encodeLoss(process, cause));
 }
 
 void MeshCore::passAlong(int32_t except, Kind kind, std::span<const std::byte> payload) {
@@ -359,7 +359,10 @@ void MeshCore::passAlong(int32_t except, Kind kind, std::span<const std::byte> p
 }
 
 void MeshCore::announceTrouble(const Status& cause) {
-  post([self = shared_from_this(), cause] { self->lose(self->membership_.ownProcess, cause, -1); });
+  post([self = shared_from_this(), cause] {
+    self->trouble_ = cause;
+    self->lose(self->membership_.ownProcess, cause, -1);
+  });
 }
 
 Mesh::Counters MeshCore::counters() const {

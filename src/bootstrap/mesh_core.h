@@ -4,8 +4,8 @@
 // for what says otherwise; nothing here takes the service's lock but close() at its end.
 // 1. Each direction between two processes uses one connection, for good: the one that the sender opened, or the one that it had been
 //    called on before it first spoke. So messages stay in order, and usually one connection serves both.
-// 2. Who is connected to says so, or goodbye. That a connection breaks off before that is no loss where tell() alone has opened it: it may
-//    have come in the moment in which the other one left in peace.
+// 2. Who is connected to answers. That a connection breaks off before is no loss where tell() alone has opened it: it may have come in the
+//    moment in which the other one left in peace.
 // 3. A loss is told to the handler once, and passed on along the tree, so that everybody hears of it.
 #pragma once
 
@@ -63,8 +63,6 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
 
   /// Somebody has connected for this communicator.
   void welcome(const std::shared_ptr<Link>& link);
-  /// Somebody has connected for one that ends here just now: the goodbye, so that it is no loss.
-  static void sayGone(const std::shared_ptr<Link>& link);
 
   MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease);
 
@@ -91,7 +89,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   void dial(int32_t process, Purpose purpose, uint64_t topic, const Secret& secret, std::vector<std::byte> first, Kind firstKind,
             OnTrouble onTrouble);
   void adopt(int32_t process, const std::shared_ptr<Link>& link, bool isOpenedHere);
-  void listenTo(int32_t process, const std::shared_ptr<Link>& link);
+  void listenTo(int32_t process, const std::shared_ptr<Link>& link, bool hasSpoken);
   void onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload);
   void deliver(int32_t process, std::span<const std::byte> message);
   void giveUp(int32_t process, const Status& cause);
@@ -106,6 +104,8 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   void end();
   void giveUpDialing();
   void release();
+  void sayGoodbye(const std::shared_ptr<Link>& link, bool isLast);
+  static std::vector<std::byte> encodeLoss(int32_t process, const Status& cause);
   void sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first);
 
   const std::shared_ptr<Core> core_;
@@ -126,6 +126,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   std::vector<std::pair<int32_t, Status>> losses_;  // in the order of hearing
   size_t lossesTold_ = 0;                           // of them, to the handler
   Exchanges exchanges_;
+  Status trouble_;  // of this process, which it has told the others
   std::map<uint64_t, Alarm> alarms_;  // of after()
   uint64_t alarmsSet_ = 0;
 

@@ -3,6 +3,7 @@
 
 #include "bootstrap/core.h"
 #include "bootstrap/mesh_core.h"
+#include "bootstrap/wire.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -34,9 +35,17 @@ void MeshCore::onBye(int32_t process, const std::shared_ptr<Link>& link, bool is
   exchanges_.leave(process, cause);
 }
 
-void MeshCore::sayGone(const std::shared_ptr<Link>& link) {
-  link->send(Kind::Bye, {std::byte{1}});
-  link->finish();
+/// Trouble first: it may still be on its way along the tree, and of who has said goodbye nobody hears it any more.
+void MeshCore::sayGoodbye(const std::shared_ptr<Link>& link, bool isLast) {
+  if (!trouble_.ok()) link->send(Kind::Loss, encodeLoss(membership_.ownProcess, trouble_));
+  link->send(Kind::Bye, {static_cast<std::byte>(isLast)});
+}
+
+std::vector<std::byte> MeshCore::encodeLoss(int32_t process, const Status& cause) {
+  Writer writer;
+  writer.number(process);
+  writer.raw(encode(cause));
+  return std::move(writer).take();
 }
 
 /// Also for connections that are still being made: what is to be said on them goes with the process.
@@ -55,7 +64,7 @@ void MeshCore::end() {
   for (auto& [process, with] : peers_) {
     // What was sent is on one of them: only there it is the last word.
     const auto bye = [&](const std::shared_ptr<Link>& link, bool isLast) {
-      link->send(Kind::Bye, {static_cast<std::byte>(isLast)});
+      sayGoodbye(link, isLast);
       link->finish(unsaid_);
     };
     for (const auto& link : with.others) bye(link, !with.out && !with.isDialing());
@@ -92,7 +101,7 @@ void MeshCore::sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind 
   if (link) {
     link->send(firstKind, std::move(first));
     for (auto& [kind, payload] : last.mapped().waiting) link->send(kind, std::move(payload));
-    link->send(Kind::Bye, {std::byte{1}});
+    sayGoodbye(link, true);
     link->start(nullptr, nullptr);
     link->finish(unsaid_);
   }

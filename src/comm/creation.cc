@@ -98,8 +98,7 @@ Status Group::startAll(std::vector<Creation>& creations) {
 Status Group::waitForAll(std::vector<Creation>& creations) {
   std::vector<HandleTable::Use> uses;
   for (const Creation& creation : creations) uses.push_back(process().handles.use(creation.subject));
-  constexpr int32_t kSpins = 20;  // whoever is missing may need this core
-  exec::host::Waiter waiter(kSpins);
+  auto waiter = exec::host::Waiter::forSetUp();
   Status failed;
   for (bool pending = true; pending && failed.ok(); waiter.pause()) {
     pending = false;

@@ -136,8 +136,8 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
   } else {
     const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
     result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}};
-    result.outcome.isOfGraph = found.isCaptured;
-    if (!found.isCaptured) result.outcome.come = comeTo(calls, v, page);
+    result.outcome.isOfGraph = !found.isEager;
+    if (found.isEager) result.outcome.come = comeTo(calls, v, page);
     if (v.waiting != Waiting::ForHandOver) result.outcome.awaited = Rank(v.peer);
   }
   return result;

@@ -21,8 +21,7 @@ Result<bool> isCaptured(const std::vector<Opening::Share>& shares) {
 }
 
 Status await(Opening& opening) {
-  constexpr int32_t kSpins = 20;  // whoever is missing may need this core
-  exec::host::Waiter waiter(kSpins);
+  auto waiter = exec::host::Waiter::forSetUp();
   Poll poll = opening.advance();
   for (; poll == Poll::Pending; poll = opening.advance()) waiter.pause();
   return poll == Poll::Ready ? Status() : opening.status();
@@ -67,8 +66,7 @@ Status Group::settle(std::vector<WindowRequest> windows) {
 
 /// The first failure ends it.
 Status Group::waitForAll(const std::vector<WindowRequest>& windows) {
-  constexpr int32_t kSpins = 20;
-  exec::host::Waiter waiter(kSpins);
+  auto waiter = exec::host::Waiter::forSetUp();
   Patience patience(realClock());
   patience.begin();
   for (bool isPending = true; isPending;) {

@@ -23,7 +23,7 @@ class Registration {
     for (;;) {
       Answer answer = answer_.load(std::memory_order_acquire);  // pairs with ask()
       if (answer == Yes || answer == No) return answer == Yes;
-      const bool isForked = answer == Asking && asker_.load(std::memory_order_relaxed) != getpid();  // who asked is not in this process
+      const bool isForked = answer == Asking && asker_.load(std::memory_order_relaxed) != getpid();  // who asked is not in this process, or has just begun
       if (isForked || (answer == None && answer_.compare_exchange_strong(answer, Asking, std::memory_order_relaxed))) {
         ask();
       } else {

@@ -261,6 +261,43 @@ TEST(Mesh, ThatSomebodyLeavesWhileItIsToldIsNoLoss) {
   }
 }
 
+/// The same while each of the two calls the other.
+TEST(Mesh, LastWordsArriveWhoeverCalls) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 150; ++i) {
+    const Players players = gather(8, 8);
+    for (const auto& player : players) player->listen();
+    const auto pause = std::chrono::microseconds(random() % 400);
+    const auto speak = [&](bool isLeaver) {
+      const Status status = isLeaver ? players[5]->mesh().send(2, bytesOf("last words")) : players[2]->mesh().tell(5, bytesOf("news"));
+      ASSERT_TRUE(status.ok()) << status.text();
+    };
+    speak(i % 2 == 0);
+    std::this_thread::sleep_for(pause);
+    speak(i % 2 != 0);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 800));
+    players[5]->joined.reset();
+    players[5]->roster.reset();
+    EXPECT_TRUE(becomes([&] { return players[2]->messageCount() == 1; })) << "try " << i;
+    EXPECT_EQ(players[2]->lossCount(), 0U) << "try " << i;
+  }
+}
+
+/// Its goodbye comes to process 2 directly, and may be there before the news of its trouble.
+TEST(Mesh, TroubleOfWhoLeavesAtOnceIsHeard) {
+  for (int i = 0; i < 20; ++i) {
+    const Players players = gather(8, 8);
+    for (const auto& player : players) player->listen();
+    ASSERT_TRUE(players[2]->mesh().tell(5, bytesOf("news")).ok());
+    EXPECT_TRUE(becomes([&] { return players[5]->messageCount() == 1; }));
+    players[5]->joined->end(error(Code::SystemError, "no memory"));
+    players[5]->joined.reset();
+    players[5]->roster.reset();
+    for (const auto& player : players)
+      EXPECT_TRUE(player == players[5] || becomes([&] { return player->lossCount() == 1; })) << "try " << i;
+  }
+}
+
 TEST(Mesh, WhatIsToBeCalledLaterIsCalledWhileTheMeshIsThere) {
   Players players = gather(2, 2);
   std::atomic<int> calls{0};

@@ -382,8 +382,8 @@ TEST_F(DeviceRankTest, CallsOfALaunchAreFoundAgain) {
   const transport::device::Page page(*hub->devicePage(Bytes(transport::device::Page::bytesFor(kRanks))), kRanks);
   size_t found = 0;
   for (const Launched& l : gpus.launches) {
-    const auto [known, isCaptured] = page.launches(l.launch.comm.rank).find(l.launch.comm.wait.signature);
-    EXPECT_FALSE(isCaptured);
+    const auto [known, isEager] = page.launches(l.launch.comm.rank).find(l.launch.comm.wait.signature);
+    EXPECT_TRUE(isEager);
     ASSERT_EQ(known.size(), static_cast<size_t>(l.launch.works));
     for (const Call& call : known) {
       const auto& own = calls[static_cast<size_t>(l.launch.comm.rank)];

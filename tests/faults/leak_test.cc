@@ -61,7 +61,11 @@ Usage settled() {
 /// A tenth of the lives warm up the allocator, caches and whatever is made once; the rest must cost nothing.
 void expectNoGrowth(const char* what, const std::function<void()>& live) {
   for (int i = 0; i < kLives / 10; ++i) live();
-  const Usage before = settled();
+  Usage before = settled();
+  live();
+  const Usage again = settled();  // on a busy machine a thread that ends may take long
+  before.threads = std::min(before.threads, again.threads);
+  before.files = std::min(before.files, again.files);
   for (int i = 0; i < kLives; ++i) {
     live();
     if (testing::Test::HasFailure()) FAIL() << what << ", life " << i << ": " << ncclGetLastError(nullptr);

@@ -16,7 +16,7 @@ struct Outcome {
   Status cause;
   std::vector<RankCall> mismatch;  ///< the calls that do not match, if that is the cause
   Rank come{-1};                   ///< who is known to have come to the message that was waited for, though it told of no wait; -1: nobody
-  bool isOfGraph = false;          ///< who has come to its call cannot be counted: it comes as often as the graph is launched
+  bool isOfGraph = false;          ///< or may be: who has come to its call cannot be counted, for it comes with every launch of the graph
   Rank awaited{-1};                ///< of a graph: whom it waited for; -1: not known
 };
 

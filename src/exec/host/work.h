@@ -1,6 +1,6 @@
 // One communicator's share of a launch: chains of operations, each chain in order, all chains at the same time.
 //
-// Owner: the Launch. One driving thread at a time; never blocks.
+// Owner: the Launch. One driving thread at a time; never blocks, but for half a second at most when it has met a dead peer.
 // 1. Work of one communicator runs in ticket order, whatever streams it was issued on.
 // 2. When advance() has returned Ready or Failed, no peer touches the caller's buffers any more.
 // 3. A failure trips the latches of all ranks of the hub: a peer in this process is told, not left waiting.

@@ -36,7 +36,7 @@ class LaunchBook {
 
   struct Found {
     std::vector<Call> calls;  ///< in the order in which they were written; empty: not known any more
-    bool isCaptured = false;  ///< the launch is one of a graph's, which may be any
+    bool isEager = false;     ///< it was launched when its calls were made; else it is of a graph, or not known any more
   };
   Found find(uint64_t signature) const {
     std::vector<Call> calls;
@@ -51,7 +51,7 @@ class LaunchBook {
         const uint64_t sequence = entry.sequence.load(std::memory_order_acquire);
         if (entry.signature.load(std::memory_order_relaxed) == signature) calls.push_back(unpack(kind, count, sequence));
       }
-      if (!calls.empty()) return {std::move(calls), p == 1};
+      if (!calls.empty()) return {std::move(calls), p == 0};
     }
     return {};
   }

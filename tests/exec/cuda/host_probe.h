@@ -46,7 +46,8 @@ class HostProbeSide {
     return static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
   }
-  void pause() const { std::this_thread::yield(); }
+  /// No yield: on a busy machine that gives the core away for as long as others compute.
+  void pause() const { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
  private:
   bool isLost(const void* p) const { return lost_ != nullptr && p >= lost_ && p < lost_ + 1; }
