@@ -17,13 +17,14 @@ bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 /// What the kernel says to one command. Any thread asks; once is enough.
 class Registration {
  public:
-  explicit constexpr Registration(int command) : command_(command) {}
+  explicit constexpr Registration(int command) noexcept : command_(command) {}
 
   bool isIn() {
     for (;;) {
       Answer answer = answer_.load(std::memory_order_acquire);  // pairs with ask()
       if (answer == Yes || answer == No) return answer == Yes;
-      const bool isForked = answer == Asking && asker_.load(std::memory_order_relaxed) != getpid();  // who asked is not in this process, or has just begun
+      // Who asked is not in this process, or has just begun, which is all the same.
+      const bool isForked = answer == Asking && asker_.load(std::memory_order_relaxed) != getpid();
       if (isForked || (answer == None && answer_.compare_exchange_strong(answer, Asking, std::memory_order_relaxed))) {
         ask();
       } else {

@@ -50,8 +50,8 @@ struct Ranks {
   std::vector<std::shared_ptr<Turn>> turns;
 };
 
-/// One rank of two runs out of memory after so many allocations: it fails, its peer is told unless it has all that it needs by then, and the
-/// turns of both go on.
+/// One rank of two runs out of memory after so many allocations: it fails, its peer is told unless it has all that it needs by then, and
+/// the turns of both go on.
 TEST(OutOfMemory, FailsTheWorkAndTellsThePeers) {
   bool succeeded = false;
   int told = 0;
