@@ -26,16 +26,29 @@ std::optional<Result<std::shared_ptr<const Roster>>> Participant::poll() const {
   if (auto outcome = job_->poll()) return outcome;
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - since_);
   if (waiting_.count() == 0 || waited < waiting_) return std::nullopt;
-  const std::lock_guard lock(job_->core()->mutex);
-  job_->fail(
-      error(Code::RemoteError, "rank {} has waited for {} ms: {} have not come", rank_.value, waited.count(), job_->describeMissing()));
+  {
+    const std::lock_guard lock(job_->core()->mutex);
+    job_->fail(
+        error(Code::RemoteError, "rank {} has waited for {} ms: {} have not come", rank_.value, waited.count(), job_->describeMissing()));
+  }
+  letItBeSaid();
   return job_->poll();
 }
 
 void Participant::end(const Status& cause) {
   if (!job_ || !job_->core()->isOfThisProcess()) return;
-  const std::lock_guard lock(job_->core()->mutex);
-  job_->end(rank_, cause);
+  const bool isGivenUp = !job_->isOver();
+  {
+    const std::lock_guard lock(job_->core()->mutex);
+    job_->end(rank_, cause);
+  }
+  if (isGivenUp) letItBeSaid();
+}
+
+/// The process may end right away: the others are to hear why, and not that it has gone.
+void Participant::letItBeSaid() const {
+  constexpr std::chrono::milliseconds kMost(500);
+  (void)job_->core()->reactor.settle(kMost);
 }
 
 std::string Participant::describeMissing() const {

@@ -61,6 +61,8 @@ class Participant {
   std::string describeMissing() const;
 
  private:
+  void letItBeSaid() const;
+
   const std::shared_ptr<Job> job_;  // null when refused
   const Rank rank_;
   const Status refused_;
