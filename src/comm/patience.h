@@ -22,7 +22,8 @@ struct WaitLimit {
 
 class Patience {
  public:
-  explicit Patience(Clock& clock) : clock_(clock) {}
+  /// `call`: what waits, for the warning; whoever gets the error knows. Outlives it.
+  explicit Patience(Clock& clock, std::string_view call = {}) : clock_(clock), call_(call) {}
   void begin() { since_ = clock_.now(); }
 
   /// RemoteError once a wait that began with begin() has lasted longer than it may. When it has lasted for
@@ -35,12 +36,13 @@ class Patience {
     const int64_t silenceMs = config::get<config::Param::TuttiWarnMs>();
     if (warned_ || silenceMs <= 0 || waitedMs < silenceMs) return {};
     warned_ = true;
-    observe::warn("{} has waited for {} s: {}", who, waitedMs / 1000, describeMissing());
+    observe::warn("{}{}{} has waited for {} s: {}", call_, call_.empty() ? "" : ": ", who, waitedMs / 1000, describeMissing());
     return {};
   }
 
  private:
   Clock& clock_;
+  const std::string_view call_;
   Nanoseconds since_{0};
   bool warned_ = false;
 };

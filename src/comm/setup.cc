@@ -80,7 +80,7 @@ std::string Setup::describeMissing() const {
 }
 
 Status Setup::explainWait() {
-  return patience_.look(format("{}: rank {}", callName, nameOf(place).value), limit_, [this] { return describeMissing(); });
+  return patience_.look(format("rank {}", nameOf(place).value), limit_, [this] { return describeMissing(); });
 }
 
 namespace {

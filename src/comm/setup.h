@@ -34,7 +34,7 @@ class Setup {
 
  protected:
   /// `limit`: how long it may wait for the others.
-  Setup(const char* function, Clock& clock, WaitLimit limit) : callName(function), limit_(limit), patience_(clock) {}
+  Setup(const char* function, Clock& clock, WaitLimit limit) : callName(function), limit_(limit), patience_(clock, function) {}
 
   virtual Status arrive() = 0;
   /// What ends the wait early, or nothing.
