@@ -63,6 +63,7 @@ void Listener::start() {
 void Listener::close() {
   findSecret_ = nullptr;
   onEstablished_ = nullptr;
+  sayDropped();
   fds_.clear();
   doors_.clear();
   pause_.reset();
@@ -151,11 +152,17 @@ void Listener::warnOfLack(int problem) {
 
 void Listener::report(const Status& why) {
   ++unreported_;
+  latest_ = why.text();
   const auto now = std::chrono::steady_clock::now();
   if (now - reported_ < std::chrono::seconds(1)) return;
   reported_ = now;
+  sayDropped();
+}
+
+void Listener::sayDropped() {
+  if (unreported_ == 0) return;
   observe::info(observe::Subsys::Bootstrap, "Bootstrap: dropped {} connection{}: {}", unreported_,
-                unreported_ == 1 ? "" : "s, the last because", why.text());
+                unreported_ == 1 ? "" : "s, the last because", latest_);
   unreported_ = 0;
 }
 

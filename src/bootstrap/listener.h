@@ -50,6 +50,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void takeIn(UniqueFd fd);
   void resumeLater();
   void report(const Status& why);
+  void sayDropped();
   void warnOfLack(int problem);
 
   Reactor& reactor_;
@@ -63,6 +64,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::chrono::steady_clock::time_point reported_;
   std::chrono::steady_clock::time_point warned_;
   int64_t unreported_ = 0;
+  std::string latest_;  // why the latest of them was dropped
 };
 
 }  // namespace tutti::bootstrap

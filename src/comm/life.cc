@@ -89,7 +89,7 @@ Status Communicator::dividable(bool stopsWork) {
 }
 
 Status Communicator::destroyable() {
-  if (poison_.tripped()) return poison_.status();
+  if (poison_.tripped()) return finalized_ ? Status() : poison_.status();  // what was refused after the end has changed nothing
   return isBlocking() && isOpen() && !settingUp_ ? Status() : checkReady();
 }
 

@@ -23,6 +23,8 @@ std::string describeLast(Hub& hub, Rank rank) {
   const uint64_t heard = hub.isOnHost(rank) || hub.remote() == nullptr ? 0 : hub.remote()->lastHeard(rank);
   if (heard != 0) return format("the last that came from rank {} was of {}", rank.value, exec::host::describeSignature(heard));
   const auto message = hub.lastMessageOf(rank);
+  if (last && !hub.isOnHost(rank))  // told by the way, while somebody waited: it may have gone on since
+    return format("the last call of rank {} that is known on this host was {}", rank.value, exec::host::describeCall(*last));
   if (last && message)
     return format("the last call of rank {} was {}, its last message {}", rank.value, exec::host::describeCall(*last),
                   exec::host::describeCall(*message));

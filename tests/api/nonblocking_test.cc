@@ -222,6 +222,21 @@ TEST_F(NonBlocking, FinalizeThenDestroy) {
   }
 }
 
+/// What is refused afterwards is an error for good, and no reason to keep the communicator.
+TEST_F(NonBlocking, FinalizeThenACallThenDestroy) {
+  begin();
+  EXPECT_EQ(sum(&values[1], comms[1]), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ok);
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+  for (ncclComm_t& comm : comms) {
+    EXPECT_EQ(settle(comm), ok);
+    EXPECT_EQ(sum(&values[0], comm), ncclInvalidUsage);
+    EXPECT_EQ(stateOf(comm), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommDestroy(comm), ok) << ncclGetLastError(nullptr);
+    comm = nullptr;
+  }
+}
+
 TEST_F(NonBlocking, FinalizeWaitsForStreams) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(tuttiStreamCreate(&stream), ok);
