@@ -259,7 +259,6 @@ void addReport(Hub& hub, Rank rank, const RankWait* wait) {
       report.state = RankReport::State::Waiting;
       report.wait = *wait;
     }
-    if (state.verdict->ending != Ending::Aborted) return 0;  // it had counted, and who comes afterwards came too late
     if (state.verdict->arrived.empty() && state.verdict->missing.empty()) return 0;
     state.verdict->arrived.clear();
     state.verdict->missing.clear();
