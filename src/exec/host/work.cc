@@ -181,7 +181,6 @@ Poll Work::fail(Outcome outcome) {
   moved_ = true;
   turn_->hub->failAll(status_);
   turn_->hub->waitQuiet();
-  tellWhereItEnded(own);
   finished_ = true;  // only now: without memory for the words, abandon() has to do all of this
   for (size_t i = 0; i < used_; ++i) {
     Chain& chain = chains_[i];
@@ -190,6 +189,7 @@ Poll Work::fail(Outcome outcome) {
     event.code = static_cast<int32_t>(status_.code());
     turn_->record(event, observe::FlightKind::Failed);
   }
+  tellWhereItEnded(own);
   stopWatching();
   markFinished();  // so that waiting for all work of the communicator ends; later works fail on the latch
   return Poll::Failed;
