@@ -9,7 +9,6 @@
 #include "comm/meeting.h"
 #include "comm/news.h"
 #include "core/format.h"
-#include "exec/host/verdict.h"
 #include "exec/host/work.h"
 #include "transport/local/waits_wire.h"
 
@@ -236,7 +235,6 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
     hub.waits().withdraw(rank);
     published = 0;
   }
-  exec::host::addReport(hub, rank, standing->wait ? &*standing->wait : nullptr);
   if (standing->wantsAnswer) sayWhereAllStand(hub);
 }
 

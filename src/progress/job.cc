@@ -30,7 +30,6 @@ void Job::stop(Poller& poller, JobState how, bool politely) {
   if (final()) return;
   unwatch(poller);
   if (politely && comm() != nullptr) comm()->takeLeave();
-  (void)peerText();  // for whoever asks how the peer was reached
   disconnect();
   if (how == JobState::Failed && latch_ != nullptr) latch_->trip(failure_.status());
   state_.store(how, std::memory_order_release);  // pairs with state(): whoever sees it knows that no buffer is touched any more

@@ -65,11 +65,8 @@ class Job : public Watcher {
   /// Ends it when nothing is under way any more.
   void close() { closing = true; }
   virtual bool receives() const = 0;
-  /// The address of the other side, also when the connection has gone; empty: there was none.
-  std::string peerText() {
-    if (comm() != nullptr) peerText_ = comm()->peerText();
-    return peerText_;
-  }
+  /// The address of the other side; empty: there is no connection.
+  std::string peerText() { return comm() == nullptr ? std::string() : comm()->peerText(); }
   /// A network whose comms have no descriptors is asked again and again.
   bool blind() const { return blind_; }
 
@@ -109,7 +106,6 @@ class Job : public Watcher {
   void unwatch(Poller& poller);
 
   const Peer peer_;
-  std::string peerText_;
   ErrorLatch* const latch_;  ///< tripped when it fails; may be null
   std::atomic<JobState> state_{JobState::SettingUp};
   ErrorLatch failure_;

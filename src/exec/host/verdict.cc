@@ -249,22 +249,4 @@ void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t
   if (done.isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
 }
 
-void addReport(Hub& hub, Rank rank, const RankWait* wait) {
-  hub.waits().conclude([&](Waits::State& state) {
-    if (!state.verdict) return 0;
-    RankReport& report = state.verdict->ranks[static_cast<size_t>(rank.value)];
-    if (report.state == RankReport::State::Departed) return 0;
-    report.begunCollectives = std::max(report.begunCollectives, hub.board(rank).begun());
-    if (wait != nullptr) {
-      report.state = RankReport::State::Waiting;
-      report.wait = *wait;
-    }
-    if (state.verdict->arrived.empty() && state.verdict->missing.empty()) return 0;
-    state.verdict->arrived.clear();
-    state.verdict->missing.clear();
-    countArrivals(*state.verdict);
-    return 0;
-  });
-}
-
 }  // namespace tutti::exec::host

@@ -24,9 +24,6 @@ struct Outcome {
 /// Without a wait in `own`, it is for an error that came while `rank` waited for nothing, and counts only while nobody else has spoken.
 void conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, transport::local::RankWait own, int64_t waitedMs);
 
-/// A rank of another host stands there; `wait`: in no wait if null. For a verdict that was made before it was known.
-void addReport(transport::local::Hub& hub, Rank rank, const transport::local::RankWait* wait);
-
 /// "rank 1 gave up after 200 ms in AllReduce #3 …; arrived: 0, 1; missing: 2; rank 2 is in no wait …".
 std::string describeVerdict(const transport::local::Verdict& verdict);
 /// One JSON object; see tuttiCommGetVerdict.

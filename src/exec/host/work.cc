@@ -175,8 +175,7 @@ Poll Work::giveUp() {
 }
 
 Poll Work::fail(Outcome outcome) {
-  const transport::local::RankWait own = standing();
-  conclude(*turn_->hub, turn_->rank, outcome, own, waitedMs());
+  conclude(*turn_->hub, turn_->rank, outcome, standing(), waitedMs());
   status_ = std::move(outcome.cause);
   moved_ = true;
   turn_->hub->failAll(status_);
@@ -189,7 +188,6 @@ Poll Work::fail(Outcome outcome) {
     event.code = static_cast<int32_t>(status_.code());
     turn_->record(event, observe::FlightKind::Failed);
   }
-  tellWhereItEnded(own);
   stopWatching();
   markFinished();  // so that waiting for all work of the communicator ends; later works fail on the latch
   return Poll::Failed;

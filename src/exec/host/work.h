@@ -171,7 +171,6 @@ class Work {
   void tellOtherHosts(Nanoseconds now);
   bool findFault(Nanoseconds now);
   void warnOfWait();
-  void tellWhereItEnded(const transport::local::RankWait& own);
   void explainFailure(const Chain& chain);
   bool hasHeardWhoDied() const;
   transport::local::RankWait standing() const;
