@@ -41,7 +41,8 @@ void shrinkWithout(ncclComm_t comm, Ints dead, int ranks) {
 /// Whether the text says what the dead rank did last: who is on its host, or was sent to by it, knows.
 bool saysLastCall(const std::string& text, int dead) {
   const std::string rank = "rank " + std::to_string(dead);
-  return mentions(text, {"the last call of " + rank + " was AllReduce #"}) || mentions(text, {"from " + rank + " was of AllReduce #"});
+  return mentions(text, {"the last call of " + rank + " was AllReduce #"}) || mentions(text, {"from " + rank + " was of AllReduce #"}) ||
+         mentions(text, {"the last call of " + rank + " that is known on this host was AllReduce #"});
 }
 
 /// A rank for each process; those of `doomed` are killed when all are in the middle of all-reduces. Every survivor hears within a second
