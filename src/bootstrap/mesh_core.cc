@@ -188,7 +188,8 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
   plan.topic = topic;
   plan.secret = secret;
   plan.whom = describeProcess(membership_, process);
-  plan.retries = onTrouble || peer(process).isNeeded ? kRetries : kRetriesOfNews;
+  peer(process).isNeeded = peer(process).isNeeded || onTrouble != nullptr;
+  plan.retries = peer(process).isNeeded ? kRetries : kRetriesOfNews;
   peer(process).dialer = Dialer::start(
       core_->reactor, std::move(plan),
       [self = shared_from_this(), process, first = std::move(first), firstKind, onTrouble = std::move(onTrouble)](auto outcome) mutable {
@@ -196,10 +197,9 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
         self->peer(process).dialer.reset();
         if (!outcome) {
           if (onTrouble) onTrouble(outcome.error());
-          if (!onTrouble && !self->peer(process).isNeeded) return self->giveUp(process, outcome.error());
+          if (!self->peer(process).isNeeded) return self->giveUp(process, outcome.error());
           return self->lose(process, outcome.error(), process);
         }
-        if (onTrouble) self->peer(process).isNeeded = true;
         self->opened_.fetch_add(1, std::memory_order_relaxed);
         self->sent_.fetch_add(1, std::memory_order_relaxed);
         (*outcome)->send(firstKind, std::move(first));
@@ -272,7 +272,7 @@ void MeshCore::welcome(const std::shared_ptr<Link>& link) {
 
 void MeshCore::onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind kind, std::span<const std::byte> payload) {
   if (isClosed_ || peer(process).hasLeft) return;
-  if (kind == Kind::Intro && payload.empty()) return;
+  if (kind == Kind::Intro && payload.empty()) return;  // the answer
   received_.fetch_add(1, std::memory_order_relaxed);
   bool makesSense = true;
   Reader reader(payload);
@@ -346,6 +346,13 @@ std::vector<int32_t> MeshCore::treeNeighbours() const {
   std::vector<int32_t> all = treeChildren(membership_, membership_.ownProcess);
   if (const int32_t parent = treeParent(membership_, membership_.ownProcess); parent >= 0) all.push_back(parent);
   return all;
+}
+
+std::vector<std::byte> MeshCore::encodeLoss(int32_t process, const Status& cause) {
+  Writer writer;
+  writer.number(process);
+  writer.raw(encode(cause));
+  return std::move(writer).take();
 }
 
 void MeshCore::passOn(int32_t process, const Status& cause, int32_t heardFrom) {

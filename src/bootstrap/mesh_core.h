@@ -95,6 +95,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   void giveUp(int32_t process, const Status& cause);
   void lose(int32_t process, const Status& cause, int32_t heardFrom);
   void tellLosses();
+  static std::vector<std::byte> encodeLoss(int32_t process, const Status& cause);
   void passOn(int32_t process, const Status& cause, int32_t heardFrom);
   void setReading(bool isReading);
   void passAlong(int32_t except, Kind kind, std::span<const std::byte> payload);
@@ -105,7 +106,6 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   void giveUpDialing();
   void release();
   void sayGoodbye(const std::shared_ptr<Link>& link, bool isLast);
-  static std::vector<std::byte> encodeLoss(int32_t process, const Status& cause);
   void sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first);
 
   const std::shared_ptr<Core> core_;

@@ -3,7 +3,6 @@
 
 #include "bootstrap/core.h"
 #include "bootstrap/mesh_core.h"
-#include "bootstrap/wire.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -39,13 +38,6 @@ void MeshCore::onBye(int32_t process, const std::shared_ptr<Link>& link, bool is
 void MeshCore::sayGoodbye(const std::shared_ptr<Link>& link, bool isLast) {
   if (!trouble_.ok()) link->send(Kind::Loss, encodeLoss(membership_.ownProcess, trouble_));
   link->send(Kind::Bye, {static_cast<std::byte>(isLast)});
-}
-
-std::vector<std::byte> MeshCore::encodeLoss(int32_t process, const Status& cause) {
-  Writer writer;
-  writer.number(process);
-  writer.raw(encode(cause));
-  return std::move(writer).take();
 }
 
 /// Also for connections that are still being made: what is to be said on them goes with the process.

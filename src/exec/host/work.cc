@@ -88,7 +88,7 @@ Poll Work::advance() {
     if (!inside) return giveUp();
     poll = advanceAll();
   }
-  if (poll == Poll::Failed) return hasHeardWhoDied() ? giveUp() : fail(std::move(outcome_));
+  if (poll == Poll::Failed) return failStep();
   if (moved_ && episode_.lasts) [[unlikely]]
     stopWatching();
   if (poll == Poll::Pending) return poll;

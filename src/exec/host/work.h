@@ -172,7 +172,7 @@ class Work {
   bool findFault(Nanoseconds now);
   void warnOfWait();
   void explainFailure(const Chain& chain);
-  bool hasHeardWhoDied() const;
+  Poll failStep();
   transport::local::RankWait standing() const;
   uint64_t countUnmet() const;
   int64_t waitedMs() const;

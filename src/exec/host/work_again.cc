@@ -56,7 +56,7 @@ Poll Work::runAgain(const void* in, void* out, uint64_t sequence, uint64_t windo
     const bool hasFailed = !outcome_.cause.ok();
     if (!hasFailed) noteStart(chain);
     leave();
-    if (hasFailed) (void)(hasHeardWhoDied() ? giveUp() : fail(std::move(outcome_)));
+    if (hasFailed) (void)failStep();
   } catch (...) {
     leave();  // abandon() waits until nobody is inside
     if (finished_ && status_.ok()) goOn(in, out, sequence, windowEpoch);

@@ -207,17 +207,17 @@ void Work::explainFailure(const Chain& chain) {
   outcome_ = {Ending::Mismatch, mismatch(turn_->rank, call.call, peer, theirs), {{turn_->rank, call.call}, {peer, theirs}}};
 }
 
-/// A step that failed for want of a peer's memory knows less than the latch will when it is found that the peer has died: which rank that
-/// was, and what it did last. Not inside a call, for it may wait.
-bool Work::hasHeardWhoDied() const {
-  constexpr std::chrono::milliseconds kMost(500);  // who was killed is known to be gone when its memory is
-  if (turn_->lookForDead == nullptr || outcome_.cause.code() != Code::RemoteError) return false;
+/// Ends the work by what a step left in outcome_. One that failed for want of a peer's memory knows less than the latch will when it is
+/// found that the peer has died: which rank that was, and what it did last. Not between enter() and leave(), for it may wait for that.
+Poll Work::failStep() {
+  constexpr std::chrono::milliseconds kMost(500);  // who was killed is known to be gone soon after its memory is
+  const bool mayHaveDied = turn_->lookForDead != nullptr && outcome_.cause.code() == Code::RemoteError;
   const auto end = std::chrono::steady_clock::now() + kMost;
-  while (!member_->latch.tripped() && std::chrono::steady_clock::now() < end) {
+  while (mayHaveDied && !member_->latch.tripped() && std::chrono::steady_clock::now() < end) {
     turn_->lookForDead(*turn_->hub);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return member_->latch.tripped();
+  return mayHaveDied && member_->latch.tripped() ? giveUp() : fail(std::move(outcome_));
 }
 
 /// Where the unfinished chains stand.
