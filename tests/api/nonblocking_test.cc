@@ -60,6 +60,14 @@ class NonBlocking : public testing::Test {
     ASSERT_EQ(sum(&values[0], comms[0]), ncclInProgress);
     ASSERT_EQ(stateOf(comms[0]), ncclInProgress);
   }
+  /// Both ranks are through with a sum, and with the end of their communicators.
+  void sumThenFinalize() {
+    begin();
+    EXPECT_EQ(sum(&values[1], comms[1]), ncclInProgress);
+    for (ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ok);
+    for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+    for (ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ok);
+  }
   void expectPoisoned(ncclResult_t code = ncclInvalidArgument) {
     EXPECT_EQ(stateOf(comms[0]), code);
     EXPECT_EQ(sum(&values[0], comms[0]), code);
@@ -211,12 +219,8 @@ TEST_F(NonBlocking, AnArgumentErrorPoisons) {
 }
 
 TEST_F(NonBlocking, FinalizeThenDestroy) {
-  begin();
-  EXPECT_EQ(sum(&values[1], comms[1]), ncclInProgress);
-  for (ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ok);
-  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+  sumThenFinalize();
   for (ncclComm_t& comm : comms) {
-    EXPECT_EQ(settle(comm), ok);
     EXPECT_EQ(ncclCommDestroy(comm), ok);
     comm = nullptr;
   }
@@ -224,12 +228,8 @@ TEST_F(NonBlocking, FinalizeThenDestroy) {
 
 /// What is refused afterwards is an error for good, and no reason to keep the communicator.
 TEST_F(NonBlocking, FinalizeThenACallThenDestroy) {
-  begin();
-  EXPECT_EQ(sum(&values[1], comms[1]), ncclInProgress);
-  for (ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ok);
-  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+  sumThenFinalize();
   for (ncclComm_t& comm : comms) {
-    EXPECT_EQ(settle(comm), ok);
     EXPECT_EQ(sum(&values[0], comm), ncclInvalidUsage);
     EXPECT_EQ(stateOf(comm), ncclInvalidUsage);
     EXPECT_EQ(ncclCommDestroy(comm), ok) << ncclGetLastError(nullptr);
