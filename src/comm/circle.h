@@ -39,6 +39,8 @@ class Circle {
   /// Nothing for what encode() never wrote: a process that is none, or not the own one.
   static std::optional<Circle> decode(const bootstrap::Membership& all, std::span<const std::byte> bytes);
 
+  friend bool operator==(const Circle&, const Circle&) = default;
+
  private:
   std::vector<int32_t> processes_;  // by host, ascending
   std::vector<size_t> begins_;      // of each host's part, and where the last one ends

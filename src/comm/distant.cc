@@ -264,7 +264,16 @@ void Distant::departed(Rank rank, uint64_t calls) {
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
-void Distant::tell(std::span<const std::byte> message) { courier_->sendToHosts(id_, circle_, News::Meeting, message); }
+/// Both ways where they differ: whoever is to be left out may have stopped, and be the one that hears for its host; and nothing may overtake
+/// this, such as that the rank which says it has departed.
+void Distant::tell(std::span<const std::byte> message, std::span<const int32_t> members) {
+  courier_->sendToHosts(id_, circle_, News::Meeting, message);
+  if (members.empty()) return;
+  std::vector<int32_t> processes;
+  for (const int32_t r : members) processes.push_back(shared_.processOf(Rank(r)));
+  const Circle circle = Circle::of(courier_->roster(), processes);
+  if (circle != circle_) courier_->sendToHosts(id_, circle, News::Meeting, message);
+}
 
 void Distant::adopt(const std::shared_ptr<Hub>& child) { courier_->introduce(child); }
 

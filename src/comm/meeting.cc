@@ -82,7 +82,7 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
 
 void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const {
   if (parent_->remote() == nullptr) return;
-  parent_->remote()->tell(encodeComing({key, ranks, place, arrival, cause}));
+  parent_->remote()->tell(encodeComing({key, ranks, place, arrival, cause}), key.members);
 }
 
 void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {

@@ -85,10 +85,11 @@ class Remote {
   /// Whether something may still come that a rank has sent which has departed since: news of it may be faster than its last messages.
   virtual bool owes(Rank rank) = 0;
 
-  /// For the other hosts: the communicator has failed; a rank has departed; something for comm/meeting.h.
+  /// For the other hosts: the communicator has failed; a rank has departed; something for comm/meeting.h, of all ranks or of these: then it
+  /// needs nobody else who stands between.
   virtual void failed(const Status& cause) = 0;
   virtual void departed(Rank rank, uint64_t calls) = 0;
-  virtual void tell(std::span<const std::byte> message) = 0;
+  virtual void tell(std::span<const std::byte> message, std::span<const int32_t> members) = 0;
 
   /// A child of this hub, whose ranks are on several hosts, too.
   virtual void adopt(const std::shared_ptr<Hub>& child) = 0;
