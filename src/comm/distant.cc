@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "comm/distant_wire.h"
 #include "comm/meeting.h"
 #include "comm/news.h"
 #include "core/format.h"
+#include "exec/host/verdict.h"
 #include "exec/host/work.h"
 #include "transport/local/waits_wire.h"
 
@@ -29,7 +31,7 @@ std::array<char, 32> nameOf(const transport::net::Network& network) {
 
 /// Where a rank of this host stands. `wait`: in words; null: it waits for nothing.
 Standing standingOf(Hub& hub, Rank rank, const transport::local::RankWait* wait, uint64_t episode, bool wantsAnswer) {
-  Standing standing{rank, episode, wantsAnswer, wait != nullptr, {}, {}};
+  Standing standing{rank, episode, wantsAnswer, wait != nullptr, {}, {}, false};
   const uint64_t begun = hub.board(rank).begun();
   for (uint64_t s = begun - std::min(begun, Standing::kMostCalls); s < begun; ++s)
     if (const auto call = hub.board(rank).find(s)) standing.calls.push_back(*call);
@@ -63,10 +65,16 @@ int32_t countHere(const Hub& hub) {
   return here;
 }
 
-Circle circleOf(const bootstrap::Roster& roster, const Hub& hub) {
+Circle circleOf(const bootstrap::Roster& roster, const Hub& hub, std::span<const int32_t> ranks) {
   std::vector<int32_t> processes;
-  for (int32_t r = 0; r < hub.ranks(); ++r) processes.push_back(hub.processOf(Rank(r)));
+  for (const int32_t r : ranks) processes.push_back(hub.processOf(Rank(r)));
   return Circle::of(roster, processes);
+}
+
+std::vector<int32_t> allRanks(const Hub& hub) {
+  std::vector<int32_t> ranks(static_cast<size_t>(hub.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 }  // namespace
@@ -76,7 +84,7 @@ Distant::Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<Hub>& h
       hub_(hub),
       shared_(*hub),
       id_(hub->id()),
-      circle_(circleOf(courier_->roster(), *hub)),
+      circle_(circleOf(courier_->roster(), *hub, allRanks(*hub))),
       ranksToDepart_(countHere(*hub)),
       ranksHere_(ranksToDepart_.load(std::memory_order_relaxed)),
       heard_(static_cast<size_t>(hub->ranks())),
@@ -160,7 +168,7 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
 
 /// A connection broke. Why is often on its way by the mesh: the peer has failed, departed or died. So the words of the network come last.
 void Distant::lookAtBreak() {
-  constexpr std::chrono::milliseconds kForTheReason(300);
+  constexpr std::chrono::milliseconds kForTheReason(450);  // longer than a survivor waits for those who know more (losses.cc)
   const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   int64_t since = 0;
   if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
@@ -203,6 +211,16 @@ void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t
   courier_->sendToHosts(id_, circle_, News::Standing, encodeStanding(standingOf(shared_, rank, wait, episode, wait != nullptr)));
 }
 
+/// Nobody who has died needs to pass it on.
+void Distant::gaveUp(Rank rank, const transport::local::RankWait& wait, uint64_t episode) {
+  if (courier_->roster().processes.size() > Spread::kMostDirect) return;
+  std::vector<int32_t> others = allRanks(shared_);
+  std::erase_if(others, [&](int32_t r) { return shared_.isBlamed(Rank(r)) && !shared_.isHere(Rank(r)); });
+  Standing standing = standingOf(shared_, rank, &wait, episode, false);
+  standing.hasGivenUp = true;
+  courier_->sendToHosts(id_, circleOf(courier_->roster(), shared_, others), News::Standing, encodeStanding(standing));
+}
+
 /// Somebody waits: a verdict, and the comparison of calls, need to know how far the ranks here have come.
 void Distant::sayWhereAllStand(Hub& hub) {
   constexpr std::chrono::nanoseconds kLeast = std::chrono::milliseconds(50);
@@ -235,6 +253,7 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
     hub.waits().withdraw(rank);
     published = 0;
   }
+  if (standing->hasGivenUp && standing->wait) exec::host::addReport(hub, rank, *standing->wait);
   if (standing->wantsAnswer) sayWhereAllStand(hub);
 }
 
@@ -269,9 +288,7 @@ void Distant::departed(Rank rank, uint64_t calls) {
 void Distant::tell(std::span<const std::byte> message, std::span<const int32_t> members) {
   courier_->sendToHosts(id_, circle_, News::Meeting, message);
   if (members.empty()) return;
-  std::vector<int32_t> processes;
-  for (const int32_t r : members) processes.push_back(shared_.processOf(Rank(r)));
-  const Circle circle = Circle::of(courier_->roster(), processes);
+  const Circle circle = circleOf(courier_->roster(), shared_, members);
   if (circle != circle_) courier_->sendToHosts(id_, circle, News::Meeting, message);
 }
 

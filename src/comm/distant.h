@@ -36,6 +36,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void wait(std::chrono::nanoseconds most) override;
   void leave() override;
   void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
+  void gaveUp(Rank rank, const transport::local::RankWait& wait, uint64_t episode) override;
   uint64_t lastHeard(Rank rank) const override { return heard_[static_cast<size_t>(rank.value)].load(std::memory_order_relaxed); }
   bool owes(Rank rank) override;
   bool isSending(Rank rank) override;

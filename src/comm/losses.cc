@@ -1,9 +1,12 @@
 #include "comm/losses.h"
 
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/spread.h"
 #include "core/format.h"
 #include "core/host_name.h"
 #include "exec/host/signature.h"
@@ -15,6 +18,9 @@ using transport::local::Arena;
 using transport::local::Hub;
 
 namespace {
+
+/// Those to whom it sent say what a rank did last; all others wait so long for their words.
+constexpr std::chrono::milliseconds kForThoseWhoKnow(150);
 
 /// What a rank that is gone did last, as far as this host knows: its board lies here, or something came from it.
 std::string describeLast(Hub& hub, Rank rank) {
@@ -39,6 +45,17 @@ std::string describeLoss(Hub& hub, const std::vector<int32_t>& ranks, const Stat
   return text;
 }
 
+/// Whether a rank of the process has sent something here, or none of them is missed.
+bool hasHeardFrom(Hub& hub, int32_t process) {
+  bool isMissed = false;
+  for (int32_t r = 0; r < hub.ranks(); ++r) {
+    if (hub.processOf(Rank(r)) != process || hub.departed(Rank(r))) continue;
+    if (hub.remote() == nullptr || hub.remote()->lastHeard(Rank(r)) != 0) return true;
+    isMissed = true;
+  }
+  return !isMissed;
+}
+
 /// Of a process of this host that holds its lock no more.
 Status causeOf(const Arena& arena, int32_t process) {
   const auto* entry = arena.entry(process);
@@ -53,7 +70,17 @@ void failWithout(Arena& arena, const Roster& roster, int32_t process, const Stat
   const std::string why = cause.ok() ? "" : format(" ({})", cause.text());
   const auto& lost = roster.process(process);
   arena.lose(process, error(Code::RemoteError, "process {} on {} has ended without a word{}", lost.pid, roster.host(lost.host).name, why));
-  for (const auto& hub : arena.hubs()) failIfLost(*hub);  // one that is attached from here on finds the loss itself
+  const bool isOfHost = roster.process(process).host == roster.ownHost;
+  const bool tellsOthers = roster.processes.size() <= Spread::kMostDirect;
+  for (const auto& hub : arena.hubs()) {  // one that is attached from here on finds the loss itself
+    if (isOfHost || !tellsOthers || hasHeardFrom(*hub, process)) {
+      failIfLost(*hub, tellsOthers);
+    } else {
+      roster.mesh->after(kForThoseWhoKnow, [weak = std::weak_ptr(hub)] {
+        if (const auto alive = weak.lock()) failIfLost(*alive);
+      });
+    }
+  }
 }
 
 void failWithout(Hub& hub, int32_t process) {

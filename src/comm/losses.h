@@ -9,7 +9,8 @@
 
 namespace tutti::comm {
 
-/// `process` of the roster is gone: every hub of the arena that a rank of it has not left.
+/// `process` of the roster is gone: every hub of the arena that a rank of it has not left. Of another host's, in jobs in which failures go
+/// to everybody at once: those who have heard from it say so, and what; whoever has not waits a moment for them.
 void failWithout(transport::local::Arena& arena, const bootstrap::Roster& roster, int32_t process, const Status& cause);
 
 /// To be called by who has attached a hub. `tellsOthers`: other hosts may not hear of the loss otherwise.

@@ -30,6 +30,8 @@ struct StandingHead {
   uint64_t episode;
   uint32_t waits;
   uint32_t wantsAnswer;
+  uint32_t hasGivenUp;
+  uint32_t unused;
 };
 struct CallWords {
   int32_t collective;
@@ -139,7 +141,7 @@ std::optional<Failure> decodeFailure(std::span<const std::byte> bytes, int32_t r
 Bytes encodeStanding(const Standing& standing) {
   const size_t calls = std::min<size_t>(standing.calls.size(), Standing::kMostCalls);
   const StandingHead head{standing.rank.value, static_cast<uint32_t>(calls), standing.episode, standing.waits ? 1u : 0u,
-                          standing.wantsAnswer ? 1u : 0u};
+                          standing.wantsAnswer ? 1u : 0u, standing.hasGivenUp ? 1u : 0u, 0};
   Bytes bytes;
   append(bytes, &head, 1);
   for (size_t c = standing.calls.size() - calls; c < standing.calls.size(); ++c) {
@@ -163,6 +165,7 @@ std::optional<Standing> decodeStanding(std::span<const std::byte> bytes, int32_t
   standing.episode = head.episode;
   standing.waits = head.waits != 0;
   standing.wantsAnswer = head.wantsAnswer != 0;
+  standing.hasGivenUp = head.hasGivenUp != 0;
   for (uint32_t c = 0; c < head.calls; ++c) {
     CallWords words{};
     if (!take(bytes, &words, 1)) return std::nullopt;

@@ -46,6 +46,7 @@ struct Standing {
   bool waits = false;
   std::vector<Call> calls;                         ///< collectives, in their order
   std::optional<transport::local::RankWait> wait;  ///< none where it `waits`: it could not be written down
+  bool hasGivenUp = false;                         ///< the communicator has failed, and the wait is where it stood
 };
 std::vector<std::byte> encodeStanding(const Standing& standing);
 /// Without those of the calls that are none.

@@ -5,7 +5,7 @@ namespace tutti::progress {
 Status Job::status() const { return failure_.status(); }
 
 void Job::fail(const Status& why) {
-  std::string address = comm() != nullptr ? format(" at {}", comm()->peerText()) : "";
+  const std::string address = peerText_.empty() ? "" : format(" at {}", peerText_);
   Status named = error(why.code(), "rank {} on {}{}: {}", peer_.rank.value, peer_.host.empty() ? "?" : peer_.host, address, why.text());
   (void)failure_.trip(named);
   broken_ = true;
@@ -68,6 +68,7 @@ bool Job::setUp(Poller& poller) {
     if (watched_.empty()) watch(poller, setUpDescriptors());
     return settle(poller);
   }
+  peerText_ = comm()->peerText();
   unwatch(poller);
   watch(poller, comm()->descriptors());
   blind_ = comm()->descriptors().empty();

@@ -65,8 +65,8 @@ class Job : public Watcher {
   /// Ends it when nothing is under way any more.
   void close() { closing = true; }
   virtual bool receives() const = 0;
-  /// The address of the other side; empty: there is no connection.
-  std::string peerText() { return comm() == nullptr ? std::string() : comm()->peerText(); }
+  /// The address of the other side, also once the connection has gone; empty: there was none.
+  const std::string& peerText() const { return peerText_; }
   /// A network whose comms have no descriptors is asked again and again.
   bool blind() const { return blind_; }
 
@@ -106,6 +106,7 @@ class Job : public Watcher {
   void unwatch(Poller& poller);
 
   const Peer peer_;
+  std::string peerText_;
   ErrorLatch* const latch_;  ///< tripped when it fails; may be null
   std::atomic<JobState> state_{JobState::SettingUp};
   ErrorLatch failure_;

@@ -47,6 +47,7 @@ void readStanding(Input bytes, int32_t ranks) {
   const auto again = decodeStanding(encodeStanding(*standing), ranks);
   promise(again && again->rank == standing->rank && again->calls == standing->calls && again->episode == standing->episode &&
               again->waits == standing->waits && again->wantsAnswer == standing->wantsAnswer &&
+              again->hasGivenUp == standing->hasGivenUp &&
               again->wait.has_value() == standing->wait.has_value(),
           "a standing comes back");
 }

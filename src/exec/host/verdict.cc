@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "core/format.h"
 #include "exec/host/signature.h"
@@ -197,56 +199,103 @@ std::string verdictJson(Hub& hub) {
 
 namespace {
 
-/// What conclude() has done to the verdict, and what is left to do without the lock.
+using Ways = std::map<int32_t, transport::local::Way>;
+
+/// What conclude() has done to the verdict, or which ways it needs for that: they are asked for without the lock.
 struct Concluded {
   bool isFirst = false;
-  std::vector<Suspected> suspects;  ///< whose ways are not known yet
+  std::vector<Rank> unknown;
 };
 
-Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
-  RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), std::move(own)};
-  const auto self = static_cast<size_t>(rank.value);
-  if (state.verdict) {
-    if (report.wait.chains.empty()) return {};
-    const Call call = report.wait.chains.front().call;
-    state.verdict->ranks[self] = std::move(report);
-    if (state.verdict->call || state.verdict->ending != Ending::Aborted) return {};
-    for (size_t r = 0; r < state.ranks.size(); ++r)  // it was written before most came so far
-      if (r != self && state.verdict->ranks[r].state == RankReport::State::Elsewhere)
-        state.verdict->ranks[r] = reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r)));
-    adopt(*state.verdict, rank, call, waitedMs);
-    if (!state.verdict->suspects.empty()) return {};
-    state.verdict->suspects = suspectsOf(hub, state, *state.verdict, state.verdict->ranks[self].wait);
-    return {false, state.verdict->suspects};
+std::vector<Rank> fillIn(std::vector<Suspected>& suspects, const Ways& ways) {
+  std::vector<Rank> unknown;
+  for (Suspected& suspected : suspects) {
+    const auto known = ways.find(suspected.rank.value);
+    if (known == ways.end()) {
+      unknown.push_back(suspected.rank);
+    } else {
+      suspected.way = known->second;
+    }
   }
+  return unknown;
+}
+
+/// Whoever made the verdict may not have known how far the rank had come. Not of a deadline: it may have come since.
+void moveIfArrived(Verdict& verdict, Rank rank) {
+  const auto place = std::find(verdict.missing.begin(), verdict.missing.end(), rank);
+  if (verdict.ending == Ending::Deadline || place == verdict.missing.end()) return;
+  if (!hasArrived(verdict, *verdict.call, verdict.ranks[static_cast<size_t>(rank.value)], rank)) return;
+  verdict.missing.erase(place);
+  verdict.arrived.insert(std::lower_bound(verdict.arrived.begin(), verdict.arrived.end(), rank), rank);
+}
+
+/// Adds where `rank` stood to the verdict that there is.
+Concluded addLocked(Hub& hub, Waits::State& state, Rank rank, RankReport report, int64_t waitedMs, const Ways& ways) {
+  if (report.wait.chains.empty()) return {};
+  const Call call = report.wait.chains.front().call;
+  const auto self = static_cast<size_t>(rank.value);
+  Verdict next = *state.verdict;
+  next.ranks[self] = std::move(report);
+  if (next.call) {
+    moveIfArrived(next, rank);
+  } else if (next.ending == Ending::Aborted) {
+    for (size_t r = 0; r < state.ranks.size(); ++r)  // it was written before most came so far
+      if (r != self && next.ranks[r].state == RankReport::State::Elsewhere)
+        next.ranks[r] = reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r)));
+    adopt(next, rank, call, waitedMs);
+    if (next.suspects.empty()) {
+      next.suspects = suspectsOf(hub, state, next, next.ranks[self].wait);
+      if (auto unknown = fillIn(next.suspects, ways); !unknown.empty()) return {false, std::move(unknown)};
+    }
+  }
+  state.verdict = std::move(next);
+  return {};
+}
+
+Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs,
+                         const Ways& ways) {
+  RankReport report{RankReport::State::Waiting, hub.board(rank).begun(), own};
+  if (state.verdict) return addLocked(hub, state, rank, std::move(report), waitedMs, ways);
   Verdict verdict{outcome.ending, outcome.cause, rank, waitedMs, {}, outcome.mismatch, {}, {}, {}, {}};
-  if (!report.wait.chains.empty()) verdict.call = report.wait.chains.front().call;
+  if (!own.chains.empty()) verdict.call = own.chains.front().call;
   for (const RankCall& call : outcome.mismatch)
     if (call.rank == rank) verdict.call = call.call;
   for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
   if (!outcome.isOfGraph) {
     countArrivals(verdict, outcome.come);
-    verdict.suspects = suspectsOf(hub, state, verdict, report.wait);
+    verdict.suspects = suspectsOf(hub, state, verdict, own);
   } else if (outcome.awaited.value >= 0) {
     verdict.suspects.push_back({outcome.awaited, {}});
   }
-  if (!report.wait.chains.empty()) verdict.ranks[self] = std::move(report);
-  return {true, state.verdict.emplace(std::move(verdict)).suspects};
+  if (auto unknown = fillIn(verdict.suspects, ways); !unknown.empty()) return {false, std::move(unknown)};
+  if (!own.chains.empty()) verdict.ranks[static_cast<size_t>(rank.value)] = std::move(report);
+  state.verdict = std::move(verdict);
+  return {true, {}};
 }
 
 }  // namespace
 
-void conclude(Hub& hub, Rank rank, const Outcome& outcome, RankWait own, int64_t waitedMs) {
-  Concluded done =
-      hub.waits().conclude([&](Waits::State& state) { return concludeLocked(hub, state, rank, outcome, std::move(own), waitedMs); });
-  for (Suspected& suspected : done.suspects) suspected.way = hub.wayTo(suspected.rank);
-  if (!done.suspects.empty()) {
-    hub.waits().conclude([&](Waits::State& state) {
-      state.verdict->suspects = std::move(done.suspects);
-      return 0;
-    });
+void conclude(Hub& hub, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs) {
+  Ways ways;
+  for (;;) {
+    const Concluded done =
+        hub.waits().conclude([&](Waits::State& state) { return concludeLocked(hub, state, rank, outcome, own, waitedMs, ways); });
+    for (const Rank suspected : done.unknown) ways.emplace(suspected.value, hub.wayTo(suspected));
+    if (!done.unknown.empty()) continue;  // nobody reads a verdict without them
+    if (done.isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
+    return;
   }
-  if (done.isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
+}
+
+void addReport(Hub& hub, Rank rank, const RankWait& wait) {
+  if (!hub.waits().look([](const Waits::State& state) { return state.verdict.has_value(); })) return;
+  hub.waits().conclude([&](Waits::State& state) {
+    RankReport& report = state.verdict->ranks[static_cast<size_t>(rank.value)];
+    if (report.state == RankReport::State::Departed) return 0;
+    report = {RankReport::State::Waiting, hub.board(rank).begun(), wait};
+    moveIfArrived(*state.verdict, rank);
+    return 0;
+  });
 }
 
 }  // namespace tutti::exec::host

@@ -22,7 +22,10 @@ struct Outcome {
 
 /// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.
 /// Without a wait in `own`, it is for an error that came while `rank` waited for nothing, and counts only while nobody else has spoken.
-void conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, transport::local::RankWait own, int64_t waitedMs);
+void conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, const transport::local::RankWait& own, int64_t waitedMs);
+
+/// A rank of another host has given up there: for a verdict that was made before that was known.
+void addReport(transport::local::Hub& hub, Rank rank, const transport::local::RankWait& wait);
 
 /// "rank 1 gave up after 200 ms in AllReduce #3 …; arrived: 0, 1; missing: 2; rank 2 is in no wait …".
 std::string describeVerdict(const transport::local::Verdict& verdict);

@@ -175,11 +175,13 @@ Poll Work::giveUp() {
 }
 
 Poll Work::fail(Outcome outcome) {
-  conclude(*turn_->hub, turn_->rank, outcome, standing(), waitedMs());
+  const transport::local::RankWait own = standing();
+  conclude(*turn_->hub, turn_->rank, outcome, own, waitedMs());
   status_ = std::move(outcome.cause);
   moved_ = true;
   turn_->hub->failAll(status_);
   turn_->hub->waitQuiet();
+  tellWhereItEnded(own);
   finished_ = true;  // only now: without memory for the words, abandon() has to do all of this
   for (size_t i = 0; i < used_; ++i) {
     Chain& chain = chains_[i];
@@ -202,6 +204,7 @@ void Work::abandon() noexcept {
   finished_ = true;
   turn_->hub->failAll(Code::SystemError);
   turn_->hub->waitQuiet();
+  episode_.told = {};  // a word to others would take memory
   stopWatching();
   markFinished();
 }

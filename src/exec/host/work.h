@@ -171,6 +171,7 @@ class Work {
   void tellOtherHosts(Nanoseconds now);
   bool findFault(Nanoseconds now);
   void warnOfWait();
+  void tellWhereItEnded(const transport::local::RankWait& own);
   void explainFailure(const Chain& chain);
   Poll failStep();
   transport::local::RankWait standing() const;

@@ -159,6 +159,13 @@ void Work::tellOtherHosts(Nanoseconds now) {
   remote()->stands(turn_->rank, &wait, episode_.number);
 }
 
+/// For the verdicts of other hosts, which may have been made before they knew. No word that the wait is over follows.
+void Work::tellWhereItEnded(const RankWait& own) {
+  if (remote() == nullptr || !turn_->checks || own.chains.empty()) return;
+  episode_.told = {};
+  remote()->gaveUp(turn_->rank, own, ++waitsTold_);
+}
+
 /// The same as the operation's words, and how the rank is reached that they name.
 std::string Work::describeWait(const Chain& chain) const {
   std::string words = chain.operation.describeWait();

@@ -74,7 +74,10 @@ class Remote {
   /// For the other hosts: where a rank of this process stands, which they then have on its board and among its waits. Said now and then
   /// while a wait lasts (`wait`; the same `episode` as long as it is the same), and once when it is over (null).
   virtual void stands(Rank rank, const RankWait* wait, uint64_t episode) = 0;
-  /// The least time between two of them, and before the first: it grows with the ranks that may have as much to say.
+  /// The communicator has failed, and that is where the rank stood, for the others' verdicts: its last word about waits. In jobs of few
+  /// processes.
+  virtual void gaveUp(Rank rank, const RankWait& wait, uint64_t episode) = 0;
+  /// The least time between two words of a wait, and before the first: it grows with the ranks that may have as much to say.
   virtual std::chrono::nanoseconds pause() const = 0;
   /// The signature of the latest message that has come from the rank over one of its pipes; 0: none has.
   virtual uint64_t lastHeard(Rank rank) const = 0;

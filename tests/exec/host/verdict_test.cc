@@ -112,6 +112,40 @@ TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
   EXPECT_NE(json.find(R"("rank":1,"state":"waiting")"), std::string::npos) << json;
 }
 
+/// Ranks of another host, of which nobody here knew how far they had come.
+TEST(VerdictText, WhoGaveUpElsewhereAddsWhereItStoodAndHasArrived) {
+  const auto owner = *Hub::make(4);
+  Hub& hub = *owner;
+  addReport(hub, Rank(3), waitingFor(1));  // there is no verdict that it could be added to
+  EXPECT_EQ(verdictJson(hub), "null");
+  hub.depart(Rank(2), 3, false);
+  postUpTo(hub, Rank(0), 3);
+  conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "lost"), {}}, waitingFor(1), 2);
+  EXPECT_NE(verdictJson(hub).find(R"("arrived":[0],"missing":[1,2,3])"), std::string::npos) << verdictJson(hub);
+  postUpTo(hub, Rank(1), 2);
+  addReport(hub, Rank(1), waitingFor(0));
+  EXPECT_NE(verdictJson(hub).find(R"("arrived":[0],"missing":[1,2,3])"), std::string::npos) << "in an earlier call: " << verdictJson(hub);
+  EXPECT_NE(verdictJson(hub).find(R"({"rank":1,"state":"waiting","begun":3)"), std::string::npos) << verdictJson(hub);
+  for (const int32_t rank : {1, 3}) {
+    postUpTo(hub, Rank(rank), 3);
+    addReport(hub, Rank(rank), waitingFor(0));
+  }
+  addReport(hub, Rank(2), waitingFor(0));
+  EXPECT_NE(verdictJson(hub).find(R"("arrived":[0,1,3],"missing":[2])"), std::string::npos) << verdictJson(hub);
+  EXPECT_NE(verdictJson(hub).find(R"({"rank":2,"state":"departed","begun":3)"), std::string::npos) << verdictJson(hub);
+}
+
+TEST(VerdictText, WhoComesWhenTheDeadlineHasPassedHasNotArrived) {
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
+  postUpTo(hub, Rank(0), 3);
+  conclude(hub, Rank(0), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, waitingFor(1), 300);
+  postUpTo(hub, Rank(1), 3);
+  addReport(hub, Rank(1), waitingFor(0));
+  EXPECT_NE(verdictJson(hub).find(R"("arrived":[0],"missing":[1])"), std::string::npos) << verdictJson(hub);
+  EXPECT_NE(verdictJson(hub).find(R"({"rank":1,"state":"waiting","begun":4)"), std::string::npos) << verdictJson(hub);
+}
+
 TEST(VerdictText, OfAnErrorThatMetNoWaitTakesTheCallOfTheFirstThatWaited) {
   const auto owner = *Hub::make(2);
   Hub& hub = *owner;
@@ -188,6 +222,7 @@ class AskingRemote final : public transport::local::Remote {
   void wait(std::chrono::nanoseconds) override {}
   void leave() override {}
   void stands(Rank, const RankWait*, uint64_t) override {}
+  void gaveUp(Rank, const RankWait&, uint64_t) override {}
   uint64_t lastHeard(Rank) const override { return 0; }
   bool isSending(Rank) override { return false; }
   bool owes(Rank) override { return false; }
