@@ -71,7 +71,8 @@ Status initRank(const char* function, ncclComm_t* newcomm, int ranks, std::span<
 }
 
 Status checkDevices(int count, const int* devices, int available, bool gpus) {
-  if (count > available)
+  const bool mayShare = gpus && devices != nullptr && config::get<config::Param::TuttiMultiRankGpu>() != 0;
+  if (count > available && !mayShare)
     return error(Code::InvalidArgument, "ndev {} is out of range: there are {} {}", count, available,
                  gpus ? "GPUs" : "host devices (TUTTI_HOST_DEVICES)");
   std::set<int> taken;
@@ -79,7 +80,8 @@ Status checkDevices(int count, const int* devices, int available, bool gpus) {
     if (devices[i] < 0 || devices[i] >= available)
       return error(Code::InvalidArgument, "devlist[{}] is {}: {} are 0 to {}", i, devices[i], gpus ? "GPUs" : "host devices",
                    available - 1);
-    if (!taken.insert(devices[i]).second) return error(Code::InvalidUsage, "devlist[{}]: device {} is listed twice", i, devices[i]);
+    if (!taken.insert(devices[i]).second && !mayShare)
+      return error(Code::InvalidUsage, "devlist[{}]: device {} is listed twice", i, devices[i]);
   }
   return {};
 }

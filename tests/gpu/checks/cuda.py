@@ -1,5 +1,6 @@
 """The CUDA driver through ctypes: devices, memory, streams, events, captures, graphs. No other package is needed."""
 import ctypes
+import os
 
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 NOT_READY = 600
@@ -43,6 +44,11 @@ def devices():
         return count.value
     except (OSError, CudaError):
         return 0
+
+
+def are_enough(ranks):
+    """Whether each rank has a GPU, or may share one."""
+    return devices() >= ranks or (devices() > 0 and os.environ.get("TUTTI_MULTI_RANK_GPU") == "1")
 
 
 class Device:

@@ -363,7 +363,7 @@ def main():
         Worker(options.worker, options.host).loop()
         return 0
     report = Report("faults", options.seconds)
-    if not options.host and cuda.devices() < options.ranks:
+    if not options.host and not cuda.are_enough(options.ranks):
         report.skip("all", f"{cuda.devices()} GPUs for {options.ranks} ranks")
         return report.finish()
     job = Job(options)

@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--host", action="store_true")
     options = parser.parse_args()
     report = Report("torture", options.seconds, options.only)
-    if not options.host and cuda.devices() < options.gpus:
+    if not options.host and not cuda.are_enough(options.gpus):
         report.skip("all", f"{cuda.devices()} GPUs for {options.gpus} ranks")
         return report.finish()
     parts = HOST_PARTS if options.host else PARTS
