@@ -283,8 +283,8 @@ void Distant::departed(Rank rank, uint64_t calls) {
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
-/// Both ways where they differ: whoever is to be left out may have stopped, and be the one that hears for its host; and nothing may overtake
-/// this, such as that the rank which says it has departed.
+/// Both ways where they differ: whoever is to be left out may have stopped, and be the one that hears for its host; and nothing may
+/// overtake this, such as that the rank which says it has departed.
 void Distant::tell(std::span<const std::byte> message, std::span<const int32_t> members) {
   courier_->sendToHosts(id_, circle_, News::Meeting, message);
   if (members.empty()) return;
