@@ -1,6 +1,7 @@
 // Split and shrink: set-ups whose ranks know each other from their parent.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -37,6 +38,7 @@ class Child final : public Setup {
 
   void chooseMembers();
   Status compareLists() const;
+  Status refuseOtherLists();
   Status compareCalls();
   void refuse(const exec::host::Outcome& why);
 
@@ -46,6 +48,7 @@ class Child final : public Setup {
   std::shared_ptr<Meeting> meeting_;     // the encounter, as what it is
   uint64_t hash_ = 0;                    // of the new communicators, before the colour is mixed in
   uint64_t number_ = 0;                  // Split: among the collectives of the parent
+  std::chrono::steady_clock::time_point comparedAt_;  // the lists
   bool posted_ = false;                  // Split: peers can see it on the board
   std::unique_ptr<Communicator> child_;  // from finish() until it has a handle
 };
@@ -122,16 +125,30 @@ Status Child::inspect() {
   const int32_t places = members.empty() ? parent_.ranks() : static_cast<int32_t>(members.size());
   for (int32_t p = 0; p < places; ++p) {
     const Rank peer = nameOf(Rank(p));
-    if (!hub.isHere(peer) && !meeting_->has(Rank(p)) && !hub.isAlive(peer)) {
+    const bool isTold = !hub.isOnHost(peer) && !key_.mayBeBroken;  // by the latch, in words of those who know more (losses.h)
+    if (!hub.isHere(peer) && !meeting_->has(Rank(p)) && !isTold && !hub.isAlive(peer)) {
       Status cause = error(Code::RemoteError, "{}; rank {} waited for it in {}", lossOf(hub, peer).text(), parent_.rank().value, callName);
-      if (!hub.departed(peer)) failWithout(hub, hub.processOf(peer));  // the others hear of the death, not of what this rank does then
+      // The others hear of the death, not of what this rank does then; of one on another host the mesh tells them.
+      if (!hub.departed(peer) && hub.isOnHost(peer)) failWithout(hub, hub.processOf(peer));
       return cause;
     }
     if (hub.departed(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, callName);
   }
+  if (!isSplit()) TUTTI_TRY(refuseOtherLists());
   return key_.mayBeBroken ? Status() : compareCalls();
+}
+
+/// Arrivals on two hosts may cross, so that neither knew of the other when it came.
+Status Child::refuseOtherLists() {
+  constexpr std::chrono::milliseconds kBetween(10);
+  const auto now = std::chrono::steady_clock::now();
+  if (!parent_.hub().spansHosts() || now - comparedAt_ < kBetween) return {};
+  comparedAt_ = now;
+  Status status = compareLists();
+  if (!status.ok()) refuse({Ending::Mismatch, status, {}});
+  return status;
 }
 
 /// A rank that makes another call of the parent will not come here, and would wait for this rank there.
