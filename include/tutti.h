@@ -129,8 +129,8 @@ ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
  * "in", the first with the words of the wait. Of calls in CUDA graphs it is not known who has come: `arrived` and `missing` are
  * empty, and the suspect is whom the kernel waited for. `root` and `peer` stand where a call has one; of a CommSplit there is the
  * sequence and of a CommShrink nothing else. The same for all ranks of a host, and complete when all have returned; between hosts a
- * moment later. There each host has the wait of its own rank that gave up first, and in jobs of more than 64 processes of the others
- * what they had told by the way. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
+ * moment later. Of a death there each host has the wait of its own rank that gave up first, and in jobs of more than 64 processes of the
+ * others what they had told by the way. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
 ncclResult_t tuttiCommGetVerdict(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
 #if defined(__GNUC__)

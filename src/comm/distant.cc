@@ -211,12 +211,22 @@ void Distant::stands(Rank rank, const transport::local::RankWait* wait, uint64_t
   courier_->sendToHosts(id_, circle_, News::Standing, encodeStanding(standingOf(shared_, rank, wait, episode, wait != nullptr)));
 }
 
-/// Nobody who has died needs to pass it on.
-void Distant::gaveUp(Rank rank, const transport::local::RankWait& wait, uint64_t episode) {
+bool Distant::gaveUp(Rank rank, const transport::local::RankWait& wait, uint64_t episode) {
+  if (courier_->roster().processes.size() > Spread::kMostDirect) return false;
+  sayLastStanding(standingOf(shared_, rank, &wait, episode, false));
+  return true;
+}
+
+void Distant::haveCome() {
   if (courier_->roster().processes.size() > Spread::kMostDirect) return;
+  for (int32_t r = 0; r < shared_.ranks(); ++r)
+    if (shared_.isOnHost(Rank(r)) && !shared_.isBlamed(Rank(r))) sayLastStanding(standingOf(shared_, Rank(r), nullptr, 0, false));
+}
+
+/// Nobody who has died needs to pass it on.
+void Distant::sayLastStanding(Standing&& standing) {
   std::vector<int32_t> others = allRanks(shared_);
   std::erase_if(others, [&](int32_t r) { return shared_.isBlamed(Rank(r)) && !shared_.isHere(Rank(r)); });
-  Standing standing = standingOf(shared_, rank, &wait, episode, false);
   standing.hasGivenUp = true;
   courier_->sendToHosts(id_, circleOf(courier_->roster(), shared_, others), News::Standing, encodeStanding(standing));
 }
@@ -245,7 +255,7 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
     known = call.sequence + 1;
   }
   uint64_t& published = episodes_[rank.value];
-  if (standing->waits) {
+  if (standing->waits && !hub.departed(rank)) {
     if (standing->wait && published != standing->episode) hub.waits().publish(rank, *standing->wait);
     if (standing->wait) hub.waits().confirm(rank);
     published = standing->episode;
@@ -253,7 +263,7 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
     hub.waits().withdraw(rank);
     published = 0;
   }
-  if (standing->hasGivenUp && standing->wait) exec::host::addReport(hub, rank, *standing->wait);
+  if (standing->hasGivenUp) exec::host::addReport(hub, rank, standing->wait ? &*standing->wait : nullptr);
   if (standing->wantsAnswer) sayWhereAllStand(hub);
 }
 
@@ -354,10 +364,7 @@ void Distant::hearFailure(std::span<const std::byte> body) {
   if (!failure) return;
   for (const int32_t r : failure->blamed) shared_.blame(Rank(r));
   if (failure->verdict) {
-    shared_.waits().conclude([&](transport::local::Waits::State& state) {  // before the ranks here add where they stood
-      if (!state.verdict) state.verdict = std::move(*failure->verdict);
-      return 0;
-    });
+    exec::host::adoptVerdict(shared_, std::move(*failure->verdict));  // before the ranks here add where they stood
   }
   isFailureTold_.store(true, std::memory_order_relaxed);
   const Code code = failure->cause.code();

@@ -22,6 +22,8 @@
 
 namespace tutti::comm {
 
+struct Standing;
+
 class Distant final : public transport::local::Remote, public std::enable_shared_from_this<Distant> {
  public:
   Distant(std::shared_ptr<Courier> courier, const std::shared_ptr<transport::local::Hub>& hub);
@@ -36,7 +38,8 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void wait(std::chrono::nanoseconds most) override;
   void leave() override;
   void stands(Rank rank, const transport::local::RankWait* wait, uint64_t episode) override;
-  void gaveUp(Rank rank, const transport::local::RankWait& wait, uint64_t episode) override;
+  bool gaveUp(Rank rank, const transport::local::RankWait& wait, uint64_t episode) override;
+  void haveCome() override;
   uint64_t lastHeard(Rank rank) const override { return heard_[static_cast<size_t>(rank.value)].load(std::memory_order_relaxed); }
   bool owes(Rank rank) override;
   bool isSending(Rank rank) override;
@@ -75,6 +78,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void hearFailure(std::span<const std::byte> body);
   void hearStanding(transport::local::Hub& hub, std::span<const std::byte> body);
   void sayWhereAllStand(transport::local::Hub& hub);
+  void sayLastStanding(Standing&& standing);
 
   const std::shared_ptr<Courier> courier_;
   const std::weak_ptr<transport::local::Hub> hub_;  // it owns this

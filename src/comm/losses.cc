@@ -64,6 +64,18 @@ Status causeOf(const Arena& arena, int32_t process) {
   return error(Code::RemoteError, "process {} on {} has ended without a word", pid, host.empty() ? "this host" : host);
 }
 
+/// A process is lost that may be one of the hub's.
+void failForLoss(Hub& hub, int32_t process, bool tellsOthers) {
+  const auto known = hub.arena()->losses();
+  const auto loss = known.find(process);
+  std::vector<int32_t> lost;
+  for (int32_t r = 0; r < hub.ranks(); ++r)
+    if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
+  if (loss == known.end() || lost.empty()) return;
+  for (const int32_t r : lost) hub.blame(Rank(r));
+  hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, loss->second)), tellsOthers);
+}
+
 }  // namespace
 
 void failWithout(Arena& arena, const Roster& roster, int32_t process, const Status& cause) {
@@ -74,10 +86,10 @@ void failWithout(Arena& arena, const Roster& roster, int32_t process, const Stat
   const bool tellsOthers = roster.processes.size() <= Spread::kMostDirect;
   for (const auto& hub : arena.hubs()) {  // one that is attached from here on finds the loss itself
     if (isOfHost || !tellsOthers || hasHeardFrom(*hub, process)) {
-      failIfLost(*hub, tellsOthers);
+      failForLoss(*hub, process, tellsOthers);
     } else {
-      roster.mesh->after(kForThoseWhoKnow, [weak = std::weak_ptr(hub)] {
-        if (const auto alive = weak.lock()) failIfLost(*alive);
+      roster.mesh->after(kForThoseWhoKnow, [weak = std::weak_ptr(hub), process] {
+        if (const auto alive = weak.lock()) failForLoss(*alive, process, false);
       });
     }
   }
@@ -86,21 +98,15 @@ void failWithout(Arena& arena, const Roster& roster, int32_t process, const Stat
 void failWithout(Hub& hub, int32_t process) {
   Arena& arena = *hub.arena();
   arena.lose(process, causeOf(arena, process));
-  for (const auto& each : arena.hubs()) failIfLost(*each, true);
+  for (const auto& each : arena.hubs()) failForLoss(*each, process, true);
 }
 
 void lookForDead(Hub& hub) {
   if (const auto process = hub.lookForDead()) failWithout(hub, *process);
 }
 
-void failIfLost(Hub& hub, bool tellsOthers) {
-  for (const auto& [process, cause] : hub.arena()->losses()) {
-    std::vector<int32_t> lost;
-    for (int32_t r = 0; r < hub.ranks(); ++r)
-      if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
-    for (const int32_t r : lost) hub.blame(Rank(r));
-    if (!lost.empty()) hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, cause)), tellsOthers);
-  }
+void failIfLost(Hub& hub) {
+  for (const auto& [process, cause] : hub.arena()->losses()) failForLoss(hub, process, false);
 }
 
 Status lossOf(Hub& hub, Rank rank) {

@@ -13,8 +13,8 @@ namespace tutti::comm {
 /// to everybody at once: those who have heard from it say so, and what; whoever has not waits a moment for them.
 void failWithout(transport::local::Arena& arena, const bootstrap::Roster& roster, int32_t process, const Status& cause);
 
-/// To be called by who has attached a hub. `tellsOthers`: other hosts may not hear of the loss otherwise.
-void failIfLost(transport::local::Hub& hub, bool tellsOthers = false);
+/// To be called by who has attached a hub: of losses that are known by then.
+void failIfLost(transport::local::Hub& hub);
 
 /// For who waits: has a look whether a process of this host has ended without a word, and if so does as failWithout(). The mesh is the
 /// sooner, but who loses a process tells along its tree, in which those may be missing that have left in peace. Any thread, seldom a system

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -76,8 +77,10 @@ bool isRank(int32_t rank, int32_t ranks) { return rank >= 0 && rank < ranks; }
 /// Names of ranks in it are used to find them.
 bool isVerdictAmong(int32_t ranks, const transport::local::Verdict& v) {
   const auto isOne = [ranks](Rank rank) { return isRank(rank.value, ranks); };
-  return isOne(v.rank) && v.ranks.size() == static_cast<size_t>(ranks) && std::all_of(v.arrived.begin(), v.arrived.end(), isOne) &&
-         std::all_of(v.missing.begin(), v.missing.end(), isOne) &&
+  std::set<int32_t> counted;
+  const auto isOnce = [&](Rank rank) { return v.call && isOne(rank) && counted.insert(rank.value).second; };
+  return isOne(v.rank) && v.ranks.size() == static_cast<size_t>(ranks) && std::all_of(v.arrived.begin(), v.arrived.end(), isOnce) &&
+         std::all_of(v.missing.begin(), v.missing.end(), isOnce) &&
          std::all_of(v.mismatch.begin(), v.mismatch.end(), [&](const RankCall& m) { return isOne(m.rank); }) &&
          std::all_of(v.suspects.begin(), v.suspects.end(), [&](const auto& s) { return isOne(s.rank); }) &&
          std::all_of(v.ranks.begin(), v.ranks.end(), [&](const auto& r) { return transport::local::isWaitAmong(ranks, r.wait); });

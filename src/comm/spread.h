@@ -4,7 +4,7 @@
 // Owner: the courier. Any thread says; what comes is heard on the bootstrap's thread.
 // 1. A piece goes to the first process of a host that can be reached, and is passed on once, known again by topic, origin and number. It
 //    brings its circle along: a process passes on what is of a communicator that it does not have yet, or no more.
-// 2. Nothing overtakes what its origin has said or heard before about its topic, as long as no host goes meanwhile.
+// 2. Nothing overtakes what its origin has said or heard before about its topic and to the same circle, as long as no host goes meanwhile.
 // 3. A neighbour that is known to be gone is passed over for the next: any number may be. Of those that are dead or stopped without anybody
 //    knowing, any K - 1 hide nothing from anybody; more of them rarely do. There is no other way round.
 // 4. What a process says last goes to the K before it as well, which then know that it has gone.

@@ -23,8 +23,11 @@ TEST(Courier, FailuresGoToEveryProcessThatCanBeReached) {
   const auto left = hosts.introduce(0);
   left->failAll(error(Code::SystemError, "no memory"));
   auto letters = hosts.post.takeAll();
-  ASSERT_EQ(letters.size(), 2U);
+  ASSERT_EQ(letters.size(), 3U);
   EXPECT_EQ(letters[0].to + letters[1].to, 1 + 2);
+  EXPECT_EQ(letters[2].to, 1) << "how far its ranks had come, to one of the host";
+  left->failAll(error(Code::SystemError, "again"));
+  EXPECT_TRUE(hosts.post.takeAll().empty()) << "that is no news";
   hosts.post.gone = {1};
   left->remote()->failed(error(Code::SystemError, "no memory"));
   letters = hosts.post.takeAll();

@@ -67,6 +67,15 @@ void adopt(Verdict& verdict, Rank rank, const Call& call, int64_t waitedMs) {
   countArrivals(verdict);
 }
 
+/// The same, of a rank of another host that has told of its wait: it says so once, and may have done so before there was a verdict.
+void adoptFromElsewhere(Hub& hub, Verdict& verdict) {
+  for (size_t r = 0; r < verdict.ranks.size() && !verdict.call && verdict.ending == Ending::Aborted; ++r) {
+    const Rank rank(static_cast<int32_t>(r));
+    const RankReport& report = verdict.ranks[r];
+    if (!hub.isOnHost(rank) && !report.wait.chains.empty()) adopt(verdict, rank, report.wait.chains.front().call, 0);
+  }
+}
+
 std::string listOf(const std::vector<Rank>& ranks) {
   std::string text;
   for (const Rank rank : ranks) text += format("{}{}", text.empty() ? "" : ",", rank.value);
@@ -223,7 +232,7 @@ std::vector<Rank> fillIn(std::vector<Suspected>& suspects, const Ways& ways) {
 /// Whoever made the verdict may not have known how far the rank had come. Not of a deadline: it may have come since.
 void moveIfArrived(Verdict& verdict, Rank rank) {
   const auto place = std::find(verdict.missing.begin(), verdict.missing.end(), rank);
-  if (verdict.ending == Ending::Deadline || place == verdict.missing.end()) return;
+  if (!verdict.call || verdict.ending == Ending::Deadline || place == verdict.missing.end()) return;
   if (!hasArrived(verdict, *verdict.call, verdict.ranks[static_cast<size_t>(rank.value)], rank)) return;
   verdict.missing.erase(place);
   verdict.arrived.insert(std::lower_bound(verdict.arrived.begin(), verdict.arrived.end(), rank), rank);
@@ -263,6 +272,7 @@ Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome
   for (size_t r = 0; r < state.ranks.size(); ++r) verdict.ranks.push_back(reportOf(hub, state.ranks[r], Rank(static_cast<int32_t>(r))));
   if (!outcome.isOfGraph) {
     countArrivals(verdict, outcome.come);
+    adoptFromElsewhere(hub, verdict);
     verdict.suspects = suspectsOf(hub, state, verdict, own);
   } else if (outcome.awaited.value >= 0) {
     verdict.suspects.push_back({outcome.awaited, {}});
@@ -275,25 +285,54 @@ Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome
 
 }  // namespace
 
-void conclude(Hub& hub, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs) {
+namespace {
+
+/// Runs body(state, ways), which changes nothing until it has the ways that it needs: nobody reads a verdict without them.
+template <class Body>
+bool withWays(Hub& hub, Body&& body) {
   Ways ways;
   for (;;) {
-    const Concluded done =
-        hub.waits().conclude([&](Waits::State& state) { return concludeLocked(hub, state, rank, outcome, own, waitedMs, ways); });
+    const Concluded done = hub.waits().conclude([&](Waits::State& state) { return body(state, ways); });
+    if (done.unknown.empty()) return done.isFirst;
     for (const Rank suspected : done.unknown) ways.emplace(suspected.value, hub.wayTo(suspected));
-    if (!done.unknown.empty()) continue;  // nobody reads a verdict without them
-    if (done.isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
-    return;
   }
 }
 
-void addReport(Hub& hub, Rank rank, const RankWait& wait) {
+}  // namespace
+
+void conclude(Hub& hub, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs) {
+  const bool isFirst = withWays(
+      hub, [&](Waits::State& state, const Ways& ways) { return concludeLocked(hub, state, rank, outcome, own, waitedMs, ways); });
+  if (isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
+}
+
+void addReport(Hub& hub, Rank rank, const RankWait* wait) {
   if (!hub.waits().look([](const Waits::State& state) { return state.verdict.has_value(); })) return;
-  hub.waits().conclude([&](Waits::State& state) {
-    RankReport& report = state.verdict->ranks[static_cast<size_t>(rank.value)];
-    if (report.state == RankReport::State::Departed) return 0;
-    report = {RankReport::State::Waiting, hub.board(rank).begun(), wait};
+  (void)withWays(hub, [&](Waits::State& state, const Ways& ways) -> Concluded {
+    RankReport& known = state.verdict->ranks[static_cast<size_t>(rank.value)];
+    if (known.state == RankReport::State::Departed) return {};
+    const uint64_t begun = std::max(known.begunCollectives, hub.board(rank).begun());
+    if (wait != nullptr) return addLocked(hub, state, rank, {RankReport::State::Waiting, begun, *wait}, 0, ways);
+    known.begunCollectives = begun;
     moveIfArrived(*state.verdict, rank);
+    return {};
+  });
+}
+
+void adoptVerdict(Hub& hub, Verdict verdict) {
+  hub.waits().conclude([&](Waits::State& state) {
+    if (state.verdict) return 0;
+    for (size_t r = 0; r < state.ranks.size(); ++r) {
+      const Rank rank(static_cast<int32_t>(r));
+      if (verdict.ranks[r].state == RankReport::State::Elsewhere) {
+        RankReport report = reportOf(hub, state.ranks[r], rank);
+        report.begunCollectives = std::max(report.begunCollectives, verdict.ranks[r].begunCollectives);
+        verdict.ranks[r] = std::move(report);
+      }
+      moveIfArrived(verdict, rank);
+    }
+    adoptFromElsewhere(hub, verdict);
+    state.verdict = std::move(verdict);
     return 0;
   });
 }

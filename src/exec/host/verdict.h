@@ -24,8 +24,11 @@ struct Outcome {
 /// Without a wait in `own`, it is for an error that came while `rank` waited for nothing, and counts only while nobody else has spoken.
 void conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, const transport::local::RankWait& own, int64_t waitedMs);
 
-/// A rank of another host has given up there: for a verdict that was made before that was known.
-void addReport(transport::local::Hub& hub, Rank rank, const transport::local::RankWait& wait);
+/// The communicator has failed, and a rank of another host stood there; null: in no wait, as far as its board says. For a verdict that was
+/// made before that was known.
+void addReport(transport::local::Hub& hub, Rank rank, const transport::local::RankWait* wait);
+/// The verdict of another host, with a report for each rank, where there is none here; what is known here of ranks is added.
+void adoptVerdict(transport::local::Hub& hub, transport::local::Verdict verdict);
 
 /// "rank 1 gave up after 200 ms in AllReduce #3 …; arrived: 0, 1; missing: 2; rank 2 is in no wait …".
 std::string describeVerdict(const transport::local::Verdict& verdict);

@@ -162,8 +162,8 @@ void Work::tellOtherHosts(Nanoseconds now) {
 /// For the verdicts of other hosts, which may have been made before they knew. No word that the wait is over follows.
 void Work::tellWhereItEnded(const RankWait& own) {
   if (remote() == nullptr || !turn_->checks || own.chains.empty()) return;
-  episode_.told = {};
-  remote()->gaveUp(turn_->rank, own, ++waitsTold_);
+  const Nanoseconds told = std::exchange(episode_.told, Nanoseconds(0));  // without memory for this, abandon() says nothing of it either
+  if (!remote()->gaveUp(turn_->rank, own, ++waitsTold_)) episode_.told = told;
 }
 
 /// The same as the operation's words, and how the rank is reached that they name.

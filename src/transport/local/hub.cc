@@ -167,7 +167,9 @@ void Hub::failAll(const Status& cause, bool tellsOthers) {
   bool isNews = false;
   for (int32_t r = 0; r < ranks_; ++r) isNews = members_[r].latch.trip(cause) || isNews;
   stopDevices();
-  if (isNews && tellsOthers && remote_ != nullptr) remote_->failed(cause);
+  if (!isNews || remote_ == nullptr) return;
+  if (tellsOthers) remote_->failed(cause);
+  remote_->haveCome();
 }
 
 void Hub::failAll(Code code) noexcept {

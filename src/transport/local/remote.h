@@ -74,9 +74,11 @@ class Remote {
   /// For the other hosts: where a rank of this process stands, which they then have on its board and among its waits. Said now and then
   /// while a wait lasts (`wait`; the same `episode` as long as it is the same), and once when it is over (null).
   virtual void stands(Rank rank, const RankWait* wait, uint64_t episode) = 0;
-  /// The communicator has failed, and that is where the rank stood, for the others' verdicts: its last word about waits. In jobs of few
-  /// processes.
-  virtual void gaveUp(Rank rank, const RankWait& wait, uint64_t episode) = 0;
+  /// The communicator has failed, and that is where the rank stood, for the others' verdicts: its last word about waits. False: nothing was
+  /// said, as there are many processes.
+  virtual bool gaveUp(Rank rank, const RankWait& wait, uint64_t episode) = 0;
+  /// The same of all ranks of this host, which may wait for nothing: how far they have come.
+  virtual void haveCome() = 0;
   /// The least time between two words of a wait, and before the first: it grows with the ranks that may have as much to say.
   virtual std::chrono::nanoseconds pause() const = 0;
   /// The signature of the latest message that has come from the rank over one of its pipes; 0: none has.

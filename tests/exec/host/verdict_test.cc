@@ -43,6 +43,8 @@ RankWait waitingFor(int rank) {
   return wait;
 }
 
+void report(Hub& hub, int rank, const RankWait& wait) { addReport(hub, Rank(rank), &wait); }
+
 TEST(VerdictText, TellsCallArrivalsStepsAndWaits) {
   const auto owner = *Hub::make(3);
   Hub& hub = *owner;
@@ -116,23 +118,63 @@ TEST(VerdictText, TheFirstStaysAndOthersAddWhereTheyStood) {
 TEST(VerdictText, WhoGaveUpElsewhereAddsWhereItStoodAndHasArrived) {
   const auto owner = *Hub::make(4);
   Hub& hub = *owner;
-  addReport(hub, Rank(3), waitingFor(1));  // there is no verdict that it could be added to
+  report(hub, 3, waitingFor(1));  // there is no verdict that it could be added to
   EXPECT_EQ(verdictJson(hub), "null");
   hub.depart(Rank(2), 3, false);
   postUpTo(hub, Rank(0), 3);
   conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "lost"), {}}, waitingFor(1), 2);
   EXPECT_NE(verdictJson(hub).find(R"("arrived":[0],"missing":[1,2,3])"), std::string::npos) << verdictJson(hub);
   postUpTo(hub, Rank(1), 2);
-  addReport(hub, Rank(1), waitingFor(0));
+  report(hub, 1, waitingFor(0));
   EXPECT_NE(verdictJson(hub).find(R"("arrived":[0],"missing":[1,2,3])"), std::string::npos) << "in an earlier call: " << verdictJson(hub);
   EXPECT_NE(verdictJson(hub).find(R"({"rank":1,"state":"waiting","begun":3)"), std::string::npos) << verdictJson(hub);
   for (const int32_t rank : {1, 3}) {
     postUpTo(hub, Rank(rank), 3);
-    addReport(hub, Rank(rank), waitingFor(0));
+    report(hub, rank, waitingFor(0));
   }
-  addReport(hub, Rank(2), waitingFor(0));
+  report(hub, 2, waitingFor(0));
   EXPECT_NE(verdictJson(hub).find(R"("arrived":[0,1,3],"missing":[2])"), std::string::npos) << verdictJson(hub);
   EXPECT_NE(verdictJson(hub).find(R"({"rank":2,"state":"departed","begun":3)"), std::string::npos) << verdictJson(hub);
+}
+
+/// It was told between two calls, and waits for nothing.
+TEST(VerdictText, WhoWaitsForNothingElsewhereHasArrivedAllTheSame) {
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
+  postUpTo(hub, Rank(0), 3);
+  conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "lost"), {}}, waitingFor(1), 2);
+  postUpTo(hub, Rank(1), 7);
+  addReport(hub, Rank(1), nullptr);
+  EXPECT_NE(verdictJson(hub).find(R"("arrived":[0,1],"missing":[])"), std::string::npos) << verdictJson(hub);
+  EXPECT_NE(verdictJson(hub).find(R"({"rank":1,"state":"elsewhere","begun":8)"), std::string::npos) << verdictJson(hub);
+}
+
+/// Nobody waited where the verdict was made: its call is that of the first who is known to have waited.
+TEST(VerdictText, WhoWaitedElsewhereGivesTheVerdictItsCall) {
+  const auto owner = *Hub::make(2);
+  Hub& hub = *owner;
+  conclude(hub, Rank(0), {Ending::Aborted, error(Code::RemoteError, "lost"), {}}, {}, 0);
+  postUpTo(hub, Rank(1), 3);
+  addReport(hub, Rank(1), nullptr);
+  report(hub, 1, waitingFor(0));
+  const std::string json = verdictJson(hub);
+  EXPECT_NE(json.find(R"("text":"lost","rank":1,"waitedMs":0,"operation":"Reduce")"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("arrived":[1],"missing":[0])"), std::string::npos) << json;
+}
+
+TEST(VerdictText, OfAnotherHostTakesInWhatIsKnownHere) {
+  const auto owner = *Hub::make(3);
+  Hub& hub = *owner;
+  postUpTo(hub, Rank(1), 3);
+  hub.waits().publish(Rank(1), waitingFor(2));
+  transport::local::Verdict verdict{Ending::Aborted, error(Code::RemoteError, "lost"), Rank(0), 2, kCall, {}, {Rank(0)},
+                                    {Rank(1), Rank(2)}, std::vector<transport::local::RankReport>(3), {}};
+  adoptVerdict(hub, verdict);
+  EXPECT_NE(verdictJson(hub).find(R"("arrived":[0,1],"missing":[2])"), std::string::npos) << verdictJson(hub);
+  EXPECT_NE(verdictJson(hub).find(R"({"rank":1,"state":"waiting","begun":4)"), std::string::npos) << verdictJson(hub);
+  verdict.cause = error(Code::RemoteError, "later");
+  adoptVerdict(hub, verdict);
+  EXPECT_EQ(verdictJson(hub).find("later"), std::string::npos) << verdictJson(hub);
 }
 
 TEST(VerdictText, WhoComesWhenTheDeadlineHasPassedHasNotArrived) {
@@ -141,7 +183,7 @@ TEST(VerdictText, WhoComesWhenTheDeadlineHasPassedHasNotArrived) {
   postUpTo(hub, Rank(0), 3);
   conclude(hub, Rank(0), {Ending::Deadline, error(Code::RemoteError, "too long"), {}}, waitingFor(1), 300);
   postUpTo(hub, Rank(1), 3);
-  addReport(hub, Rank(1), waitingFor(0));
+  report(hub, 1, waitingFor(0));
   EXPECT_NE(verdictJson(hub).find(R"("arrived":[0],"missing":[1])"), std::string::npos) << verdictJson(hub);
   EXPECT_NE(verdictJson(hub).find(R"({"rank":1,"state":"waiting","begun":4)"), std::string::npos) << verdictJson(hub);
 }
@@ -222,7 +264,8 @@ class AskingRemote final : public transport::local::Remote {
   void wait(std::chrono::nanoseconds) override {}
   void leave() override {}
   void stands(Rank, const RankWait*, uint64_t) override {}
-  void gaveUp(Rank, const RankWait&, uint64_t) override {}
+  bool gaveUp(Rank, const RankWait&, uint64_t) override { return true; }
+  void haveCome() override {}
   uint64_t lastHeard(Rank) const override { return 0; }
   bool isSending(Rank) override { return false; }
   bool owes(Rank) override { return false; }
