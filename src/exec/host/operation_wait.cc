@@ -115,7 +115,11 @@ std::optional<Rank> Operation::awaited() const {
 std::string Operation::describeWait() const {
   for (const Lane& lane : lanes_) {
     if (lane.finished) continue;
-    if (lane.slice >= plan_->geometry.slices) return "waits until its last messages have been read";
+    if (lane.slice >= plan_->geometry.slices) {
+      std::optional<Rank> reader;
+      forEachUnmet(lane, [&](Rank rank) { reader = reader.value_or(rank); });
+      return reader ? format("waits until rank {} has read its last messages", reader->value) : "has what it waited for";
+    }
     const BoundStep& step = lane.steps->steps[lane.next];
     if (step.kind == Kind::Await) return format("waits for the arrival of rank {}, slice {}", step.peer.value, lane.slice);
     if (step.kind == Kind::Take) return format("waits for lane {} of its own, slice {}", static_cast<int>(step.lane), lane.slice);
@@ -123,7 +127,12 @@ std::string Operation::describeWait() const {
       const Source& source = lane.steps->sources[i];
       if (!source.end->ready()) return format("waits for rank {}, slice {} step {}", source.rank.value, lane.slice, lane.next);
     }
-    return format("waits for a free slot, slice {} step {}", lane.slice, lane.next);
+    const uint64_t bytes = rangeOf(lane, step).elems * plan_->elementBytes;
+    for (uint32_t i = step.firstTo; i < step.firstTo + static_cast<uint32_t>(step.numTo); ++i) {
+      transport::local::SendEnd* const end = lane.steps->targets[i];
+      if (!end->ready(bytes)) return format("waits for a free slot of rank {}, slice {} step {}", end->peer().value, lane.slice, lane.next);
+    }
+    return format("has what it waited for, slice {} step {}", lane.slice, lane.next);
   }
   return "is finished";
 }

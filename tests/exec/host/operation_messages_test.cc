@@ -29,7 +29,7 @@ TEST(Messages, ALargeMessageEndsWhenItHasBeenRead) {
   all.add(planned.call(0, messageShape(20000, 1, false), in.data(), nullptr));
   all.add(planned.call(1, messageShape(20000, 0, true), nullptr, out.data()));
   EXPECT_EQ(all.advance(0), Poll::Pending) << "the receiver reads the sender's buffer";
-  EXPECT_EQ(all[0].describeWait(), "waits until its last messages have been read");
+  EXPECT_EQ(all[0].describeWait(), "waits until rank 1 has read its last messages");
   EXPECT_EQ(all.advance(1), Poll::Ready);
   EXPECT_EQ(all.advance(0), Poll::Ready);
   EXPECT_TRUE(all[0].moved());
@@ -44,7 +44,7 @@ TEST(Messages, ASenderWaitsForAFreeSlot) {
   all.add(planned.call(0, messageShape(1600, 1, false), in.data(), nullptr));
   all.add(planned.call(1, messageShape(1600, 0, true), nullptr, out.data()));
   EXPECT_EQ(all.advance(0), Poll::Pending);
-  EXPECT_EQ(all[0].describeWait(), "waits for a free slot, slice 2 step 0");
+  EXPECT_EQ(all[0].describeWait(), "waits for a free slot of rank 1, slice 2 step 0");
   ASSERT_TRUE(all.run());
   EXPECT_EQ(out, in);
 }
