@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,7 +74,11 @@ void failForLoss(Hub& hub, int32_t process, bool tellsOthers) {
     if (hub.processOf(Rank(r)) == process && !hub.departed(Rank(r))) lost.push_back(r);
   if (loss == known.end() || lost.empty()) return;
   for (const int32_t r : lost) hub.blame(Rank(r));
-  hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, loss->second)), tellsOthers);
+  try {
+    hub.failAll(error(Code::RemoteError, "{}", describeLoss(hub, lost, loss->second)), tellsOthers);
+  } catch (const std::bad_alloc&) {  // without the words: this may run on the bootstrap's thread, and nobody would say it again
+    hub.failAll(Code::RemoteError);
+  }
 }
 
 }  // namespace
