@@ -93,7 +93,7 @@ void Communicator::lookAtGpu() {
   if (turn_->lookForDead != nullptr && !hub().latch(rank_).tripped()) turn_->lookForDead(hub());
   if (!hub().latch(rank_).tripped()) {
     if (auto found = gpu_->look()) {
-      conclude(hub(), found->rank, found->outcome, std::move(found->wait), found->waitedMs);
+      conclude(hub(), found->rank, found->outcome, found->wait, found->waitedMs);
       hub().failAll(found->outcome.cause);
     }
   }

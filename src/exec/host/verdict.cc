@@ -240,7 +240,7 @@ void moveIfArrived(Verdict& verdict, Rank rank) {
 
 /// Adds where `rank` stood to the verdict that there is.
 Concluded addLocked(Hub& hub, Waits::State& state, Rank rank, RankReport report, int64_t waitedMs, const Ways& ways) {
-  if (report.wait.chains.empty()) return {};
+  if (!state.verdict || report.wait.chains.empty()) return {};
   const Call call = report.wait.chains.front().call;
   const auto self = static_cast<size_t>(rank.value);
   Verdict next = *state.verdict;
