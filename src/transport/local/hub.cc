@@ -158,7 +158,7 @@ void Hub::endAll(End&& end) noexcept {
 }
 
 Way Hub::wayTo(Rank rank) const {
-  if (!isOnHost(rank) && remote_ != nullptr) return remote_->wayTo(rank);
+  if (!isOnHost(rank) && remote() != nullptr) return remote()->wayTo(rank);
   std::string host = hostName();
   return {host, "shared memory of " + host};
 }
@@ -167,9 +167,10 @@ void Hub::failAll(const Status& cause, bool tellsOthers) {
   bool isNews = false;
   for (int32_t r = 0; r < ranks_; ++r) isNews = members_[r].latch.trip(cause) || isNews;
   stopDevices();
-  if (!isNews || remote_ == nullptr) return;
-  if (tellsOthers) remote_->failed(cause);
-  remote_->haveCome();
+  Remote* const others = remote();
+  if (!isNews || others == nullptr) return;
+  if (tellsOthers) others->failed(cause);
+  others->haveCome();
 }
 
 void Hub::failAll(Code code) noexcept {
@@ -234,8 +235,8 @@ Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
 }
 
 Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
-  if (!isOnHost(key.to)) return remote_->sendHalf(key, slots, slotBytes);
-  if (!isOnHost(key.from)) return remote_->receiveHalf(key, slots, slotBytes);
+  if (!isOnHost(key.to)) return remote()->sendHalf(key, slots, slotBytes);
+  if (!isOnHost(key.from)) return remote()->receiveHalf(key, slots, slotBytes);
   std::unique_lock lock(mutex_);
   const auto lies = findOrMake({kPipe, key.channel.value, key.port, key.from.value, key.to.value},
                                {0, pipeBytes(slots, slotBytes), slotBytes, slots});

@@ -108,8 +108,11 @@ class Hub {
   bool spansProcesses() const { return spansProcesses_; }
   bool spansHosts() const { return spansHosts_; }
   /// What reaches the ranks on other hosts; null where there are none. Set once, before a rank of this process works with the hub.
-  Remote* remote() const { return remote_.get(); }
-  void setRemote(std::shared_ptr<Remote> remote) { remote_ = std::move(remote); }
+  Remote* remote() const { return reached_.load(std::memory_order_acquire); }  // pairs with setRemote()
+  void setRemote(std::shared_ptr<Remote> remote) {
+    remote_ = std::move(remote);
+    reached_.store(remote_.get(), std::memory_order_release);  // pairs with remote(): deaths are looked at by another thread
+  }
   /// The process of a rank that is not here, whose memory may be read. Lives as long as the hub.
   Neighbour* neighbour(Rank rank);
   /// What of the rank's own memory this process can read; a set of kReaches….
@@ -132,7 +135,7 @@ class Hub {
   /// The rank has destroyed its communicator, after `calls` collectives. Everything that it sent can be seen by who sees this.
   void depart(Rank rank, uint64_t calls, bool tellsOthers = true) {
     members_[index(rank)].departed.store(calls + 1, std::memory_order_release);  // pairs with departed()
-    if (tellsOthers && remote_ != nullptr) remote_->departed(rank, calls);
+    if (Remote* const others = remote(); tellsOthers && others != nullptr) others->departed(rank, calls);
   }
   /// How many collectives the rank took part in before it departed; nothing while it is there.
   std::optional<uint64_t> departed(Rank rank) const {
@@ -201,6 +204,7 @@ class Hub {
   bool spansProcesses_ = false;
   bool spansHosts_ = false;
   std::shared_ptr<Remote> remote_;
+  std::atomic<Remote*> reached_{nullptr};  // the same, for any thread
   // In the arena.
   Block* block_ = nullptr;
   const int32_t* processOf_ = nullptr;

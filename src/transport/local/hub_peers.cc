@@ -29,7 +29,7 @@ void Hub::waitQuiet() {
     const std::lock_guard lock(copiesMutex_);
     for (SharedCopy* copy : copies_) copy->stop();
   }
-  if (remote_ != nullptr) remote_->quiet();
+  if (remote() != nullptr) remote()->quiet();
 }
 
 std::optional<int32_t> Hub::lookForDead() {
