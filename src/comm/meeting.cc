@@ -103,6 +103,13 @@ void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte
     (void)(*meeting)->table_->error.trip(coming->ended);
   }
   (*meeting)->failChildren(coming->ranks, coming->ended);
+  // Lists that differ: who says so has ended its own meeting, and will not come to the other one either.
+  if (members.empty() || coming->ended.code() != Code::InvalidUsage) return;
+  for (const auto& other : open(parent)) {
+    const auto there = std::ranges::find(other->members_, members[place]);
+    if (there == other->members_.end() || other->has(Rank(static_cast<int32_t>(there - other->members_.begin())))) continue;
+    other->end(coming->ended);
+  }
 }
 
 /// A rank elsewhere gave up before it knew that all had come: who has its communicator already waits for it in vain.
