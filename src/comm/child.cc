@@ -83,9 +83,7 @@ Status Child::arrive() {
   if (!arrived) return std::move(arrived).error();
   encounter = meeting_ = std::move(*arrived);
   if (isSplit()) return {};
-  Status status = compareLists();
-  if (!status.ok()) refuse({Ending::Mismatch, status, {}});
-  return status;
+  return refuseOtherLists();
 }
 
 /// Ends everything of the parent. The verdict is this rank's, before the others give up for its sake.
@@ -136,16 +134,14 @@ Status Child::inspect() {
       return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, callName);
   }
-  if (!isSplit()) TUTTI_TRY(refuseOtherLists());
+  constexpr std::chrono::milliseconds kBetween(10);
+  // Arrivals on two hosts may cross, so that neither knew of the other when it came.
+  if (!isSplit() && hub.spansHosts() && std::chrono::steady_clock::now() - comparedAt_ >= kBetween) TUTTI_TRY(refuseOtherLists());
   return key_.mayBeBroken ? Status() : compareCalls();
 }
 
-/// Arrivals on two hosts may cross, so that neither knew of the other when it came.
 Status Child::refuseOtherLists() {
-  constexpr std::chrono::milliseconds kBetween(10);
-  const auto now = std::chrono::steady_clock::now();
-  if (!parent_.hub().spansHosts() || now - comparedAt_ < kBetween) return {};
-  comparedAt_ = now;
+  comparedAt_ = std::chrono::steady_clock::now();
   Status status = compareLists();
   if (!status.ok()) refuse({Ending::Mismatch, status, {}});
   return status;

@@ -117,7 +117,7 @@ class Hub {
   Neighbour* neighbour(Rank rank);
   /// What of the rank's own memory this process can read; a set of kReaches….
   uint32_t reach(Rank rank);
-  /// False once the rank's process has ended. A system call: for slow paths.
+  /// False once the rank's process has ended; of another host, once its loss is known here. A system call: for slow paths.
   bool isAlive(Rank rank) const { return isHere(rank) || arena_->isAlive(processOf_[index(rank)]); }
   /// A process of this host that has ended while a rank of it had not departed, if there is one among those that it is the turn of: it
   /// looks at some of them, at most every 10 ms. Any thread; for who waits.
