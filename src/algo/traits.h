@@ -36,6 +36,9 @@ struct Traits {
   int32_t rounds = 1;      ///< PeerMemory: of every slice
   bool usesNodes = false;  ///< it follows the division into nodes
   bool lends = false;      ///< PeerMemory: what a rank stores, it leaves as it is until the call ends, so that peers may read it in place
+  /// Lends, and once all have arrived in a round, nobody needs what lies in any output where a rank combines a chunk, which it puts to all
+  /// in the next round and all load to that place: so it may be written there at once.
+  bool places = false;
   bool detains = false;    ///< ranks that only give wait for those that take, where another algorithm would let them go on
 };
 

@@ -17,6 +17,7 @@ struct TwoShotAllReduce {
       .order = Order::RankAtOnce,
       .rounds = 2,
       .lends = true,
+      .places = true,
   };
   static TUTTI_HD int32_t chunks(int32_t ranks) { return ranks; }
   static TUTTI_HD int32_t lanes(int32_t) { return 1; }

@@ -65,6 +65,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
   settings_.copies = outcome.place.copies ? transport::local::kReachesCopies : 0;
+  if (outcome.place.pastCacheBytes > 0) settings_.pastCacheBytes = outcome.place.pastCacheBytes;
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins();
   auto found = process().layouts.find(outcome, onGpu_, settings_.nodeRanks);
@@ -118,13 +119,13 @@ Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp
   return shape;
 }
 
-/// Whether peers in other processes can map what the call names.
-bool Communicator::isExported(const CallRequest& request) const {
-  if (!settings_.spansProcesses) return false;
+/// Whose what the call names is, if peers in other processes can map it; else null.
+memory::HostAllocator* Communicator::exporterOf(const CallRequest& request) const {
+  if (!settings_.spansProcesses) return nullptr;
   const BufferBytes bytes = bufferBytes(request, ranks());
-  if (std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes) return false;  // nothing will be lent
+  if (std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes) return nullptr;  // nothing will be lent
   const auto isShared = [](const void* data, uint64_t size) { return data == nullptr || process().memory.isShared(data, size); };
-  return isShared(request.in, bytes.in) && isShared(request.out, bytes.out);
+  return isShared(request.in, bytes.in) && isShared(request.out, bytes.out) ? &process().memory : nullptr;
 }
 
 /// A call like the one before needs no more than its buffers looked at.
@@ -135,7 +136,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   PendingCall pending = latestCall_;
   pending.planned.in = request.in;
   pending.planned.out = request.out;
-  pending.planned.isExported = isExported(request);
+  pending.planned.exporter = exporterOf(request);
   return pending;
 }
 
@@ -158,7 +159,7 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
   pending.planned.in = request.in;
   pending.planned.out = request.out;
-  pending.planned.isExported = isExported(request);
+  pending.planned.exporter = exporterOf(request);
   pending.planned.factor = op.scaling.factor;
   pending.planned.factorSource = op.factorSource;
   pending.peer = Rank(request.root);

@@ -38,6 +38,7 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
       agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
       agreed.streams = agreed.streams && arrival.streams != 0;
       agreed.copies = agreed.copies && arrival.copies != 0;
+      agreed.pastCacheBytes = std::max(agreed.pastCacheBytes, arrival.pastCacheBytes);
       agreed.constantsDiffer = agreed.constantsDiffer || arrival.constants != agreed.constants;
       agreed.multiprocessors = std::min(agreed.multiprocessors, arrival.multiprocessors);
     }

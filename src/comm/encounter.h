@@ -32,6 +32,7 @@ struct Arrival {
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
   uint64_t machine = 0;  ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
+  uint64_t pastCacheBytes = 0;  ///< from which it would store results past its caches (readPastCacheBytes()); 0: never asked
   uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
 };
 
@@ -49,6 +50,7 @@ struct Place {
   bool keepsLines = false;      ///< of all
   bool streams = false;         ///< of all
   bool copies = false;          ///< of all
+  uint64_t pastCacheBytes = 0;  ///< the most that any of them said
   uint32_t constants = 0;       ///< of all; 0: the built-in ones
   bool constantsDiffer = false; ///< then all take the built-in ones
 };

@@ -7,6 +7,7 @@
 
 #include "comm/meeting.h"
 #include "comm/net_facts.h"
+#include "comm/settings.h"
 #include "config/params.h"
 #include "core/thread.h"
 #include "driver/nvml/real.h"
@@ -146,6 +147,7 @@ void Layouts::await() {
 
 Status Layouts::describe(int32_t gpu, Arrival& arrival) {
   const bool onGpu = gpu >= 0;
+  arrival.pastCacheBytes = readPastCacheBytes(0);
   const auto machine = machineOf(onGpu);
   if (!*machine) {
     if (!config::get<Param::TopoFile>().empty()) return Status(machine->error()).at("NCCL_TOPO_FILE");
@@ -155,6 +157,7 @@ Status Layouts::describe(int32_t gpu, Arrival& arrival) {
     const machine::Place place = placeOf(**machine, *allowed);
     arrival.numa = place.numa;
     arrival.cache = place.cache;
+    arrival.pastCacheBytes = readPastCacheBytes(machine::cacheBytesOf(*(*machine)->files, *allowed));
   }
   arrival.machine = (*machine)->hash;
   if (!onGpu && config::get<Param::GraphFile>().empty()) return {};

@@ -3,7 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/format.h"
@@ -26,9 +29,14 @@ int32_t numaOf(const Machine& machine, const topo::CpuSet& allowed) {
   return -1;
 }
 
-std::optional<topo::CpuSet> sharedCache(const topo::detect::Files& files, int cpu) {
+/// What the system says of a CPU's last-level cache.
+std::optional<std::string> textOfCache(const topo::detect::Files& files, int cpu, std::string_view what) {
   constexpr int kLastLevel = 3;
-  const auto list = files.text(format("/sys/devices/system/cpu/cpu{}/cache/index{}/shared_cpu_list", cpu, kLastLevel));
+  return files.text(format("/sys/devices/system/cpu/cpu{}/cache/index{}/{}", cpu, kLastLevel, what));
+}
+
+std::optional<topo::CpuSet> sharedCache(const topo::detect::Files& files, int cpu) {
+  const auto list = textOfCache(files, cpu, "shared_cpu_list");
   auto shared = list ? topo::CpuSet::fromList(*list) : std::nullopt;
   return shared && shared->has(cpu) ? shared : std::nullopt;
 }
@@ -43,6 +51,15 @@ int32_t cacheOf(const topo::detect::Files& files, const topo::CpuSet& allowed) {
 Place placeOf(const Machine& machine, const topo::CpuSet& allowed) {
   if (allowed.empty()) return {};
   return {numaOf(machine, allowed), cacheOf(*machine.files, allowed)};
+}
+
+uint64_t cacheBytesOf(const topo::detect::Files& files, const topo::CpuSet& cpus) {
+  const auto text = cpus.empty() ? std::nullopt : textOfCache(files, cpus.cpus().front(), "size");
+  if (!text) return 0;
+  uint64_t kibibytes = 0;  // the only unit that there is: "32768K"
+  const auto [end, failed] = std::from_chars(text->data(), text->data() + text->size(), kibibytes);
+  const bool isSize = failed == std::errc() && end != text->data() + text->size() && *end == 'K' && kibibytes < UINT64_MAX / 1024;
+  return isSize ? kibibytes * 1024 : 0;
 }
 
 std::vector<topo::CpuSet> cachesOf(const topo::detect::Files& files, const topo::CpuSet& cpus) {

@@ -3,6 +3,7 @@
 // Plain values and functions; any thread. ThreadNear belongs to the thread that makes it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/status.h"
@@ -19,6 +20,9 @@ struct Place {
 };
 
 Place placeOf(const Machine& machine, const topo::CpuSet& allowed);
+
+/// Of the last-level cache that the first of the CPUs is below; 0 where nobody knows.
+uint64_t cacheBytesOf(const topo::detect::Files& files, const topo::CpuSet& cpus);
 
 /// The CPUs below each last-level cache that any of `cpus` is below, rising; empty where nobody knows.
 std::vector<topo::CpuSet> cachesOf(const topo::detect::Files& files, const topo::CpuSet& cpus);

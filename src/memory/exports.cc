@@ -82,7 +82,7 @@ Result<ImportTable> ImportTable::open(int64_t pid, int fd) {
   return table;
 }
 
-const std::byte* ImportTable::find(uint64_t address, uint64_t bytes) {
+std::byte* ImportTable::find(uint64_t address, uint64_t bytes) {
   const std::lock_guard lock(*mutex_);
   if (list().changes.load(std::memory_order_acquire) != seenChanges_) refresh();
   const auto after = regions_.upper_bound(address);

@@ -52,7 +52,7 @@ class ImportTable {
   /// The table of process `pid` behind its descriptor `fd`. SystemError where the system does not let this process have it.
   static Result<ImportTable> open(int64_t pid, int fd);
   /// Where [address, address + bytes) of the other process is mapped here; null when it is not in its table or cannot be mapped.
-  const std::byte* find(uint64_t address, uint64_t bytes);
+  std::byte* find(uint64_t address, uint64_t bytes);
 
  private:
   struct Region {

@@ -1,5 +1,5 @@
 // Backs ncclMemAlloc on host devices with memory that other processes can map later.
-// Owner: one for the process (comm/process.h). Any thread may call; one lock, never held while mapping.
+// Owner: one for the process (comm/process.h). Any thread may call; one lock, held while mapping by takeBack() only.
 // 1. A pointer that it returned stays valid until it is freed, whatever happens to communicators.
 #pragma once
 
@@ -23,10 +23,24 @@ class HostAllocator {
   int shareTable();
   /// Whether all of [data, data + bytes) lies in one allocation that other processes may map.
   bool isShared(const void* data, uint64_t bytes) const;
+  /// Takes the whole pages of [data, data + bytes), which isShared() said yes to, back from all other processes, those included that have
+  /// mapped them: they become fresh memory, zeroed, which isShared() says no to. The bytes before and behind are left. For memory whose
+  /// content is lost anyway, where somebody may write who cannot be told to stop. False when the kernel has no memory: nothing is changed.
+  bool takeBack(const void* data, uint64_t bytes) noexcept;
 
  private:
+  struct Region {
+    Mapping mapping;
+    uint64_t takenFrom = 0;  // what takeBack() took, and what lies between: in bytes from its start
+    uint64_t takenTo = 0;
+  };
+  using Regions = std::map<const void*, Region>;  // by address
+  /// The region in which all the bytes lie, and where they begin in it.
+  template <class Live>
+  static auto find(Live& live, const void* data, uint64_t bytes, uint64_t& begin) -> decltype(live.begin());
+
   mutable std::mutex mutex_;
-  std::map<const void*, Mapping> live_;  // by address
+  Regions live_;
   std::optional<ExportTable> table_;     // once there are others
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 Bytes roundToPages(Bytes size) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t page = pageBytes();
   return Bytes((size.value + page - 1) / page * page);
 }
 
@@ -23,6 +23,11 @@ void adviseLargePages(void* data, Bytes size) {
 }
 
 }  // namespace
+
+uint64_t pageBytes() {
+  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, Bytes(0))), fd_(std::exchange(other.fd_, -1)) {}
@@ -70,6 +75,11 @@ Result<Mapping> Mapping::ofFile(int fd, uint64_t offset, Bytes size) {
   if (data == MAP_FAILED) return fail(Code::SystemError, "cannot map {} bytes of a shared file: {}", size.value, std::strerror(errno));
   adviseLargePages(data, size);
   return Mapping(static_cast<std::byte*>(data), size, -1);
+}
+
+bool Mapping::renew(uint64_t begin, uint64_t end) noexcept {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  return mmap(data_ + begin, end - begin, PROT_READ | PROT_WRITE, kFlags, -1, 0) != MAP_FAILED;
 }
 
 }  // namespace tutti::memory

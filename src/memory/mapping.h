@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/ids.h"
 #include "core/status.h"
 
 namespace tutti::memory {
+
+/// Of the system, in bytes.
+uint64_t pageBytes();
 
 class Mapping {
  public:
@@ -23,6 +27,10 @@ class Mapping {
 
   /// Part of a shared file, which stays the caller's. `offset` is a multiple of the page size.
   static Result<Mapping> ofFile(int fd, uint64_t offset, Bytes size);
+
+  /// Gives the pages [begin, end), counted in bytes from data(), fresh private memory, zeroed: what other processes have mapped there is
+  /// not this memory any more. False when the kernel has none; then nothing is changed.
+  bool renew(uint64_t begin, uint64_t end) noexcept;
 
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }

@@ -12,14 +12,12 @@ using exec::host::BoundLane;
 using exec::host::BoundStep;
 using exec::host::HostPlan;
 using exec::record::Algorithm;
+using exec::record::Loans;
 using exec::record::Program;
 using exec::record::Step;
 
 namespace {
 
-/// Buffers from here on do not stay in the cache until their owner looks at them again. `tutti bench all_gather` with 2 ranks shows
-/// where stores past the cache begin to pay.
-constexpr uint64_t kPastCacheBytes = 16 << 20;
 
 /// Whether system calls copy so many bytes faster, where calls pay at all, than copies through shared memory do: those go past the cache
 /// where a call is large, which the kernel's do not. `bench/peers/run`.
@@ -59,7 +57,7 @@ struct Planner::Draft {
   connect::PipeSize pipes;
   uint8_t firstPort = 0;
   uint64_t sliceBytes = 0;
-  bool lends = false;  // peers read what they are given where it lies
+  Loans loans = Loans::None;
   tune::Cost cost;
   double estimatedUs = 0;
   std::string tuner;
@@ -81,6 +79,11 @@ bool Planner::copies(const Shape& shape, uint64_t bytes) const {
   return settings_.copies != 0 && fitsCalls && isFaster;
 }
 
+/// Whether the call's buffers are too large to stay in the cache until their owner looks at them again.
+bool Planner::isPastCache(const algo::Geometry& geometry, DataType type) const {
+  return geometry.totalElems * sizeOf(type) >= settings_.pastCacheBytes;
+}
+
 /// How the call would be cut for the algorithm.
 Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, int32_t wanted) {
   const int32_t ranks = layout_.ranks();
@@ -90,14 +93,14 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   Draft draft;
   draft.algorithm = &algorithm;
   // A contribution that is scaled has to be written down; any other can be read where it lies.
-  draft.lends = window && traits.lends && !shape.scaling.hasFactor;
+  const bool lends = window && traits.lends && !shape.scaling.hasFactor;
   // What is lent is in the caches of its readers' core while all ranks are at it; never less than a slot carries.
   const uint64_t lentSlice =
       std::max(settings_.lentBytes / static_cast<uint64_t>(ranks), std::min(settings_.lentBytes, settings_.sliceBytes));
   const bool shares = settings_.spansProcesses;
   const auto parts = static_cast<uint64_t>(traits.division == algo::Division::Blocks ? algorithm.chunks(ranks) : 1);
   const uint64_t bytes = shape.count * parts * sizeOf(shape.type);
-  const uint64_t windowSlice = draft.lends && !shares ? lentSlice : cellBytes(draft.lends && copies(shape, bytes));
+  const uint64_t windowSlice = lends && !shares ? lentSlice : cellBytes(lends && copies(shape, bytes));
   const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
@@ -108,7 +111,8 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   }
   const int32_t channels = window || messages ? 1 : wanted;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
-  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.lends);
+  if (lends) draft.loans = traits.places && isPastCache(draft.geometry, shape.type) ? Loans::Placed : Loans::Read;
+  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans);
   draft.estimatedUs = draft.cost.sum();
   return draft;
 }
@@ -200,10 +204,11 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->elementBytes = sizeOf(shape.type);
   plan->rank = rank_;
   plan->ranks = layout_.ranks();
-  plan->pastCache = drafted->geometry.totalElems * plan->elementBytes >= kPastCacheBytes;
+  plan->pastCache = isPastCache(drafted->geometry, shape.type);
   plan->usesWindow = drafted->algorithm->traits.needs == algo::Needs::PeerMemory;
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
-  plan->lends = drafted->lends;
+  plan->lends = drafted->loans != Loans::None;
+  plan->places = drafted->loans == Loans::Placed;
   plan->copies = copies(shape, drafted->geometry.totalElems * plan->elementBytes) ? settings_.copies : 0;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
@@ -230,6 +235,7 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
     const auto window = connections_.window(Rank(r), cellBytes(true));
     if (!window) return window.error();
     plan.windows.push_back(*window);
+    plan.stores.push_back(Rank(r) == rank_ ? nullptr : connections_.stores(Rank(r)));
   }
   return {};
 }
@@ -287,7 +293,7 @@ Result<Summary> Planner::summarize(const Shape& shape, std::vector<Rejected>* re
   summary.estimatedUs = drafted->estimatedUs;
   for (int32_t channel = 0; channel < summary.channels; ++channel)
     summary.traffic += exec::record::countTraffic(drafted->program(channel), drafted->geometry, sizeOf(shape.type), channel,
-                                                  layout_.ranks(), true, drafted->lends);
+                                                  layout_.ranks(), true, drafted->loans);
   return summary;
 }
 

@@ -19,7 +19,7 @@ double usOf(double bytes, double gigabytesPerSecond) { return bytes / (gigabytes
 Profile profileOfMessages(const Algorithm& algorithm) {
   const connect::Layout pair = connect::Layout::natural(2);
   const std::vector<algo::LayoutView> views = {pair.view(Rank(0), Rank(1)), pair.view(Rank(1), Rank(0))};
-  return profileOf(algorithm, views, false, false);
+  return profileOf(algorithm, views, exec::record::Loans::None, false);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ const KernelCost& costOf(const DeviceMachine& machine, const Algorithm& algorith
 }
 
 const Profile& DeviceModel::profile(const Algorithm& algorithm) {
-  if (algorithm.traits.collective != Collective::SendRecv) return profiles_.get(algorithm, false);
+  if (algorithm.traits.collective != Collective::SendRecv) return profiles_.get(algorithm, exec::record::Loans::None);
   if (messages_.steps == 0) messages_ = profileOfMessages(algorithm);
   return messages_;
 }

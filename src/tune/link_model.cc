@@ -42,7 +42,7 @@ std::optional<Cost> LinkModel::estimate(const Algorithm& algorithm, NcclProtocol
   const double hopUs = constants_.hopUs[static_cast<size_t>(lines.link)][f][p];
   if (constants_.baseUs[f][p] <= 0 || hopUs <= 0 || channels < 1) return std::nullopt;
 
-  const Profile& profile = profiles_.get(algorithm, false);
+  const Profile& profile = profiles_.get(algorithm, exec::record::Loans::None);
   const double farUs = constants_.hopUs[static_cast<size_t>(LinkKind::Net)][f][p] + lines.netUs;
   Cost cost;
   cost.launchUs = constants_.baseUs[f][p];

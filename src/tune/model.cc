@@ -5,6 +5,7 @@
 namespace tutti::tune {
 
 using exec::record::Algorithm;
+using exec::record::Loans;
 using exec::record::Profile;
 
 // Where hosts differ in size, each rank counts as one.
@@ -13,8 +14,8 @@ Model::Model(const connect::Layout& layout, const Machine& machine)
       machine_(machine),
       profiles_(layout.ranks(), machine.spansHosts && layout.nodes() == 1 ? 1 : layout.ranks() / layout.nodes(), true) {}
 
-Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends) {
-  const Profile& p = profiles_.get(algorithm, lends);
+Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, Loans loans) {
+  const Profile& p = profiles_.get(algorithm, loans);
   const int32_t ranks = layout_.ranks();
   const double crowding = std::max(1.0, static_cast<double>(ranks) / machine_.cores);
   const double hopNs = crowding > 1 ? machine_.switchNs * crowding : machine_.hopNs;

@@ -22,9 +22,11 @@ class Model {
   Model(const connect::Layout& layout, const Machine& machine);
 
   /// Of a call whose larger buffer has `bytes`.
-  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends);
-  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, bool lends) {
-    return estimate(algorithm, geometry, bytes, lends).sum();
+  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes,
+                exec::record::Loans loans);
+  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes,
+                    exec::record::Loans loans) {
+    return estimate(algorithm, geometry, bytes, loans).sum();
   }
   /// From now on; what has been recorded of algorithms stays.
   void use(const Machine& machine) { machine_ = machine; }

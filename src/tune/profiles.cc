@@ -7,24 +7,25 @@
 namespace tutti::tune {
 
 using exec::record::Algorithm;
+using exec::record::Loans;
 using exec::record::Profile;
 
-Profile Profiles::record(const Algorithm& algorithm, int32_t ranks, bool lends) const {
+Profile Profiles::record(const Algorithm& algorithm, int32_t ranks, Loans loans) const {
   const connect::Layout sample = connect::Layout::natural(ranks, localRanks_);
   std::vector<algo::LayoutView> views;
   for (int32_t r = 0; r < ranks; ++r) views.push_back(sample.view(Rank(r), Rank(ranks / 2)));
-  return profileOf(algorithm, views, lends, passesByReference_);
+  return profileOf(algorithm, views, loans, passesByReference_);
 }
 
-const Profile& Profiles::get(const Algorithm& algorithm, bool lends) {
-  const auto [at, isNew] = profiles_.try_emplace({&algorithm, lends});
+const Profile& Profiles::get(const Algorithm& algorithm, Loans loans) {
+  const auto [at, isNew] = profiles_.try_emplace({&algorithm, loans});
   Profile& known = at->second;
   if (!isNew) return known;
-  known = record(algorithm, std::min(ranks_, kMostRanks), lends);
+  known = record(algorithm, std::min(ranks_, kMostRanks), loans);
   if (ranks_ <= kMostRanks) return known;
   // What doubled from half as many ranks grows with their number, what did not with its logarithm. Traffic is that of all ranks: it grows
   // with their number at least.
-  const Profile half = record(algorithm, kMostRanks / 2, lends);
+  const Profile half = record(algorithm, kMostRanks / 2, loans);
   const double ratio = static_cast<double>(ranks_) / kMostRanks;
   const auto extend = [&](int32_t before, int32_t now) {
     const double more = 2 * now > 3 * before ? now * (ratio - 1) : (now - before) * std::log2(ratio);

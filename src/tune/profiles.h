@@ -21,15 +21,15 @@ class Profiles {
   Profiles(int32_t ranks, int32_t localRanks, bool passesByReference)
       : ranks_(ranks), localRanks_(localRanks), passesByReference_(passesByReference) {}
 
-  const exec::record::Profile& get(const exec::record::Algorithm& algorithm, bool lends);
+  const exec::record::Profile& get(const exec::record::Algorithm& algorithm, exec::record::Loans loans);
 
  private:
-  exec::record::Profile record(const exec::record::Algorithm& algorithm, int32_t ranks, bool lends) const;
+  exec::record::Profile record(const exec::record::Algorithm& algorithm, int32_t ranks, exec::record::Loans loans) const;
 
   int32_t ranks_;
   int32_t localRanks_;
   bool passesByReference_;
-  std::map<std::pair<const exec::record::Algorithm*, bool>, exec::record::Profile> profiles_;
+  std::map<std::pair<const exec::record::Algorithm*, exec::record::Loans>, exec::record::Profile> profiles_;
 };
 
 }  // namespace tutti::tune

@@ -89,5 +89,12 @@ TEST(FormGroups, GpusAreAsGoodAsTheLeastOfThem) {
 
 TEST(FormGroups, OfNobodyIsEmpty) { EXPECT_TRUE(formGroups({}).members.empty()); }
 
+TEST(Encounter, TheLargestBoundOfStoresPastCachesHoldsForAll) {
+  std::vector<Arrival> arrivals(3);
+  arrivals[0].pastCacheBytes = 16 << 20;
+  arrivals[2].pastCacheBytes = 32 << 20;
+  for (const Place& place : formGroups(arrivals).places) EXPECT_EQ(place.pastCacheBytes, uint64_t{32} << 20);
+}
+
 }  // namespace
 }  // namespace tutti::comm

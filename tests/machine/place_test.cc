@@ -25,6 +25,19 @@ Machine twoNodes() {
   return machine;
 }
 
+TEST(Place, TellsTheSizeOfTheLastLevelCache) {
+  const auto sizeOf = [](const char* said) {
+    Answers texts;
+    texts["/sys/devices/system/cpu/cpu2/cache/index3/size"] = said;
+    return cacheBytesOf(topo::detect::RecordedFiles(std::move(texts), Answers{}), cpus("2-3"));
+  };
+  EXPECT_EQ(sizeOf("32768K"), uint64_t{32} << 20);
+  EXPECT_EQ(sizeOf("32768K\n"), uint64_t{32} << 20);
+  for (const char* const no : {"", "K", "12", "12M", "-1K", "99999999999999999999K", "18014398509481984K"}) EXPECT_EQ(sizeOf(no), 0u) << no;
+  EXPECT_EQ(cacheBytesOf(*test::noFiles(), cpus("0-3")), 0u);
+  EXPECT_EQ(cacheBytesOf(*test::noFiles(), CpuSet()), 0u);
+}
+
 TEST(Place, IsWhatAllCpusOfTheThreadShare) {
   const Machine machine = twoNodes();
   EXPECT_EQ(placeOf(machine, cpus("0")), (Place{0, 0}));

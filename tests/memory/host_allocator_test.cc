@@ -1,11 +1,14 @@
 #include "memory/host_allocator.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <thread>
 #include <vector>
+
+#include "memory/exports.h"
 
 namespace tutti::memory {
 namespace {
@@ -55,6 +58,52 @@ TEST(HostAllocator, AFailureIsAnErrorAndCountsNothing) {
   ASSERT_FALSE(pointer);
   EXPECT_EQ(pointer.error().code(), Code::SystemError);
   EXPECT_EQ(allocator.liveAllocations(), 0U);
+}
+
+TEST(HostAllocator, PagesThatAreTakenBackAreNobodyElses) {
+  const uint64_t page = pageBytes();
+  HostAllocator allocator;
+  const int table = allocator.shareTable();
+  ASSERT_GE(table, 0);
+  const auto pointer = allocator.allocate(Bytes(8 * page));
+  ASSERT_TRUE(pointer);
+  auto* const here = static_cast<std::byte*>(*pointer);
+  std::memset(here, 7, 8 * page);
+  auto imports = ImportTable::open(getpid(), table);
+  ASSERT_TRUE(imports) << imports.error().text();
+  std::byte* const there = imports->find(reinterpret_cast<uint64_t>(here), 8 * page);
+  ASSERT_NE(there, nullptr);
+  ASSERT_NE(there, here);
+  there[3 * page] = std::byte{9};
+  ASSERT_EQ(here[3 * page], std::byte{9}) << "one memory, seen twice";
+
+  // From inside the second page to inside the sixth: three whole pages.
+  EXPECT_TRUE(allocator.isShared(here + page + 1, 4 * page));
+  ASSERT_TRUE(allocator.takeBack(here + page + 1, 4 * page));
+  std::memset(there, 1, 8 * page);
+  for (uint64_t at = 0; at < 8 * page; ++at) {
+    const bool isTaken = at >= 2 * page && at < 5 * page;
+    ASSERT_EQ(here[at], isTaken ? std::byte{0} : std::byte{1}) << at;
+  }
+  EXPECT_FALSE(allocator.isShared(here, 8 * page));
+  EXPECT_FALSE(allocator.isShared(here + 4 * page, 2 * page));
+  EXPECT_TRUE(allocator.isShared(here, 2 * page));
+  EXPECT_TRUE(allocator.isShared(here + 5 * page, 3 * page));
+  EXPECT_TRUE(allocator.free(here));
+}
+
+TEST(HostAllocator, TakesNothingBackWithoutAWholePage) {
+  const uint64_t page = pageBytes();
+  HostAllocator allocator;
+  ASSERT_GE(allocator.shareTable(), 0);
+  const auto pointer = allocator.allocate(Bytes(2 * page));
+  ASSERT_TRUE(pointer);
+  auto* const here = static_cast<std::byte*>(*pointer);
+  std::memset(here, 7, 2 * page);
+  EXPECT_TRUE(allocator.takeBack(here + 1, page));
+  EXPECT_EQ(here[page], std::byte{7});
+  EXPECT_TRUE(allocator.isShared(here, 2 * page));
+  EXPECT_TRUE(allocator.takeBack(&allocator, page)) << "not its memory: nothing that others could write";
 }
 
 TEST(HostAllocator, ServesManyThreads) {

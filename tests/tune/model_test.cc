@@ -37,6 +37,8 @@ Machine machineOf(int32_t cores) {
 
 constexpr uint64_t kLarge = uint64_t{256} << 20;
 
+constexpr auto kNone = exec::record::Loans::None;
+
 TEST(Model, SmallAllReducesGoInOneFlightAndLargeOnesInTwo) {
   for (const int32_t ranks : {3, 4, 8}) {
     for (const int32_t cores : {2, 64}) {
@@ -62,9 +64,9 @@ TEST(Model, GrowsWithBytesHopsAndCrowding) {
   const auto geometry = [](uint64_t count) { return algo::makeGeometry(algo::Division::Shares, count, 8, DataType::U8, 1, 1 << 18); };
   Model roomy(layout, machineOf(8));
   Model crowded(layout, machineOf(2));
-  EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, false), roomy.estimateUs(ring, geometry(1 << 20), 1 << 20, false));
-  EXPECT_LT(roomy.estimateUs(oneShot, geometry(8), 8, false), roomy.estimateUs(ring, geometry(8), 8, false));
-  EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, false), crowded.estimateUs(ring, geometry(8), 8, false));
+  EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, kNone), roomy.estimateUs(ring, geometry(1 << 20), 1 << 20, kNone));
+  EXPECT_LT(roomy.estimateUs(oneShot, geometry(8), 8, kNone), roomy.estimateUs(ring, geometry(8), 8, kNone));
+  EXPECT_LT(roomy.estimateUs(ring, geometry(8), 8, kNone), crowded.estimateUs(ring, geometry(8), 8, kNone));
 }
 
 // Beyond what is recorded, a ring's hops go on doubling and a tree's go on by a step.
@@ -73,7 +75,7 @@ TEST(Model, ExtendsToManyRanks) {
     const connect::Layout layout = connect::Layout::natural(ranks);
     Model model(layout, machineOf(1 << 20));
     const auto& a = *exec::record::findAlgorithm(Collective::AllReduce, algorithm);
-    return model.estimateUs(a, algo::makeGeometry(algo::Division::Shares, 8, 2, DataType::U8, 1, 64), 8, false);
+    return model.estimateUs(a, algo::makeGeometry(algo::Division::Shares, 8, 2, DataType::U8, 1, 64), 8, kNone);
   };
   EXPECT_NEAR(us("ring", 512) / us("ring", 64), 8.0, 0.5);
   EXPECT_LT(us("tree", 512) / us("tree", 64), 2.0);

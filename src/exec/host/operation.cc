@@ -56,7 +56,8 @@ void Operation::start(const PlannedCall& call) {
   reduction_ = plan.reduction;
   reduction_.scaling.factor = call.factor;
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
-  isExported_ = call.isExported;
+  exporter_ = call.exporter;
+  hasOffered_ = false;
   moved_ = false;
   if (!status_.ok()) [[unlikely]]
     status_ = Status();
@@ -78,6 +79,7 @@ void Operation::layOutLanes() {
   }
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
   lent_.assign(plan_->windows.size(), 0);
+  placedFor_.assign(plan_->places ? plan_->windows.size() : 0, 0);
   layOutBriefly();
 }
 
@@ -94,6 +96,7 @@ Poll Operation::advance() {
       return Poll::Failed;
   }
   if (unfinished_ > 0) return Poll::Pending;
+  hasOffered_ = false;  // everybody has written
   if (plan_->usesWindow && plan_->geometry.slices == 1) brief_.empty() ? prepareCells() : prepareCellsBriefly();
   return Poll::Ready;
 }
@@ -248,14 +251,6 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
   end.push(byReference);
 }
 
-/// Whether a value is better read where it lies than copied into `space` bytes. `reach`: what its reader can read.
-bool Operation::mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const {
-  using namespace transport::local;
-  if (stable == nullptr) return false;
-  if ((reach & kReachesAll) != 0 || ((reach & kReachesExports) != 0 && isExported_)) return bytes > std::min(kEagerBytes, space);
-  return (reach & plan_->copies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
-}
-
 bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   const algo::Range range = rangeOf(lane, step);
   const uint64_t bytes = range.elems * plan_->elementBytes;
@@ -264,9 +259,14 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   head.signature = signature_;
   head.bytes = bytes;
   const std::byte* own = source(step.src, range);
+  if (plan_->places && !step.reduce && placedFor_[static_cast<size_t>(step.peer.value)] == kInCell) {
+    head.lent = 0;
+    return true;
+  }
   std::atomic<uint32_t>& reach = step.window->returned[plan_->rank.value].reach;
   if (plan_->lends && mayLend(own, bytes, step.window->cellBytes, reach.load(std::memory_order_acquire))) {  // pairs with Hub::window
     head.lent = reinterpret_cast<uint64_t>(own);
+    head.place = plan_->places ? placeFor(step, range) : 0;
     if (step.peer != plan_->rank) lent_[static_cast<size_t>(step.peer.value)] = epoch;
     return true;
   }
@@ -302,9 +302,14 @@ bool Operation::runLoad(const Lane& lane, const BoundStep& step) {
   const uint64_t epoch = epochOf(lane, step);
   const CellHead& head = step.window->head(epoch, step.peer);
   if (!acceptSize(head.bytes, step.peer, bytes)) return false;
-  const std::byte* content = contentOf(step, epoch, step.peer, bytes, destination(range));
-  if (content == nullptr) return false;
-  if (bytes > 0 && content != destination(range)) copyBytes(destination(range), content, bytes, plan_->pastCache);
+  std::byte* const to = destination(range);
+  if (isPlaced(step, epoch, to)) {
+    if (!loadRest(step, epoch, to, bytes)) return false;
+  } else {
+    const std::byte* content = contentOf(step, epoch, step.peer, bytes, to);
+    if (content == nullptr) return false;
+    if (bytes > 0 && content != to) copyBytes(to, content, bytes, plan_->pastCache);
+  }
   // release: the writer may change what it lent; pairs with isReturned()
   if (head.lent != 0) step.window->returned[step.peer.value].value.store(epoch, std::memory_order_release);
   return true;
@@ -320,19 +325,16 @@ bool Operation::runLoadReduce(const Lane& lane, const BoundStep& step) {
     if (content == nullptr) return false;
     cells_[static_cast<size_t>(r)] = content;
   }
-  combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
+  if (plan_->places) findPlaces(step, epoch, bytes);
+  if (places_.empty()) {
+    combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
+  } else {
+    combineToPlaces(range);
+  }
   for (int32_t r = 0; plan_->lends && r < plan_->ranks; ++r)
     if (step.window->head(epoch, Rank(r)).lent != 0)  // release: as in runLoad
       step.window->returned[r].value.store(epoch, std::memory_order_release);
   return true;
-}
-
-/// What `writer` has stored for this rank, as lentBy().
-const std::byte* Operation::contentOf(const BoundStep& step, uint64_t epoch, Rank writer, uint64_t bytes, std::byte* to) {
-  const uint64_t lent = step.window->head(epoch, writer).lent;
-  if (lent == 0) return step.window->payload(epoch, writer, bytes);
-  const auto at = static_cast<size_t>(writer.value);
-  return lentBy(plan_->neighbours.empty() ? nullptr : plan_->neighbours[at], lent, bytes, to, at);
 }
 
 bool Operation::handOver(const Lane& lane, const BoundStep& step) {

@@ -55,7 +55,7 @@ void Operation::layOutBriefly() {
   brief_ = std::move(brief);  // only now: rangeOf() looks at it
 }
 
-/// Where every peer gets the same, all of them can read it in one place: the own cell of the own window (window.h, 4). A line is written
+/// Where every peer gets the same, all of them can read it in one place: the own cell of the own window (window.h, 5). A line is written
 /// instead of one for each peer, and readers that share a core, or its caches, fetch it once. Only where every rank gives something to all,
 /// so that all come to the same answer, from their steps and sizes alone: in a broadcast, the root has other steps than the rest.
 void Operation::publish(std::vector<BriefStep>& brief) {
@@ -309,7 +309,7 @@ void Operation::goOn() {
   lane.finished = false;
   unfinished_ = 1;
   moved_ = briefDone_ > 0;
-  isExported_ = false;
+  exporter_ = nullptr;
   giveBack();
 }
 

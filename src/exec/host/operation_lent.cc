@@ -1,7 +1,44 @@
-// What peers have lent: reading it, and helping them to read what this rank has lent.
+// What peers have lent: reading it, helping them to read what this rank has lent, and writing results to the places that they offer.
+#include <algorithm>
+#include <cstring>
+
 #include "exec/host/operation.h"
+#include "exec/host/reduce/stream.h"
+#include "transport/local/pipe.h"
 
 namespace tutti::exec::host {
+namespace {
+
+/// The whole pages of [address, address + bytes), in bytes from its begin; none: both are the same.
+struct Pages {
+  uint64_t from = 0;
+  uint64_t to = 0;
+};
+
+Pages pagesOf(uint64_t address, uint64_t bytes) {
+  const uint64_t page = memory::pageBytes();
+  const uint64_t from = (page - address % page) % page;
+  const uint64_t last = (address + bytes) % page;
+  return from + last >= bytes ? Pages() : Pages{from, bytes - last};
+}
+
+}  // namespace
+
+/// Whether a value is better read where it lies than copied into `space` bytes. `reach`: what its reader can read.
+bool Operation::mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const {
+  using namespace transport::local;
+  if (stable == nullptr) return false;
+  if ((reach & kReachesAll) != 0 || ((reach & kReachesExports) != 0 && exporter_ != nullptr)) return bytes > std::min(kEagerBytes, space);
+  return (reach & plan_->copies) != 0 && bytes >= std::min(kCopyCallBytes, space + 1);
+}
+
+/// What `writer` has stored for this rank, as lentBy().
+const std::byte* Operation::contentOf(const BoundStep& step, uint64_t epoch, Rank writer, uint64_t bytes, std::byte* to) {
+  const uint64_t lent = step.window->head(epoch, writer).lent;
+  if (lent == 0) return step.window->payload(epoch, writer, bytes);
+  const auto at = static_cast<size_t>(writer.value);
+  return lentBy(plan_->neighbours.empty() ? nullptr : plan_->neighbours[at], lent, bytes, to, at);
+}
 
 /// What a peer has lent, as this rank can read it: where it lies, or copied to `to`, or to memory kept for the `operand` if that is null.
 /// Null: the operation has failed.
@@ -29,6 +66,94 @@ const std::byte* Operation::shareCopy(const Source& source, uint64_t bytes, std:
 void Operation::help(const BoundLane& bound) {
   if (plan_->copies == 0) return;
   for (transport::local::SendEnd* end : bound.sendEnds) moved_ = end->help() || moved_;
+}
+
+/// What to say of a place beside a loan: for a contribution, where its reader may put the result; for a result, where it has been put.
+uint64_t Operation::placeFor(const BoundStep& step, const algo::Range& range) {
+  if (step.peer == plan_->rank) return 0;
+  const auto peer = static_cast<size_t>(step.peer.value);
+  if (!step.reduce) return placedFor_[peer];
+  hasOffered_ = hasOffered_ || plan_->neighbours[peer] != nullptr;
+  return reinterpret_cast<uint64_t>(destination(range));
+}
+
+/// Where this rank writes its result of so many bytes for others, beside its own output: in their outputs, as far as they have offered
+/// those and this process can write there; in their windows where they could not read it in the output.
+void Operation::findPlaces(const BoundStep& step, uint64_t epoch, uint64_t bytes) {
+  places_.clear();
+  for (size_t peer = 0; peer < placedFor_.size(); ++peer) {
+    const Rank rank(static_cast<int32_t>(peer));
+    placedFor_[peer] = rank == plan_->rank ? 0 : findPlace(step, epoch, rank, bytes);
+  }
+}
+
+uint64_t Operation::findPlace(const BoundStep& step, uint64_t epoch, Rank rank, uint64_t bytes) {
+  const auto peer = static_cast<size_t>(rank.value);
+  const transport::local::CellHead& head = step.window->head(epoch, rank);
+  const Pages pages = head.lent != 0 && head.place != 0 ? pagesOf(head.place, bytes) : Pages();
+  if (pages.from < pages.to) {
+    transport::local::Neighbour* const owner = plan_->neighbours[peer];
+    std::byte* const here = owner == nullptr ? reinterpret_cast<std::byte*>(head.place) : owner->find(head.place, bytes);
+    if (here != nullptr) {
+      places_.push_back({here, pages.from, pages.to});
+      return head.place;
+    }
+  }
+  const transport::local::WindowView& window = *plan_->windows[peer];
+  const uint32_t reach = window.returned[plan_->rank.value].reach.load(std::memory_order_acquire);  // pairs with Hub::window
+  if (bytes > window.cellBytes || mayLend(out_, bytes, window.cellBytes, reach)) return 0;
+  places_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, plan_->stores[peer]->prefersPast(bytes)});
+  return kInCell;
+}
+
+/// What all ranks have stored, combined as combine() does, to the own output and to the places. A tile of it lies in the first-level cache
+/// while it is written to all of them, and no output is brought into a cache to be written.
+void Operation::combineToPlaces(const algo::Range& range) {
+  constexpr uint64_t kTileBytes = 4096;
+  alignas(transport::local::kCacheLine) std::byte tile[kTileBytes];
+  const uint64_t bytes = range.elems * plan_->elementBytes;
+  std::byte* const own = destination(range);
+  // A shorter first tile lets all others start on a cache line of the own output.
+  uint64_t limit = kTileBytes - reinterpret_cast<uint64_t>(own) % transport::local::kCacheLine;
+  tileSources_.resize(cells_.size());
+  uint64_t size = 0;
+  for (uint64_t done = 0; done < bytes; done += size, limit = kTileBytes) {
+    const uint64_t elems = std::min(limit, bytes - done) / plan_->elementBytes;
+    size = elems * plan_->elementBytes;
+    for (size_t r = 0; r < cells_.size(); ++r) tileSources_[r] = static_cast<const std::byte*>(cells_[r]) + done;
+    combine(tile, tileSources_.data(), plan_->ranks, elems, false, true);
+    streamBytes(own + done, tile, size);
+    for (const Place& place : places_) {
+      const uint64_t from = std::max(done, place.from);
+      const uint64_t to = std::min(done + size, place.to);
+      if (from >= to) continue;
+      place.isPast ? streamBytes(place.here + from, tile + (from - done), to - from)
+                   : static_cast<void>(std::memcpy(place.here + from, tile + (from - done), to - from));
+    }
+  }
+  fenceStreams();
+}
+
+/// Whether the whole pages of what the step loads have been written already. A peer can only say so of the place that it was offered.
+bool Operation::isPlaced(const BoundStep& step, uint64_t epoch, const std::byte* place) const {
+  const transport::local::CellHead& head = step.window->head(epoch, step.peer);
+  return plan_->places && head.lent != 0 && head.place == reinterpret_cast<uint64_t>(place);
+}
+
+/// The bytes before and behind those pages. False: the operation has failed.
+bool Operation::loadRest(const BoundStep& step, uint64_t epoch, std::byte* to, uint64_t bytes) {
+  const Pages pages = pagesOf(reinterpret_cast<uint64_t>(to), bytes);
+  if (pages.from == 0 && pages.to == bytes) return true;
+  const std::byte* const content = contentOf(step, epoch, step.peer, bytes, nullptr);
+  if (content == nullptr) return false;
+  copyBytes(to, content, pages.from, false);
+  copyBytes(to + pages.to, content + pages.to, bytes - pages.to, false);
+  return true;
+}
+
+bool Operation::takeBack() noexcept {
+  if (!hasOffered_ || exporter_ == nullptr) return true;
+  return exporter_->takeBack(out_, plan_->geometry.totalElems * plan_->elementBytes);
 }
 
 }  // namespace tutti::exec::host

@@ -65,8 +65,10 @@ struct HostPlan {
   int32_t rounds = 0;      ///< epochs of the window that a slice takes
   uint32_t copies = 0;     ///< of a neighbour that reaches any of these: it may copy by system call what nobody computes with
   bool lends = false;      ///< what is stored for peers may stay in this rank's buffers until it was read
+  bool places = false;     ///< lends, and results are written to all outputs at once, as far as those can be written: past the cache
   std::vector<transport::local::Neighbour*> neighbours;  ///< by rank, where plans use the window: as in Source
   std::vector<const transport::local::WindowView*> windows;  ///< of all ranks, where plans lend
+  std::vector<transport::local::StoreChoice*> stores;        ///< for all ranks but the own one, there
   bool pastCache = false;  ///< too large to stay in the cache: what nobody reads soon is stored past it
   ReduceFn reduceFn = nullptr;            ///< null: the collective does not reduce
   std::vector<std::vector<BoundLane>> channels;  ///< [channel][lane]

@@ -8,6 +8,7 @@
 
 #include "core/format.h"
 #include "exec/host/signature.h"
+#include "observe/log.h"
 
 namespace tutti::exec::host {
 
@@ -180,7 +181,9 @@ Poll Work::fail(Outcome outcome) {
   status_ = std::move(outcome.cause);
   moved_ = true;
   turn_->hub->failAll(status_);
-  turn_->hub->waitQuiet();
+  if (!leaveBuffers())
+    observe::warn("rank {}: a process that was stopped may write to the output of this call when it goes on: no memory to put in its place",
+                  turn_->rank.value);
   tellWhereItEnded(own);
   finished_ = true;  // only now: without memory for the words, abandon() has to do all of this
   for (size_t i = 0; i < used_; ++i) {
@@ -195,6 +198,16 @@ Poll Work::fail(Outcome outcome) {
   return Poll::Failed;
 }
 
+/// Of a failed work: once it returns, no peer touches the caller's buffers any more. False: a process that has been stopped may, for there
+/// was no memory to put in their place.
+bool Work::leaveBuffers() noexcept {
+  if (turn_->hub->waitQuiet()) return true;
+  bool areLeft = true;
+  for (size_t i = 0; i < used_; ++i)
+    if (chains_[i].running && !chains_[i].operation.takeBack()) areLeft = false;
+  return areLeft;
+}
+
 void Work::cancel(Status cause) {
   if (!finished_) (void)fail({Ending::Aborted, std::move(cause), {}});
 }
@@ -203,7 +216,7 @@ void Work::abandon() noexcept {
   if (finished_) return;
   finished_ = true;
   turn_->hub->failAll(Code::SystemError);
-  turn_->hub->waitQuiet();
+  (void)leaveBuffers();
   episode_.told = {};  // a word to others would take memory
   stopWatching();
   markFinished();

@@ -157,6 +157,7 @@ class Work {
   void goOn(const void* in, void* out, uint64_t sequence, uint64_t windowEpoch);
   Poll fail(Outcome outcome);
   Poll giveUp();
+  bool leaveBuffers() noexcept;
   void markFinished() noexcept;
 
   // work_wait.cc

@@ -110,8 +110,11 @@ void addCases(std::vector<Case>& cases, const Subject& s, const Subject* then, i
     for (const Variant& v : sorted) {
       // Banks of windows take turns from slice to slice and from call to call: several calls show their reuse.
       const int32_t operations = usesPipes ? v.operations : std::max(v.operations, then != nullptr ? 5 : 4);
-      cases.push_back(
-          {&s, then, ranks, root, v.slots, v.slices, v.channels, operations, 2, v.inPlace, v.layoutSeed, v.localRanks, v.track});
+      Case c{&s, then, ranks, root, v.slots, v.slices, v.channels, operations, 2, v.inPlace, v.layoutSeed, v.localRanks, v.track};
+      cases.push_back(c);
+      if (!s.traits.places && (then == nullptr || !then->traits.places)) continue;
+      c.places = true;
+      cases.push_back(c);
     }
   }
 }

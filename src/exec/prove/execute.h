@@ -49,6 +49,9 @@ class Execution {
   /// False: failure() says what is wrong. `classes[p][chunk]` are the size classes of program p.
   bool run(Network& network, const Case& c, const std::vector<std::vector<uint32_t>>& classes);
 
+  /// Whether what ranks combine in an operation is written to all outputs at once.
+  bool places(int32_t operation) const { return case_.places && network_->program(operation).subject->traits.places; }
+
   const std::string& failure() const { return failure_; }
   const std::vector<uint32_t>& log() const { return log_; }
   const std::vector<Spot>& spots() const { return spots_; }
@@ -112,6 +115,7 @@ class Execution {
   bool storeCell(int32_t lane, const FlatStep& step);
   bool loadCell(int32_t lane, const FlatStep& step);
   bool reduceCells(int32_t lane, const FlatStep& step);
+  bool placeResult(int32_t lane, const FlatStep& step, const Value& result);
   Spot* readCell(int32_t lane, const FlatStep& step, int32_t writer);
   uint32_t sizeClassOf(int32_t operation, int32_t chunk) const {
     return (*classes_)[static_cast<size_t>(operation) % classes_->size()][static_cast<size_t>(chunk)];

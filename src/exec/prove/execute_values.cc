@@ -103,7 +103,8 @@ bool Execution::storeOutput(int32_t lane, const FlatStep& step, Value value) {
   const Value expected = expectedValue(program.subject->traits.collective, rank, root, step.dstChunk, program.orders);
   if (value != expected) return fail(lane, format("stores to out[{}]: {}", step.dstChunk, difference(value, expected)));
   Spot& spot = spots_[spotOf(step.dst, state.slice)];
-  if (spot.value.kind != ValueKind::None)
+  const bool isPlaced = step.kind == algo::Kind::Load && places(state.operation) && spot.value == value;
+  if (spot.value.kind != ValueKind::None && !isPlaced)
     return fail(lane, format("stores to out[{}] again, after {}", step.dstChunk, describe(whereAt(spot.writer, spot.writerTick))));
   const uint32_t version = spot.version;
   noteWrite(lane, spot);
@@ -188,9 +189,29 @@ bool Execution::reduceCells(int32_t lane, const FlatStep& step) {
     result.chunk = cell->value.chunk;
   }
   result.expr = network_->expressions().sum(operands_.data(), static_cast<int32_t>(operands_.size()));
-  if (!storeOutput(lane, step, result)) return false;
+  if (!storeOutput(lane, step, result) || !placeResult(lane, step, result)) return false;
   if (network_->program(lanes_[static_cast<size_t>(lane)].operation).subject->traits.lends)
     for (int32_t writer = 0; writer < case_.ranks; ++writer) endReference(writer);
+  return true;
+}
+
+/// To the other ranks' outputs, if it is written there at once.
+bool Execution::placeResult(int32_t lane, const FlatStep& step, const Value& result) {
+  const LaneState& state = lanes_[static_cast<size_t>(lane)];
+  if (!places(state.operation)) return true;
+  const Program& program = network_->program(state.operation);
+  for (int32_t rank = 0; rank < case_.ranks; ++rank) {
+    if (rank == network_->rankOf(lane)) continue;
+    const int32_t root = program.views[static_cast<size_t>(rank)].root.value;
+    const Value expected = expectedValue(program.subject->traits.collective, rank, root, step.dstChunk, program.orders);
+    if (result != expected) return fail(lane, format("places in rank {}'s out[{}]: {}", rank, step.dstChunk, difference(result, expected)));
+    Spot& spot = spots_[spotOf(network_->outputPlace(program, rank, step.dstChunk), state.slice)];
+    if (spot.value.kind != ValueKind::None)
+      return fail(lane, format("places in rank {}'s out[{}], where {} has stored", rank, step.dstChunk,
+                               describe(whereAt(spot.writer, spot.writerTick))));
+    noteWrite(lane, spot);
+    spot.value = result;
+  }
   return true;
 }
 

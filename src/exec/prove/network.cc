@@ -168,9 +168,14 @@ std::string Network::resolveChunk(const Program& program, int32_t rank, const al
   if (ref.chunk < 0 || ref.chunk >= limit)
     return format("{}[{}] does not exist: {} gives rank {} {} chunk{} of {}", output ? "out" : "in", ref.chunk, name(collective), rank,
                   limit, limit == 1 ? "" : "s", output ? "output" : "input");
-  const int32_t alias = output && inPlace_ ? inPlaceChunk(collective, rank, root, ref.chunk) : -1;
-  place = alias >= 0 ? program.place(rank, false, alias) : program.place(rank, output, ref.chunk);
+  place = output ? outputPlace(program, rank, ref.chunk) : program.place(rank, false, ref.chunk);
   return {};
+}
+
+int32_t Network::outputPlace(const Program& program, int32_t rank, int32_t chunk) const {
+  const int32_t root = program.views[static_cast<size_t>(rank)].root.value;
+  const int32_t alias = inPlace_ ? inPlaceChunk(program.subject->traits.collective, rank, root, chunk) : -1;
+  return alias >= 0 ? program.place(rank, false, alias) : program.place(rank, true, chunk);
 }
 
 std::string Network::resolvePeers(int32_t lane, const Step& step, FlatStep& flat) {

@@ -82,6 +82,9 @@ class Network {
   int32_t rankOf(int32_t lane) const { return lane / lanesPerRank_; }
   Expressions& expressions() { return expressions_; }
 
+  /// The place of a rank's output chunk; in place, that of the input chunk which it is.
+  int32_t outputPlace(const Program& program, int32_t rank, int32_t chunk) const;
+
   /// "rank 3's out[2]" of the program that the place belongs to.
   std::string placeName(int32_t place) const;
 

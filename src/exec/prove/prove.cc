@@ -111,6 +111,7 @@ std::string describe(const Case& c) {
   if (c.layoutSeed != 0) text += format(", layout {}", c.layoutSeed);
   if (c.track != 0) text += format(", track {}", c.track);
   if (c.localRanks != 0) text += format(", {} a node", c.localRanks);
+  if (c.places) text += ", results placed";
   return text;
 }
 

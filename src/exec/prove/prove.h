@@ -41,6 +41,7 @@ struct Case {
   uint64_t layoutSeed = 0;  ///< 0: ranks in natural order round ring and trees; else a permutation, from kChannelLayouts on with chains
   int32_t localRanks = 0;   ///< ranks of a node; 0: all are on one
   int32_t track = 0;        ///< of the layout; what has fewer takes them in turn
+  bool places = false;      ///< what may be written to outputs at once is written there (algo::Traits::places), and loaded once more
 };
 
 /// "AllReduce ring, 4 ranks, 2 slots, 3 slices, in place".

@@ -161,6 +161,13 @@ bool Races::accessStep(const FlatStep& step, int32_t lane) {
   if (step.kind == Kind::LoadReduce)
     for (int32_t writer = 0; writer < case_.ranks; ++writer)
       if (!readCell(lane, step, writer)) return false;
+  if (step.kind == Kind::LoadReduce && execution_->places(state.operation)) {
+    const Program& program = network_->program(state.operation);
+    for (int32_t other = 0; other < case_.ranks; ++other) {
+      const size_t placed = execution_->spotOf(network_->outputPlace(program, other, step.dstChunk), state.slice);
+      if (other != rank && !write(lane, placed)) return false;
+    }
+  }
   return step.dst < 0 || step.changesNothing() || write(lane, execution_->spotOf(step.dst, state.slice));
 }
 

@@ -4,7 +4,8 @@
 // 1. Events are ordered by: program order; a message, its sending before its receiving; a slot, its receiving before its next
 //    use; an arrival or hand-over, its giving before its taking; the end of an operation, after all lanes of its rank and all
 //    readers of its buffers.
-// 2. A step's accesses are those to its chunks or cells, and a receiving step reads what was sent or lent to it by reference.
+// 2. A step's accesses are those to its chunks or cells, and a receiving step reads what was sent or lent to it by reference. One that
+//    combines writes to all outputs where results are placed.
 // 3. Only places that more than one lane touches are followed, and clocks hold one block of those lanes at a time: memory stays
 //    bounded for any number of lanes, at one replay a block.
 #pragma once

@@ -35,7 +35,7 @@ Traffic& Traffic::operator+=(const Traffic& other) {
 }
 
 Traffic countTraffic(const Program& program, const algo::Geometry& geometry, uint32_t elementBytes, int32_t channel, int32_t ranks,
-                     bool passByReference, bool lends) {
+                     bool passByReference, Loans loans) {
   Traffic sum;
   for (int32_t slice = 0; slice < geometry.slices; ++slice) {
     for (const auto& lane : program.lanes) {
@@ -44,9 +44,11 @@ Traffic countTraffic(const Program& program, const algo::Geometry& geometry, uin
         const uint64_t bytes = geometry.range(ref.chunk, channel, slice).elems * elementBytes;
         Traffic t;
         if (step.kind == Kind::Pipe) t = pipeTraffic(step, bytes, passByReference);
-        if (step.kind == Kind::Store) t = lends ? Traffic{0, 0, bytes, 1, 0} : Traffic{bytes, bytes, bytes, 1, 0};
-        if (step.kind == Kind::LoadReduce) t = {bytes * static_cast<uint64_t>(ranks), bytes, 0, 0, 0};
-        if (step.kind == Kind::Load) t = {bytes, bytes, 0, 0, 0};
+        if (step.kind == Kind::Store) t = loans != Loans::None ? Traffic{0, 0, bytes, 1, 0} : Traffic{bytes, bytes, bytes, 1, 0};
+        const uint64_t all = bytes * static_cast<uint64_t>(ranks);
+        const bool isPlaced = loans == Loans::Placed;
+        if (step.kind == Kind::LoadReduce) t = {all, isPlaced ? all : bytes, 0, 0, 0};
+        if (step.kind == Kind::Load && !isPlaced) t = {bytes, bytes, 0, 0, 0};
         t.steps = 1;
         sum += t;
       }

@@ -5,8 +5,6 @@
 #include <tuple>
 #include <vector>
 
-#include "exec/record/cost.h"
-
 namespace tutti::exec::record {
 namespace {
 
@@ -127,7 +125,7 @@ Sent bytesSent(const Program& program, const algo::Geometry& geometry, int32_t r
 
 }  // namespace
 
-Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends, bool passesByReference) {
+Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, Loans loans, bool passesByReference) {
   const auto ranks = static_cast<int32_t>(views.size());
   const int32_t chunks = algorithm.chunks(ranks);
   // Large enough that shares are even, small enough for one slice.
@@ -144,7 +142,7 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
     leaving[view.grid.node] += sent.toOtherNodes;
     profile.crossing = std::max(profile.crossing, static_cast<double>(sent.toOthers) / static_cast<double>(geometry.totalElems));
     for (const auto& lane : programs.back().lanes) profile.steps = std::max(profile.steps, static_cast<int32_t>(lane.size()));
-    const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, passesByReference, lends);
+    const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, passesByReference, loans);
     const double share = static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
     profile.traffic += share;
     profile.busiest = std::max(profile.busiest, share);

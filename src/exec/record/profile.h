@@ -6,6 +6,7 @@
 #include <span>
 
 #include "exec/record/catalog.h"
+#include "exec/record/cost.h"
 
 namespace tutti::exec::record {
 
@@ -20,8 +21,7 @@ struct Profile {
   int32_t steps = 0;     ///< of the longest lane, for one slice
 };
 
-/// `views[r]`: what rank r sees. `lends`: what is stored for peers is read where it lies; `passesByReference`: so is what is sent from a
-/// caller's buffer (cost.h).
-Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, bool lends, bool passesByReference = true);
+/// `views[r]`: what rank r sees. `loans`, `passesByReference`: cost.h.
+Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> views, Loans loans, bool passesByReference = true);
 
 }  // namespace tutti::exec::record

@@ -5,7 +5,8 @@
 // are opened under locks, at set-up only.
 // 1. Both sides of a pipe get the same one, whoever asks first; its size is the first asker's.
 // 2. A thread that touches peers' memory for a rank does so between enter() and leave() of that rank.
-// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more, and none of this process reads them.
+// 3. After failAll() and waitQuiet() no other rank writes this rank's buffers any more, and none of this process reads them, but for places
+//    that were offered to a stopped process: waitQuiet() says so.
 // 4. Everything that ranks share makes sense after every single store: a process may die anywhere.
 #pragma once
 
@@ -158,9 +159,10 @@ class Hub {
   void leave(Rank rank) { member(rank).leave(); }
 
   /// After failAll(): returns when every thread that was inside has left, which each does after a few slices, and when no other process
-  /// is about to write to what a rank of this one copies. Ranks of other processes only read otherwise: one that does not leave within half
-  /// a second has died, or been stopped, and is not waited for.
-  void waitQuiet();
+  /// is about to write to what a rank of this one copies. A rank of another process that does not leave within half a second has died, or
+  /// been stopped, and is not waited for. False: one of those lives, and may go on later, to read what it was lent, and to write to places
+  /// that it was offered.
+  bool waitQuiet();
   /// A copy that a rank of this process may make, for waitQuiet() to stop. Until unwatch().
   void watch(SharedCopy& copy);
   void unwatch(SharedCopy& copy) noexcept;

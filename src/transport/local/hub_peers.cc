@@ -13,15 +13,20 @@
 
 namespace tutti::transport::local {
 
-void Hub::waitQuiet() {
+bool Hub::waitQuiet() {
   // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
   processBarrier();
   if (arena_->isShared()) (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
   constexpr std::chrono::milliseconds kPatience(500);
   const auto since = std::chrono::steady_clock::now();
+  bool haveLeft = true;
   for (int32_t r = 0; r < ranks_; ++r) {
     while (members_[r].inside.load(std::memory_order_acquire)) {  // pairs with leave()
-      if (!isHere(Rank(r)) && (!isAlive(Rank(r)) || std::chrono::steady_clock::now() - since > kPatience)) break;
+      if (!isHere(Rank(r)) && !isAlive(Rank(r))) break;
+      if (!isHere(Rank(r)) && std::chrono::steady_clock::now() - since > kPatience) {
+        haveLeft = false;
+        break;
+      }
       sched_yield();
     }
   }
@@ -30,6 +35,7 @@ void Hub::waitQuiet() {
     for (SharedCopy* copy : copies_) copy->stop();
   }
   if (remote() != nullptr) remote()->quiet();
+  return haveLeft;
 }
 
 std::optional<int32_t> Hub::lookForDead() {

@@ -94,7 +94,7 @@ bool Neighbour::copies(const ProcessEntry& entry) const {
   return status.ok() && token == entry.token.load(std::memory_order_relaxed);
 }
 
-const std::byte* Neighbour::find(uint64_t theirs, uint64_t bytes) { return imports_ == nullptr ? nullptr : imports_->find(theirs, bytes); }
+std::byte* Neighbour::find(uint64_t theirs, uint64_t bytes) { return imports_ == nullptr ? nullptr : imports_->find(theirs, bytes); }
 
 Status Neighbour::copy(std::byte* to, uint64_t theirs, uint64_t bytes) const { return copyFrom(pid_, to, theirs, bytes); }
 

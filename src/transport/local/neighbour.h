@@ -3,7 +3,8 @@
 // Owner: the Hub, one for each process of its arena but the own. Used by the threads that drive ranks: all but the constructor under no
 // lock.
 // 1. What cannot be read is told at set-up (reach), never found out by a fault: the ways are tried once, on memory meant for it.
-// 2. Nothing of the other process is written but what it asks for and describes itself, and can take back: fill().
+// 2. Nothing of the other process is written but what it asks for and describes itself, and can take back: fill(), and places that it
+//    offers in a window.
 #pragma once
 
 #include <sys/uio.h>
@@ -34,7 +35,7 @@ class Neighbour {
   uint32_t reach() const { return reach_; }
   /// Where this process sees bytes that the other one has in memory of ncclMemAlloc; null when they are elsewhere, or cannot be mapped.
   /// The other one keeps them allocated meanwhile.
-  const std::byte* find(uint64_t theirs, uint64_t bytes);
+  std::byte* find(uint64_t theirs, uint64_t bytes);
   /// Copies from any memory of the other process. RemoteError when it is gone, SystemError when there is no such memory.
   Status copy(std::byte* to, uint64_t theirs, uint64_t bytes) const;
   /// Writes `bytes` bytes to what `part` describes: memory of the other process, which changes the description in place to take it back.

@@ -36,6 +36,8 @@ class StoreChoice {
     if (of.triesLeft == 0 && nowNs >= of.tryAtNs) of.triesLeft = kTries;
     return of.prefersPast != (of.triesLeft > 0);
   }
+  /// The same of a value whose storing is not measured.
+  bool prefersPast(uint64_t bytes) { return bytes >= kLeastBytes && classOf(bytes).prefersPast; }
   /// The value that isPast() was asked about last took so long to store.
   void took(uint64_t bytes, bool isPast, int64_t beganNs, int64_t endedNs) {
     Class& of = classOf(bytes);

@@ -1,12 +1,14 @@
 // A rank's window for the other ranks that see the same memory: one cell for every rank, in two banks that take turns.
 //
 // Owner: the Hub, or who makes a Window. Zeroed memory is a fresh window.
-// Cell [bank][r] of a window is written by rank r only and read by the window's rank only; its own one by all (4).
+// Cell [bank][r] of a window is written by rank r only and read by the window's rank only; its own one by all (5).
 // 1. A cell's payload is complete when its epoch word equals the epoch that the reader expects (release / acquire).
 // 2. Bank = epoch % 2. A rank writes epoch e+2 only after it has seen every peer's e+1, which a peer writes after it has
 //    finished reading e: no other barrier is needed.
 // 3. A payload may be lent: it then lies in the writer's own buffer, which the writer leaves alone until `returned` says that it was read.
-// 4. Where a rank has the same for all others, they may read it in its own cell of its own window instead, of the same bank: by rule 2 they
+// 4. With what it lends, a rank may offer a place in its memory. Its peer writes only whole pages there, so that they can be taken back
+//    (memory/host_allocator.h), and only until it arrives in the round after that, which the rank waits for before its call ends.
+// 5. Where a rank has the same for all others, they may read it in its own cell of its own window instead, of the same bank: by rule 2 they
 //    have done so before it is written again. All ranks do so in a round, or none.
 #pragma once
 
@@ -29,7 +31,12 @@ struct alignas(2 * kCacheLine) CellHead {
   uint64_t signature;           ///< writer: which call the cell belongs to
   uint64_t bytes;               ///< writer: payload size; up to kCellInlineBytes lie in inlineData, more in the payload area
   uint64_t lent;                ///< writer: address of the payload in its own memory; 0: in the cell
-  std::byte inlineData[kCellInlineBytes];
+  union {
+    std::byte inlineData[kCellInlineBytes];
+    /// Writer, of what is lent, 0: nowhere. With a contribution: where in the writer's memory the window's rank may put what it combines of
+    /// it. With such a result: the same place, in memory of the window's rank, whose whole pages have it already.
+    uint64_t place;
+  };
 };
 static_assert(sizeof(CellHead) == 2 * kCacheLine);
 

@@ -10,13 +10,13 @@
 namespace tutti::exec::record {
 namespace {
 
-Profile profileFor(Collective collective, std::string_view algorithm, int32_t ranks, int32_t nodeRanks = 0, bool lends = false) {
+Profile profileFor(Collective collective, std::string_view algorithm, int32_t ranks, int32_t nodeRanks = 0, Loans loans = Loans::None) {
   const connect::Layout layout = connect::Layout::natural(ranks, nodeRanks);
   std::vector<algo::LayoutView> views;
   for (int32_t r = 0; r < ranks; ++r) views.push_back(layout.view(Rank(r)));
   const Algorithm* found = findAlgorithm(collective, algorithm);
   EXPECT_NE(found, nullptr);
-  return found == nullptr ? Profile() : profileOf(*found, views, lends);
+  return found == nullptr ? Profile() : profileOf(*found, views, loans);
 }
 
 TEST(Profile, HopsAreThoseOfTheLiterature) {
@@ -54,9 +54,10 @@ TEST(Profile, WhatGoesFromNodeToNodeIsCountedApart) {
 
 TEST(Profile, TrafficCountsWhatMemorySees) {
   // Reads four inputs and writes the output; stored and loaded once more where nothing is lent.
-  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "twoshot", 4, 0, true).traffic, 4 + 1 + 3 + 3);
-  EXPECT_GT(profileFor(Collective::AllReduce, "twoshot", 4, 0, false).traffic, 4 + 1 + 3 + 3);
-  EXPECT_DOUBLE_EQ(profileFor(Collective::AllGather, "direct", 4, 0, true).traffic, 4 * 2);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "twoshot", 4, 0, Loans::Read).traffic, 4 + 1 + 3 + 3);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "twoshot", 4, 0, Loans::Placed).traffic, 4 + 4) << "nothing is loaded any more";
+  EXPECT_GT(profileFor(Collective::AllReduce, "twoshot", 4).traffic, 4 + 1 + 3 + 3);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllGather, "direct", 4, 0, Loans::Read).traffic, 4 * 2);
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).traffic, 15);
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).busiest, 15.0 / 4);
   EXPECT_DOUBLE_EQ(profileFor(Collective::Gather, "star", 4).busiest, 2);

@@ -44,8 +44,12 @@ Proof firstFailure(const Subject& subject, bool inPlaceOnly = false, int32_t ban
       for (const bool inPlace : {false, true}) {
         if ((inPlace && !hasInPlace(subject.traits.collective)) || (inPlaceOnly && !inPlace)) continue;
         for (const uint64_t layout : {uint64_t{0}, kChannelLayouts + 10}) {  // the latter: nodes of three, whose heads have three children
-          Proof proof = prover.prove({&subject, nullptr, ranks, ranks / 2, slots, 3, 1, 4, banks, inPlace, layout, nodeRanks});
-          if (!proof.ok) return proof;
+          for (const bool places : {false, true}) {
+            if (places && !subject.traits.places) continue;
+            Proof proof =
+                prover.prove({&subject, nullptr, ranks, ranks / 2, slots, 3, 1, 4, banks, inPlace, layout, nodeRanks, 0, places});
+            if (!proof.ok) return proof;
+          }
         }
       }
     }
