@@ -1,12 +1,13 @@
 // What two GPUs of this machine can do at best, by kernels that do nothing else: the floors beside which docs/performance/gpu.md puts
 // what the library takes.
 //
-// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host]
+// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages]
 //
 // 1. What a kernel costs in a graph, and a kernel that exchanges a flag with the peer: no call whose result depends on a peer takes less.
 // 2. What a number of blocks moves, by loads and stores and by the bulk copy engine, in own memory and to and from the peer.
 // 3. What the processor takes for the calls of CUDA that a lone call makes (`--only host`: nothing but that).
-// 4. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
+// 4. How far the pages of a GPU's memory are from its multiprocessors, and what a flag on them costs (`--only pages`).
+// 5. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
 
@@ -23,6 +24,7 @@
 
 #include "host.h"
 #include "kernels.cuh"
+#include "pages.h"
 
 namespace {
 
@@ -44,7 +46,9 @@ struct Settings {
   std::array<int, 2> device = {0, 1};
   uint64_t bytes = uint64_t{128} << 20;
   int rounds = 15;
-  bool isOnlyHost = false;
+  bool hasHost = true;  ///< tables
+  bool hasPages = true;
+  bool hasRest = true;
 };
 
 struct Gpu {
@@ -283,8 +287,10 @@ Settings parse(int argc, char** argv) {
       settings.device = {static_cast<int>(number(name, std::string(value, comma).c_str(), 0, 63)),
                          static_cast<int>(number(name, comma + 1, 0, 63))};
     } else if (name == "--only") {
-      if (std::strcmp(value, "host") != 0) refuse("--only " + std::string(value) + ": only host can be by itself");
-      settings.isOnlyHost = true;
+      settings.hasHost = std::strcmp(value, "host") == 0;
+      settings.hasPages = std::strcmp(value, "pages") == 0;
+      settings.hasRest = false;
+      if (!settings.hasHost && !settings.hasPages) refuse("--only " + std::string(value) + ": host, or pages");
     } else {
       refuse("unknown option " + name);
     }
@@ -302,8 +308,9 @@ int main(int argc, char** argv) {
     refuse("two different devices of " + std::to_string(present) + " are needed");
   Machine machine(settings);
   LIMITS_CHECK(cudaSetDevice(settings.device[0]));
-  printHostCalls(machine.gpus()[0].stream);
-  if (settings.isOnlyHost) return 0;
+  if (settings.hasHost) printHostCalls(machine.gpus()[0].stream);
+  if (settings.hasPages) printPages(settings.device);
+  if (!settings.hasRest) return 0;
   printNodes(machine);
   printLeast(machine);
   printRates(machine);
