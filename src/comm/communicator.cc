@@ -119,13 +119,16 @@ Result<plan::Shape> Communicator::shapeOf(const CallRequest& request, ResolvedOp
   return shape;
 }
 
-/// Whose what the call names is, if peers in other processes can map it; else null.
-memory::HostAllocator* Communicator::exporterOf(const CallRequest& request) const {
-  if (!settings_.spansProcesses) return nullptr;
+/// Says in `call` whose its buffers are, if peers in other processes can map them.
+void Communicator::nameExporter(const CallRequest& request, exec::host::PlannedCall& call) const {
+  call.exporter = nullptr;
+  if (!settings_.spansProcesses) return;
   const BufferBytes bytes = bufferBytes(request, ranks());
-  if (std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes) return nullptr;  // nothing will be lent
-  const auto isShared = [](const void* data, uint64_t size) { return data == nullptr || process().memory.isShared(data, size); };
-  return isShared(request.in, bytes.in) && isShared(request.out, bytes.out) ? &process().memory : nullptr;
+  if (std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes) return;  // nothing will be lent
+  memory::HostAllocator& memory = process().memory;
+  call.takenBefore = memory.timesTaken();  // before the look
+  const auto isShared = [&memory](const void* data, uint64_t size) { return data == nullptr || memory.isShared(data, size); };
+  if (isShared(request.in, bytes.in) && isShared(request.out, bytes.out)) call.exporter = &memory;
 }
 
 /// A call like the one before needs no more than its buffers looked at.
@@ -136,7 +139,7 @@ Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   PendingCall pending = latestCall_;
   pending.planned.in = request.in;
   pending.planned.out = request.out;
-  pending.planned.exporter = exporterOf(request);
+  nameExporter(request, pending.planned);
   return pending;
 }
 
@@ -159,7 +162,7 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   pending.call = {request.collective, shape->type, op.code, shape->root.value, shape->count, 0, request.receives};
   pending.planned.in = request.in;
   pending.planned.out = request.out;
-  pending.planned.exporter = exporterOf(request);
+  nameExporter(request, pending.planned);
   pending.planned.factor = op.scaling.factor;
   pending.planned.factorSource = op.factorSource;
   pending.peer = Rank(request.root);

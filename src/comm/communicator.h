@@ -257,7 +257,7 @@ class Communicator {
   void waitForGpu();
   template <class Look>
   Poll lookForRanks(Look&& look, Status& cause);
-  memory::HostAllocator* exporterOf(const CallRequest& request) const;
+  void nameExporter(const CallRequest& request, exec::host::PlannedCall& call) const;
   Result<plan::Shape> shapeOf(const CallRequest& request, ResolvedOp& op);
   Result<PendingCall> prepareNew(const CallRequest& request);
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);

@@ -50,6 +50,8 @@ void ExportTable::change(Export& entry, uint64_t base, uint64_t bytes, int64_t f
   entry.base.store(base, std::memory_order_relaxed);
   entry.bytes.store(bytes, std::memory_order_relaxed);
   entry.fd.store(fd, std::memory_order_relaxed);
+  entry.takenFrom.store(0, std::memory_order_relaxed);
+  entry.takenTo.store(0, std::memory_order_relaxed);
   entry.version.store(version + 2, std::memory_order_release);
 }
 
@@ -63,14 +65,26 @@ void ExportTable::add(const void* base, Bytes bytes, int fd) {
   list().changes.fetch_add(1, std::memory_order_release);
 }
 
-void ExportTable::remove(const void* base) {
+Export* ExportTable::find(const void* base) {
   const uint64_t used = list().used.load(std::memory_order_relaxed);
-  for (size_t at = 0; at < used; ++at) {
-    if (list().entries[at].base.load(std::memory_order_relaxed) != reinterpret_cast<uint64_t>(base)) continue;
-    change(list().entries[at], 0, 0, -1);
-    list().changes.fetch_add(1, std::memory_order_release);
-    return;
-  }
+  for (size_t at = 0; at < used; ++at)
+    if (list().entries[at].base.load(std::memory_order_relaxed) == reinterpret_cast<uint64_t>(base)) return &list().entries[at];
+  return nullptr;
+}
+
+void ExportTable::remove(const void* base) {
+  Export* const entry = find(base);
+  if (entry == nullptr) return;
+  change(*entry, 0, 0, -1);
+  list().changes.fetch_add(1, std::memory_order_release);
+}
+
+void ExportTable::take(const void* base, uint64_t from, uint64_t to) noexcept {
+  Export* const entry = find(base);
+  if (entry == nullptr) return;
+  entry->takenFrom.store(from, std::memory_order_relaxed);
+  entry->takenTo.store(to, std::memory_order_relaxed);
+  list().changes.fetch_add(1, std::memory_order_release);  // pairs with ImportTable::find
 }
 
 Result<ImportTable> ImportTable::open(int64_t pid, int fd) {
@@ -88,8 +102,10 @@ std::byte* ImportTable::find(uint64_t address, uint64_t bytes) {
   const auto after = regions_.upper_bound(address);
   if (after == regions_.begin()) return nullptr;
   const Region& region = std::prev(after)->second;
-  if (address + bytes > region.base + region.bytes || region.here.data() == nullptr) return nullptr;
-  return region.here.data() + (address - region.base);
+  const uint64_t begin = address - region.base;
+  if (begin + bytes > region.bytes || region.here.data() == nullptr) return nullptr;
+  if (begin + bytes > region.takenFrom && begin < region.takenTo) return nullptr;
+  return region.here.data() + begin;
 }
 
 /// Maps what has come and unmaps what has gone. What cannot be mapped stays listed without memory, so that it is tried once.
@@ -100,7 +116,13 @@ void ImportTable::refresh() {
   for (size_t at = 0; at < used; ++at) {
     const Export& entry = list().entries[at];
     const uint64_t version = entry.version.load(std::memory_order_acquire);
-    Region region{entry.base.load(std::memory_order_relaxed), entry.bytes.load(std::memory_order_relaxed), version, at, {}};
+    Region region{.base = entry.base.load(std::memory_order_relaxed),
+                  .bytes = entry.bytes.load(std::memory_order_relaxed),
+                  .version = version,
+                  .index = at,
+                  .takenFrom = entry.takenFrom.load(std::memory_order_relaxed),
+                  .takenTo = entry.takenTo.load(std::memory_order_relaxed),
+                  .here = {}};
     const int64_t fd = entry.fd.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);  // pairs with ExportTable::change
     if (version % 2 != 0 || entry.version.load(std::memory_order_relaxed) != version) {

@@ -25,6 +25,9 @@ struct Export {
   std::atomic<uint64_t> base;     ///< 0: empty
   std::atomic<uint64_t> bytes;
   std::atomic<int64_t> fd;        ///< of the memfd, in its owner
+  /// In bytes from the base: what the owner has other memory for since. Only grows, and not under the version: the rest stays mapped.
+  std::atomic<uint64_t> takenFrom;
+  std::atomic<uint64_t> takenTo;
 };
 
 struct ExportList {
@@ -40,10 +43,14 @@ class ExportTable {
   int fd() const { return memory_.fd(); }
   void add(const void* base, Bytes bytes, int fd);
   void remove(const void* base);
+  /// From now on, who looks for bytes of [base + from, base + to) finds none. All that was taken of the region before lies within.
+  void take(const void* base, uint64_t from, uint64_t to) noexcept;
 
  private:
   ExportList& list() const { return *reinterpret_cast<ExportList*>(memory_.data()); }
   static void change(Export& entry, uint64_t base, uint64_t bytes, int64_t fd);
+  /// Of the region; null: it is not listed.
+  Export* find(const void* base);
   Mapping memory_;
 };
 
@@ -60,6 +67,8 @@ class ImportTable {
     uint64_t bytes = 0;
     uint64_t version = 0;
     size_t index = 0;
+    uint64_t takenFrom = 0;
+    uint64_t takenTo = 0;
     Mapping here;
   };
   const ExportList& list() const { return *reinterpret_cast<const ExportList*>(memory_.data()); }

@@ -1,6 +1,7 @@
 #include "memory/host_allocator.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tutti::memory {
@@ -37,40 +38,34 @@ int HostAllocator::shareTable() {
   return table_->fd();
 }
 
-template <class Live>
-auto HostAllocator::find(Live& live, const void* data, uint64_t bytes, uint64_t& begin) -> decltype(live.begin()) {
-  auto at = live.upper_bound(data);
-  if (at == live.begin()) return live.end();
-  --at;
-  begin = static_cast<uint64_t>(static_cast<const std::byte*>(data) - static_cast<const std::byte*>(at->first));
-  const uint64_t size = at->second.mapping.size().value;
-  return begin <= size && bytes <= size - begin ? at : live.end();
+HostAllocator::Part HostAllocator::find(const void* data, uint64_t bytes) const {
+  const auto after = live_.upper_bound(data);
+  if (after == live_.begin()) return {};
+  auto& [start, region] = *std::prev(after);
+  const auto begin = static_cast<uint64_t>(static_cast<const std::byte*>(data) - static_cast<const std::byte*>(start));
+  const uint64_t size = region.mapping.size().value;
+  return begin <= size && bytes <= size - begin ? Part{&region, begin} : Part();
 }
 
 bool HostAllocator::isShared(const void* data, uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
-  if (!table_) return false;
-  uint64_t begin = 0;
-  const auto at = find(live_, data, bytes, begin);
-  if (at == live_.end()) return false;
-  const Region& region = at->second;
-  return begin + bytes <= region.takenFrom || begin >= region.takenTo;
+  const Part part = table_ ? find(data, bytes) : Part();
+  return part.region != nullptr && (part.begin + bytes <= part.region->takenFrom || part.begin >= part.region->takenTo);
 }
 
 bool HostAllocator::takeBack(const void* data, uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  uint64_t begin = 0;
-  const auto at = find(live_, data, bytes, begin);
-  if (at == live_.end()) return true;
-  Region& region = at->second;
+  const Part part = find(data, bytes);
   const uint64_t page = pageBytes();
-  const uint64_t from = (begin + page - 1) / page * page;
-  const uint64_t to = (begin + bytes) / page * page;
-  if (from >= to) return true;
-  if (!region.mapping.renew(from, to)) return false;
+  const uint64_t from = (part.begin + page - 1) / page * page;
+  const uint64_t to = (part.begin + bytes) / page * page;
+  if (part.region == nullptr || from >= to) return true;
+  Region& region = *part.region;
   region.takenFrom = region.takenTo == 0 ? from : std::min(region.takenFrom, from);
   region.takenTo = std::max(region.takenTo, to);
-  return true;
+  if (table_) table_->take(region.mapping.data(), region.takenFrom, region.takenTo);
+  timesTaken_.fetch_add(1, std::memory_order_release);
+  return region.mapping.renew(from, to);
 }
 
 size_t HostAllocator::liveAllocations() const {

@@ -3,6 +3,8 @@
 // 1. A pointer that it returned stays valid until it is freed, whatever happens to communicators.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -24,9 +26,12 @@ class HostAllocator {
   /// Whether all of [data, data + bytes) lies in one allocation that other processes may map.
   bool isShared(const void* data, uint64_t bytes) const;
   /// Takes the whole pages of [data, data + bytes), which isShared() said yes to, back from all other processes, those included that have
-  /// mapped them: they become fresh memory, zeroed, which isShared() says no to. The bytes before and behind are left. For memory whose
-  /// content is lost anyway, where somebody may write who cannot be told to stop. False when the kernel has no memory: nothing is changed.
+  /// mapped them: they become fresh memory, zeroed, which isShared() says no to, as does what lies between pages that were taken at
+  /// different times. The bytes before and behind are left. For memory whose content is lost anyway, where somebody may write who cannot be
+  /// told to stop. False when the kernel has no memory for it.
   bool takeBack(const void* data, uint64_t bytes) noexcept;
+  /// How often that has been done: what isShared() said before holds until it changes.
+  uint64_t timesTaken() const { return timesTaken_.load(std::memory_order_acquire); }  // pairs with takeBack()
 
  private:
   struct Region {
@@ -34,14 +39,16 @@ class HostAllocator {
     uint64_t takenFrom = 0;  // what takeBack() took, and what lies between: in bytes from its start
     uint64_t takenTo = 0;
   };
-  using Regions = std::map<const void*, Region>;  // by address
-  /// The region in which all the bytes lie, and where they begin in it.
-  template <class Live>
-  static auto find(Live& live, const void* data, uint64_t bytes, uint64_t& begin) -> decltype(live.begin());
+  struct Part {
+    Region* region = nullptr;  // null: not all of it lies in one
+    uint64_t begin = 0;        // in bytes from its start
+  };
+  Part find(const void* data, uint64_t bytes) const;
 
   mutable std::mutex mutex_;
-  Regions live_;
-  std::optional<ExportTable> table_;     // once there are others
+  mutable std::map<const void*, Region> live_;  // by address
+  std::atomic<uint64_t> timesTaken_{0};
+  std::optional<ExportTable> table_;  // once there are others
 };
 
 }  // namespace tutti::memory

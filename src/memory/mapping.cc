@@ -78,8 +78,13 @@ Result<Mapping> Mapping::ofFile(int fd, uint64_t offset, Bytes size) {
 }
 
 bool Mapping::renew(uint64_t begin, uint64_t end) noexcept {
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  return mmap(data_ + begin, end - begin, PROT_READ | PROT_WRITE, kFlags, -1, 0) != MAP_FAILED;
+  // Had first and moved there then: what the kernel refuses, it refuses before anything is lost.
+  const uint64_t bytes = end - begin;
+  void* const fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (fresh == MAP_FAILED) return false;
+  if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data_ + begin) != MAP_FAILED) return true;
+  munmap(fresh, bytes);
+  return false;
 }
 
 }  // namespace tutti::memory

@@ -29,7 +29,7 @@ class Mapping {
   static Result<Mapping> ofFile(int fd, uint64_t offset, Bytes size);
 
   /// Gives the pages [begin, end), counted in bytes from data(), fresh private memory, zeroed: what other processes have mapped there is
-  /// not this memory any more. False when the kernel has none; then nothing is changed.
+  /// not this memory any more. False when the kernel has none, or no room to note it.
   bool renew(uint64_t begin, uint64_t end) noexcept;
 
   std::byte* data() const { return data_; }

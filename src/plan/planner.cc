@@ -18,7 +18,6 @@ using exec::record::Step;
 
 namespace {
 
-
 /// Whether system calls copy so many bytes faster, where calls pay at all, than copies through shared memory do: those go past the cache
 /// where a call is large, which the kernel's do not. `bench/peers/run`.
 bool copiesFaster(Collective collective, uint64_t bytes) {

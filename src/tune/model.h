@@ -22,10 +22,8 @@ class Model {
   Model(const connect::Layout& layout, const Machine& machine);
 
   /// Of a call whose larger buffer has `bytes`.
-  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes,
-                exec::record::Loans loans);
-  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes,
-                    exec::record::Loans loans) {
+  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans);
+  double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans) {
     return estimate(algorithm, geometry, bytes, loans).sum();
   }
   /// From now on; what has been recorded of algorithms stays.

@@ -89,7 +89,7 @@ TEST(FormGroups, GpusAreAsGoodAsTheLeastOfThem) {
 
 TEST(FormGroups, OfNobodyIsEmpty) { EXPECT_TRUE(formGroups({}).members.empty()); }
 
-TEST(Encounter, TheLargestBoundOfStoresPastCachesHoldsForAll) {
+TEST(FormGroups, TakesTheLargestBoundOfStoresPastCaches) {
   std::vector<Arrival> arrivals(3);
   arrivals[0].pastCacheBytes = 16 << 20;
   arrivals[2].pastCacheBytes = 32 << 20;

@@ -78,9 +78,10 @@ channels,
 - every send has its receive, of the same size, slice and call, and no lane waits for ever with that many slots. A
   pipe has one writer and one reader, and so has every arrival and hand-over: what one schedule does, every schedule
   does, however late a rank is;
-- no two accesses to one place race: buffers that are passed by reference or lent, in-place buffers, and the cells
-  of windows with two banks, from one slice, round and call to the next. Vector clocks follow messages, freed slots,
-  arrivals, hand-overs and the ends of calls.
+- no two accesses to one place race: buffers that are passed by reference or lent, results that are written to all
+  outputs at once or loaded from their owner, in-place buffers, and the cells of windows with two banks, from one
+  slice, round and call to the next. Vector clocks follow messages, freed slots, arrivals, hand-overs and the ends of
+  calls.
 
 Counts do not divide evenly: the last chunk and the last slice are short, and chunks of other sizes, down to none,
 are checked as size classes. *Calls in a row* follow each other on the same pipes and windows while the caller

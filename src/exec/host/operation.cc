@@ -56,7 +56,7 @@ void Operation::start(const PlannedCall& call) {
   reduction_ = plan.reduction;
   reduction_.scaling.factor = call.factor;
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
-  exporter_ = call.exporter;
+  exporter_ = call.exporter != nullptr && call.exporter->timesTaken() == call.takenBefore ? call.exporter : nullptr;
   hasOffered_ = false;
   moved_ = false;
   if (!status_.ok()) [[unlikely]]
@@ -79,7 +79,7 @@ void Operation::layOutLanes() {
   }
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
   lent_.assign(plan_->windows.size(), 0);
-  placedFor_.assign(plan_->places ? plan_->windows.size() : 0, 0);
+  placedAt_.assign(plan_->places ? plan_->windows.size() : 0, 0);
   layOutBriefly();
 }
 
@@ -259,14 +259,14 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   head.signature = signature_;
   head.bytes = bytes;
   const std::byte* own = source(step.src, range);
-  if (plan_->places && !step.reduce && placedFor_[static_cast<size_t>(step.peer.value)] == kInCell) {
+  if (plan_->places && !step.reduce && placedAt_[static_cast<size_t>(step.peer.value)] == kInCell) {
     head.lent = 0;
     return true;
   }
   std::atomic<uint32_t>& reach = step.window->returned[plan_->rank.value].reach;
   if (plan_->lends && mayLend(own, bytes, step.window->cellBytes, reach.load(std::memory_order_acquire))) {  // pairs with Hub::window
     head.lent = reinterpret_cast<uint64_t>(own);
-    head.place = plan_->places ? placeFor(step, range) : 0;
+    head.offer = plan_->places ? offerFor(step, range) : 0;
     if (step.peer != plan_->rank) lent_[static_cast<size_t>(step.peer.value)] = epoch;
     return true;
   }
@@ -325,11 +325,10 @@ bool Operation::runLoadReduce(const Lane& lane, const BoundStep& step) {
     if (content == nullptr) return false;
     cells_[static_cast<size_t>(r)] = content;
   }
-  if (plan_->places) findPlaces(step, epoch, bytes);
-  if (places_.empty()) {
-    combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
+  if (plan_->places && findTargets(step, epoch, bytes)) {
+    combineToAll(range);
   } else {
-    combineToPlaces(range);
+    combine(destination(range), cells_.data(), plan_->ranks, range.elems, false, true);
   }
   for (int32_t r = 0; plan_->lends && r < plan_->ranks; ++r)
     if (step.window->head(epoch, Rank(r)).lent != 0)  // release: as in runLoad

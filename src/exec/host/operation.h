@@ -33,8 +33,10 @@ struct PlannedCall {
   /// The factor of a scaled reduction, in the element type: read from `factorSource` when the call starts, if that is given.
   uint64_t factor = 0;
   const void* factorSource = nullptr;
-  /// Whose both buffers are, as far as they are used, if peers in other processes may map them; null: they may not.
+  /// Whose both buffers are, as far as they are used, if peers in other processes may map them; null: they may not. It no longer holds when
+  /// memory has been taken back since: `takenBefore` is exporter->timesTaken() of then.
   memory::HostAllocator* exporter = nullptr;
+  uint64_t takenBefore = 0;
 };
 
 /// Up to here a message is copied into its slot, so that the sender need not wait until it is read; beyond, a value that lies
@@ -64,7 +66,7 @@ class Operation {
   /// Whether the last advance() did anything at all.
   bool moved() const { return moved_; }
   /// After a failure, where somebody may still write to places that were offered (window.h, 4): takes those back, and what they hold is
-  /// lost. False: the system did not let it.
+  /// lost. False: the system has no memory to put there.
   bool takeBack() noexcept;
 
   const Status& status() const { return status_; }
@@ -174,12 +176,12 @@ class Operation {
   void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
   void help(const BoundLane& bound);
   const std::byte* shareCopy(const Source& source, uint64_t bytes, std::byte* to);
-  uint64_t placeFor(const BoundStep& step, const algo::Range& range);
+  uint64_t offerFor(const BoundStep& step, const algo::Range& range);
   bool isPlaced(const BoundStep& step, uint64_t epoch, const std::byte* place) const;
   bool loadRest(const BoundStep& step, uint64_t epoch, std::byte* to, uint64_t bytes);
-  void findPlaces(const BoundStep& step, uint64_t epoch, uint64_t bytes);
-  uint64_t findPlace(const BoundStep& step, uint64_t epoch, Rank peer, uint64_t bytes);
-  void combineToPlaces(const algo::Range& range);
+  bool findTargets(const BoundStep& step, uint64_t epoch, uint64_t bytes);
+  uint64_t findTarget(const BoundStep& step, uint64_t epoch, Rank peer, uint64_t bytes);
+  void combineToAll(const algo::Range& range);
   const std::byte* lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand);
   bool mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const;
   /// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
@@ -223,21 +225,21 @@ class Operation {
   bool isBriefLent_ = false;      // a message of it may be lent
   uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
   std::vector<BriefStep::Cell> cellsOf_[2];  // by bank and rank: where that one publishes; empty: nobody does
-  std::vector<const void*> cells_;  // LoadReduce: one source a rank
+  std::vector<const void*> cells_;        // LoadReduce: one source a rank
   std::vector<const void*> tileSources_;  // the same from a tile on
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied
-  memory::HostAllocator* exporter_ = nullptr;  // PlannedCall::exporter
+  memory::HostAllocator* exporter_ = nullptr;  // PlannedCall::exporter, as long as that holds
   std::vector<uint64_t> lent_;      // by peer: the last epoch in which it was lent something; 0: never
-  struct Place {
+  struct Target {
     std::byte* here = nullptr;  // as this process sees it
     uint64_t from = 0;          // what of it is written: in bytes from there
     uint64_t to = 0;
     bool isPast = true;         // the cache
   };
   static constexpr uint64_t kInCell = 1;
-  std::vector<Place> places_;        // LoadReduce: where it writes, beside the own output
-  std::vector<uint64_t> placedFor_;  // by peer: the place in its memory that has this slice's result; 0: none; kInCell: its window
-  bool hasOffered_ = false;          // places, to another process
+  std::vector<Target> targets_;     // of the LoadReduce under way, beside the own output
+  std::vector<uint64_t> placedAt_;  // by peer: the offer of its memory that has this slice's result; 0: none; kInCell: its window
+  bool hasOffered_ = false;         // places, to another process
   Status status_;
   std::optional<uint64_t> foreign_;
 };

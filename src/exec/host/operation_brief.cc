@@ -310,6 +310,7 @@ void Operation::goOn() {
   unfinished_ = 1;
   moved_ = briefDone_ > 0;
   exporter_ = nullptr;
+  hasOffered_ = false;
   giveBack();
 }
 

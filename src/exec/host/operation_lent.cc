@@ -68,47 +68,51 @@ void Operation::help(const BoundLane& bound) {
   for (transport::local::SendEnd* end : bound.sendEnds) moved_ = end->help() || moved_;
 }
 
-/// What to say of a place beside a loan: for a contribution, where its reader may put the result; for a result, where it has been put.
-uint64_t Operation::placeFor(const BoundStep& step, const algo::Range& range) {
+/// What to say beside a loan: with a contribution, where its reader may put the result; with a result, where it has been put.
+uint64_t Operation::offerFor(const BoundStep& step, const algo::Range& range) {
   if (step.peer == plan_->rank) return 0;
   const auto peer = static_cast<size_t>(step.peer.value);
-  if (!step.reduce) return placedFor_[peer];
-  hasOffered_ = hasOffered_ || plan_->neighbours[peer] != nullptr;
+  if (!step.reduce) return placedAt_[peer];
+  if (plan_->neighbours[peer] != nullptr) {
+    if (exporter_ == nullptr) return 0;  // it could not be taken back
+    hasOffered_ = true;
+  }
   return reinterpret_cast<uint64_t>(destination(range));
 }
 
 /// Where this rank writes its result of so many bytes for others, beside its own output: in their outputs, as far as they have offered
-/// those and this process can write there; in their windows where they could not read it in the output.
-void Operation::findPlaces(const BoundStep& step, uint64_t epoch, uint64_t bytes) {
-  places_.clear();
-  for (size_t peer = 0; peer < placedFor_.size(); ++peer) {
+/// those and this process can write there; in their windows where they could not read it in its output. False: nowhere.
+bool Operation::findTargets(const BoundStep& step, uint64_t epoch, uint64_t bytes) {
+  targets_.clear();
+  for (size_t peer = 0; peer < placedAt_.size(); ++peer) {
     const Rank rank(static_cast<int32_t>(peer));
-    placedFor_[peer] = rank == plan_->rank ? 0 : findPlace(step, epoch, rank, bytes);
+    placedAt_[peer] = rank == plan_->rank ? 0 : findTarget(step, epoch, rank, bytes);
   }
+  return !targets_.empty();
 }
 
-uint64_t Operation::findPlace(const BoundStep& step, uint64_t epoch, Rank rank, uint64_t bytes) {
+uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank, uint64_t bytes) {
   const auto peer = static_cast<size_t>(rank.value);
-  const transport::local::CellHead& head = step.window->head(epoch, rank);
-  const Pages pages = head.lent != 0 && head.place != 0 ? pagesOf(head.place, bytes) : Pages();
-  if (pages.from < pages.to) {
-    transport::local::Neighbour* const owner = plan_->neighbours[peer];
-    std::byte* const here = owner == nullptr ? reinterpret_cast<std::byte*>(head.place) : owner->find(head.place, bytes);
-    if (here != nullptr) {
-      places_.push_back({here, pages.from, pages.to});
-      return head.place;
-    }
-  }
   const transport::local::WindowView& window = *plan_->windows[peer];
   const uint32_t reach = window.returned[plan_->rank.value].reach.load(std::memory_order_acquire);  // pairs with Hub::window
-  if (bytes > window.cellBytes || mayLend(out_, bytes, window.cellBytes, reach)) return 0;
-  places_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, plan_->stores[peer]->prefersPast(bytes)});
-  return kInCell;
+  if (!mayLend(out_, bytes, window.cellBytes, reach)) {  // runStore() will not lend either
+    if (bytes > window.cellBytes) return 0;
+    targets_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, plan_->stores[peer]->prefersPast(bytes)});
+    return kInCell;
+  }
+  const transport::local::CellHead& head = step.window->head(epoch, rank);
+  const Pages pages = head.lent != 0 && head.offer != 0 ? pagesOf(head.offer, bytes) : Pages();
+  if (pages.from == pages.to) return 0;
+  transport::local::Neighbour* const owner = plan_->neighbours[peer];
+  std::byte* const here = owner == nullptr ? reinterpret_cast<std::byte*>(head.offer) : owner->find(head.offer, bytes);
+  if (here == nullptr) return 0;
+  targets_.push_back({here, pages.from, pages.to});
+  return head.offer;
 }
 
-/// What all ranks have stored, combined as combine() does, to the own output and to the places. A tile of it lies in the first-level cache
+/// What all ranks have stored, combined as combine() does, to the own output and to the targets. A tile of it lies in the first-level cache
 /// while it is written to all of them, and no output is brought into a cache to be written.
-void Operation::combineToPlaces(const algo::Range& range) {
+void Operation::combineToAll(const algo::Range& range) {
   constexpr uint64_t kTileBytes = 4096;
   alignas(transport::local::kCacheLine) std::byte tile[kTileBytes];
   const uint64_t bytes = range.elems * plan_->elementBytes;
@@ -123,21 +127,24 @@ void Operation::combineToPlaces(const algo::Range& range) {
     for (size_t r = 0; r < cells_.size(); ++r) tileSources_[r] = static_cast<const std::byte*>(cells_[r]) + done;
     combine(tile, tileSources_.data(), plan_->ranks, elems, false, true);
     streamBytes(own + done, tile, size);
-    for (const Place& place : places_) {
-      const uint64_t from = std::max(done, place.from);
-      const uint64_t to = std::min(done + size, place.to);
+    for (const Target& target : targets_) {
+      const uint64_t from = std::max(done, target.from);
+      const uint64_t to = std::min(done + size, target.to);
       if (from >= to) continue;
-      place.isPast ? streamBytes(place.here + from, tile + (from - done), to - from)
-                   : static_cast<void>(std::memcpy(place.here + from, tile + (from - done), to - from));
+      if (target.isPast) {
+        streamBytes(target.here + from, tile + (from - done), to - from);
+      } else {
+        std::memcpy(target.here + from, tile + (from - done), to - from);
+      }
     }
   }
   fenceStreams();
 }
 
-/// Whether the whole pages of what the step loads have been written already. A peer can only say so of the place that it was offered.
+/// Whether the whole pages of what the step loads have been written already. A peer can only say so of what it was offered.
 bool Operation::isPlaced(const BoundStep& step, uint64_t epoch, const std::byte* place) const {
   const transport::local::CellHead& head = step.window->head(epoch, step.peer);
-  return plan_->places && head.lent != 0 && head.place == reinterpret_cast<uint64_t>(place);
+  return plan_->places && head.lent != 0 && head.offer == reinterpret_cast<uint64_t>(place);
 }
 
 /// The bytes before and behind those pages. False: the operation has failed.
@@ -152,7 +159,7 @@ bool Operation::loadRest(const BoundStep& step, uint64_t epoch, std::byte* to, u
 }
 
 bool Operation::takeBack() noexcept {
-  if (!hasOffered_ || exporter_ == nullptr) return true;
+  if (!hasOffered_) return true;
   return exporter_->takeBack(out_, plan_->geometry.totalElems * plan_->elementBytes);
 }
 

@@ -181,9 +181,7 @@ Poll Work::fail(Outcome outcome) {
   status_ = std::move(outcome.cause);
   moved_ = true;
   turn_->hub->failAll(status_);
-  if (!leaveBuffers())
-    observe::warn("rank {}: a process that was stopped may write to the output of this call when it goes on: no memory to put in its place",
-                  turn_->rank.value);
+  const bool areLeft = leaveBuffers();
   tellWhereItEnded(own);
   finished_ = true;  // only now: without memory for the words, abandon() has to do all of this
   for (size_t i = 0; i < used_; ++i) {
@@ -195,16 +193,21 @@ Poll Work::fail(Outcome outcome) {
   }
   stopWatching();
   markFinished();  // so that waiting for all work of the communicator ends; later works fail on the latch
+  if (!areLeft)
+    observe::warn("rank {}: a process that was stopped may write to the output of this call when it goes on: no memory to put in its place",
+                  turn_->rank.value);
   return Poll::Failed;
 }
 
 /// Of a failed work: once it returns, no peer touches the caller's buffers any more. False: a process that has been stopped may, for there
 /// was no memory to put in their place.
 bool Work::leaveBuffers() noexcept {
+  const auto used = std::span(chains_).first(used_);
+  if (std::none_of(used.begin(), used.end(), [](const Chain& chain) { return chain.running; })) return true;  // nobody is near any
   if (turn_->hub->waitQuiet()) return true;
   bool areLeft = true;
-  for (size_t i = 0; i < used_; ++i)
-    if (chains_[i].running && !chains_[i].operation.takeBack()) areLeft = false;
+  for (Chain& chain : used)
+    if (chain.running && !chain.operation.takeBack()) areLeft = false;
   return areLeft;
 }
 

@@ -188,7 +188,11 @@ bool Arena::isAlive(int32_t process) const {
     const std::lock_guard lock(lossesMutex_);
     if (losses_.contains(process)) return false;
   }
-  if (entry(process) == nullptr) return true;
+  return isRunning(process);
+}
+
+bool Arena::isRunning(int32_t process) const {
+  if (process == self_ || entry(process) == nullptr) return true;
   struct flock lock = lockOf(lockOffset(placeOf(process)));
   return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }

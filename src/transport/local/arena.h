@@ -74,6 +74,8 @@ class Arena {
   const ProcessEntry* entry(int32_t process) const;
   /// False once a process that had attached has ended. A system call: for slow paths.
   bool isAlive(int32_t process) const;
+  /// The same of its lock alone: also of one that has been lost, as it may be cut off only.
+  bool isRunning(int32_t process) const;
   /// Remembers that a process has ended, and why; the first reason stays. It is not alive any more, whatever its lock says.
   void lose(int32_t process, const Status& cause);
   /// Those that are known to have ended without a word.

@@ -22,7 +22,7 @@ bool Hub::waitQuiet() {
   bool haveLeft = true;
   for (int32_t r = 0; r < ranks_; ++r) {
     while (members_[r].inside.load(std::memory_order_acquire)) {  // pairs with leave()
-      if (!isHere(Rank(r)) && !isAlive(Rank(r))) break;
+      if (!isHere(Rank(r)) && !arena_->isRunning(processOf(Rank(r)))) break;  // who is merely cut off may go on
       if (!isHere(Rank(r)) && std::chrono::steady_clock::now() - since > kPatience) {
         haveLeft = false;
         break;

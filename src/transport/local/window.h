@@ -4,7 +4,7 @@
 // Cell [bank][r] of a window is written by rank r only and read by the window's rank only; its own one by all (5).
 // 1. A cell's payload is complete when its epoch word equals the epoch that the reader expects (release / acquire).
 // 2. Bank = epoch % 2. A rank writes epoch e+2 only after it has seen every peer's e+1, which a peer writes after it has
-//    finished reading e: no other barrier is needed.
+//    finished reading e: no other barrier is needed. So once it has seen them arrive in e, it may write e+1, before its own next arrival.
 // 3. A payload may be lent: it then lies in the writer's own buffer, which the writer leaves alone until `returned` says that it was read.
 // 4. With what it lends, a rank may offer a place in its memory. Its peer writes only whole pages there, so that they can be taken back
 //    (memory/host_allocator.h), and only until it arrives in the round after that, which the rank waits for before its call ends.
@@ -35,7 +35,7 @@ struct alignas(2 * kCacheLine) CellHead {
     std::byte inlineData[kCellInlineBytes];
     /// Writer, of what is lent, 0: nowhere. With a contribution: where in the writer's memory the window's rank may put what it combines of
     /// it. With such a result: the same place, in memory of the window's rank, whose whole pages have it already.
-    uint64_t place;
+    uint64_t offer;
   };
 };
 static_assert(sizeof(CellHead) == 2 * kCacheLine);
