@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -109,10 +110,11 @@ TEST(ProcessPlaces, ResultsAreRightWhereverBuffersLie) {
   }
 }
 
-/// Calls of sizes above and below the bound in turn, each with other buffers, of which the former are gone.
+/// Calls of sizes above and below the bound in turn, each with other buffers, of which the former are gone. Sizes leave a last slice of
+/// whole pages: it is the one whose places a later call could take for its own.
 void sumInTurn(ncclComm_t comm, int rank, int ranks, bool fromMemAlloc) {
   for (int round = 0; round < 6; ++round) {
-    for (const size_t count : {size_t{1} << 20, size_t{30'000}, size_t{2'000}, (size_t{1} << 19) + 13, size_t{3}}) {
+    for (const size_t count : {(size_t{1} << 20) + 60'000, size_t{30'000}, size_t{2'000}, (size_t{1} << 19) + 13, size_t{3}}) {
       Memory in(count * sizeof(int), fromMemAlloc);
       Memory out(count * sizeof(int), fromMemAlloc);
       Memory others(count * sizeof(int), fromMemAlloc);
@@ -128,10 +130,13 @@ void sumInTurn(ncclComm_t comm, int rank, int ranks, bool fromMemAlloc) {
       }
       // A call that places nothing must not write to where the one before has placed.
       const std::vector<int> before(to, to + count);
+      constexpr size_t kMiddle = 200'000;
+      Memory memory(kMiddle * sizeof(int), fromMemAlloc);
+      const std::span middle(reinterpret_cast<int*>(memory.data()), kMiddle);
+      std::fill(middle.begin(), middle.end(), rank + 1);
+      ASSERT_EQ(ncclAllReduce(middle.data(), middle.data(), kMiddle, ncclInt, ncclSum, comm, nullptr), ok);
       int small = rank + 1;
       ASSERT_EQ(ncclAllReduce(&small, &small, 1, ncclInt, ncclSum, comm, nullptr), ok);
-      std::vector<int> middle(20'000, rank + 1);
-      ASSERT_EQ(ncclAllReduce(middle.data(), middle.data(), middle.size(), ncclInt, ncclSum, comm, nullptr), ok);
       ASSERT_EQ(small, ranks * (ranks + 1) / 2);
       ASSERT_TRUE(std::all_of(middle.begin(), middle.end(), [small](int value) { return value == small; }));
       ASSERT_TRUE(std::equal(before.begin(), before.end(), to)) << "a later call wrote to this output";
