@@ -259,7 +259,7 @@ void printRates(Machine& machine) {
 }
 
 [[noreturn]] void refuse(const std::string& why) {
-  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N]\n", why.c_str());
+  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages]\n", why.c_str());
   std::exit(2);
 }
 
