@@ -1,13 +1,14 @@
 // What two GPUs of this machine can do at best, by kernels that do nothing else: the floors beside which docs/performance/gpu.md puts
 // what the library takes.
 //
-// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages]
+// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters]
 //
 // 1. What a kernel costs in a graph, and a kernel that exchanges a flag with the peer: no call whose result depends on a peer takes less.
 // 2. What a number of blocks moves, by loads and stores and by the bulk copy engine, in own memory and to and from the peer.
 // 3. What the processor takes for the calls of CUDA that a lone call makes (`--only host`: nothing but that).
 // 4. How far the pages of a GPU's memory are from its multiprocessors, and what a flag on them costs (`--only pages`).
-// 5. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
+// 5. What a number of blocks sends to the peer where they are launched in clusters (`--only clusters`).
+// 6. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
 
@@ -48,6 +49,7 @@ struct Settings {
   int rounds = 15;
   bool hasHost = true;  ///< tables
   bool hasPages = true;
+  bool hasClusters = true;
   bool hasRest = true;
 };
 
@@ -145,19 +147,34 @@ class Machine {
   std::array<Gpu, 2> gpu_;
 };
 
+struct Shape {
+  int blocks;
+  int threads;
+  uint32_t sharedBytes = 0;
+  bool isEarly = false;
+  int clusterBlocks = 1;
+};
+
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), int blocks, int threads, uint32_t sharedBytes, bool isEarly, cudaStream_t stream,
-            Arguments... arguments) {
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+void launch(void (*kernel)(Parameters...), const Shape& shape, cudaStream_t stream, Arguments... arguments) {
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = sharedBytes;
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.sharedBytes;
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = isEarly ? 1 : 0;
+  config.attrs = attributes;
+  if (shape.isEarly) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.clusterBlocks > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(shape.clusterBlocks);
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  }
   LIMITS_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
@@ -171,9 +188,9 @@ void printNodes(Machine& machine) {
       for (const bool isEarly : {false, true}) {
         const double us = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
           if (exchanges) {
-            launch(exchangeKernel, blocks, threads, 0, isEarly, own.stream, own.flags, peer.flags);
+            launch(exchangeKernel, {blocks, threads, 0, isEarly}, own.stream, own.flags, peer.flags);
           } else {
-            launch(emptyKernel, blocks, threads, 0, isEarly, own.stream);
+            launch(emptyKernel, {blocks, threads, 0, isEarly}, own.stream);
           }
         });
         std::printf(" %.2f |", us);
@@ -184,9 +201,9 @@ void printNodes(Machine& machine) {
 }
 
 template <Plain kWhat>
-double plainUs(Machine& machine, int blocks, bool isOneWay = false) {
+double plainUs(Machine& machine, int blocks, bool isOneWay = false, int clusterBlocks = 1) {
   const auto issue = [&](const Gpu& own, const Gpu&) {
-    launch(plainKernel<kWhat>, blocks, kThreads, 0, false, own.stream, own.memory, ~uint64_t{0});
+    launch(plainKernel<kWhat>, {blocks, kThreads, 0, false, clusterBlocks}, own.stream, own.memory, ~uint64_t{0});
   };
   return machine.timeUs(issue, isOneWay);
 }
@@ -197,7 +214,7 @@ double bulkUs(Machine& machine, int blocks) {
     LIMITS_CHECK(cudaFuncSetAttribute(bulkKernel<kWhat>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(BulkShared)));
   }
   return machine.timeUs([&](const Gpu& own, const Gpu&) {
-    launch(bulkKernel<kWhat>, blocks, kFewThreads, sizeof(BulkShared), false, own.stream, own.memory);
+    launch(bulkKernel<kWhat>, {blocks, kFewThreads, sizeof(BulkShared)}, own.stream, own.memory);
   });
 }
 
@@ -208,7 +225,7 @@ double leastUs(Machine& machine, int threads) {
     const uint64_t at = static_cast<uint64_t>(call++ % kNodes) * 64;  // vectors: another line for every call
     const LeastCall least{own.flags, own.memory.slots, peer.memory.slots, &own.memory.source[at].word[0], &own.memory.target[at].word[0],
                           own.flags + 1, peer.flags + 1};
-    launch(leastKernel<kIsSerial, kPosts>, 1, threads, 0, true, own.stream, least);
+    launch(leastKernel<kIsSerial, kPosts>, {1, threads, 0, true}, own.stream, least);
   });
 }
 void printLeast(Machine& machine) {
@@ -258,8 +275,42 @@ void printRates(Machine& machine) {
   }
 }
 
+/// GB/s by blocks; a column for each size of clusters.
+template <Plain kWhat>
+void printClusters(Machine& machine, const char* what, bool isOneWay) {
+  constexpr int kSizes[] = {1, 2, 4, 8};
+  std::printf("\nGB/s of each GPU by blocks in clusters, %llu MiB, %s\n\n| blocks |",
+              static_cast<unsigned long long>(machine.settings().bytes >> 20), what);
+  for (const int size : kSizes) std::printf(size == 1 ? " single blocks |" : " clusters of %d |", size);
+  std::printf("\n|---:|---:|---:|---:|---:|\n");
+  for (const int blocks : {8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64}) {
+    std::printf("| %d |", blocks);
+    for (const int size : kSizes) {
+      if (blocks % size != 0) {
+        std::printf(" |");
+        continue;
+      }
+      std::printf(" %.0f |", static_cast<double>(machine.settings().bytes) / plainUs<kWhat>(machine, blocks, isOneWay, size) / 1e3);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+void printClusters(Machine& machine) {
+  int major = 0;
+  LIMITS_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, machine.settings().device[0]));
+  if (major < 9) {
+    std::printf("\nNo clusters: this GPU is older than sm_90\n");
+    return;
+  }
+  printClusters<Plain::Push>(machine, "stored to the peer, one way", true);
+  printClusters<Plain::PushAndCopy>(machine, "stored to the peer, one way, and to own memory", true);
+  printClusters<Plain::Push>(machine, "stored to the peer, both ways", false);
+}
+
 [[noreturn]] void refuse(const std::string& why) {
-  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages]\n", why.c_str());
+  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters]\n",
+               why.c_str());
   std::exit(2);
 }
 
@@ -289,8 +340,10 @@ Settings parse(int argc, char** argv) {
     } else if (name == "--only") {
       settings.hasHost = std::strcmp(value, "host") == 0;
       settings.hasPages = std::strcmp(value, "pages") == 0;
+      settings.hasClusters = std::strcmp(value, "clusters") == 0;
       settings.hasRest = false;
-      if (!settings.hasHost && !settings.hasPages) refuse("--only " + std::string(value) + ": host, or pages");
+      if (!settings.hasHost && !settings.hasPages && !settings.hasClusters)
+        refuse("--only " + std::string(value) + ": host, pages, or clusters");
     } else {
       refuse("unknown option " + name);
     }
@@ -310,6 +363,7 @@ int main(int argc, char** argv) {
   LIMITS_CHECK(cudaSetDevice(settings.device[0]));
   if (settings.hasHost) printHostCalls(machine.gpus()[0].stream);
   if (settings.hasPages) printPages(settings.device);
+  if (settings.hasClusters) printClusters(machine);
   if (!settings.hasRest) return 0;
   printNodes(machine);
   printLeast(machine);

@@ -78,6 +78,7 @@ std::vector<Job> makeJobs(const Fabric& fabric, const Selection& selection, std:
             job.offsetElems = random() % 3;
             job.mayOverlap = random() % 2 != 0;
             job.mayBeLone = random() % 4 != 0;
+            job.clusterBlocks = selection.cluster > 0 ? selection.cluster : 1 << random() % 3;
             const bool fits = q.count * static_cast<uint64_t>(ranks) * sizeOf(q.reduction.type) * 6 < fabric.config().bufferBytes;
             const bool isPlain = traits.collective == Collective::AllReduce || traits.collective == Collective::SendRecv;
             job.copies = isPlain && fits && kernel != KernelId::LineWindow && random() % 4 == 0 ? 1 + static_cast<int>(random() % 6) : 1;
@@ -94,10 +95,11 @@ std::vector<Job> makeJobs(const Fabric& fabric, const Selection& selection, std:
 std::string describe(const Job& job) {
   const exec::record::Algorithm& algorithm = exec::record::algorithms()[static_cast<size_t>(job.question.algorithm)];
   const Reduction& r = job.question.reduction;
-  return format("{} {} on {}, {} {}{}{}, count {}, root {}, channels {}, slice {}, offset {}{}{}{}{}, copies {}", algorithm.traits.name,
+  return format("{} {} on {}, {} {}{}{}, count {}, root {}, channels {}, clusters of {}, slice {}, offset {}{}{}{}{}, copies {}",
+                algorithm.traits.name,
                 name(algorithm.traits.collective), exec::cuda::kernelInfo(job.kernel).name, name(r.type), name(r.op),
                 r.scaling.hasFactor ? " scaled" : "", r.scaling.divisor > 1 ? " divided" : "", job.question.count, job.question.root,
-                job.channels, job.sliceBytes, job.offsetElems, job.inPlace ? ", in place" : "",
+                job.channels, job.clusterBlocks, job.sliceBytes, job.offsetElems, job.inPlace ? ", in place" : "",
                 job.factorInMemory ? ", factor in memory" : "", job.mayOverlap ? ", overlapping" : "", job.mayBeLone ? "" : ", not lone",
                 job.copies);
 }

@@ -17,6 +17,7 @@ struct Selection {
   uint64_t most = 0;      ///< elements at most; 0: what the list has
   int samples = 1;        ///< of each combination
   int every = 1;          ///< combinations: one in so many
+  int cluster = 0;        ///< blocks of one; 0: 1, 2 and 4 at random
 };
 
 /// What there is to do for the fabric's number of ranks, in a random order.

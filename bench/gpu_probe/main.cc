@@ -5,12 +5,13 @@
 //                      [--seconds S]   the matrix
 //   gpu_probe time     --algorithm ring --collective AllReduce --kernel simple [--bytes B,…] [--channels C,…] [--slot BYTES] [--pieces P]
 //   gpu_probe absent   [--algorithm …] [--collective …] [--kernel …] [--timeout MS] [--limit MS]   the last rank never comes: who says so
-//   gpu_probe kernels  registers, local and shared memory of every kernel
+//   gpu_probe kernels  registers, local and shared memory of every kernel, and how many blocks and clusters are on the device at once
 //
-// All: --ranks N (2) --devices D --nodes RANKS_OF_A_NODE --seed S --start COUNT; time: --type float --op sum --eager 1 --overlap 1 --lone
-// 0 --ops N
-// --replays N --rounds N. Ranks beyond the devices share them. Exit status: 0 all right, 1 a wrong result, 2 a CUDA error or bad argument,
-// 3 a wait gave up. A hanging kernel ends by the device's own limit, the host's, or at last the watchdog of the whole program.
+// Kernels that run pipes are launched in clusters: of 4 blocks (time), or of 1, 2 and 4 at random (verify); or as --cluster BLOCKS says.
+// All: --ranks N (2) --devices D --nodes RANKS_OF_A_NODE --seed S --start COUNT; time: --type float --op sum --eager 1 --overlap 1
+// --lone 0 --ops N --replays N --rounds N. Ranks beyond the devices share them. Exit status: 0 all right, 1 a wrong result, 2 a CUDA error
+// or bad argument, 3 a wait gave up. A hanging kernel ends by the device's own limit, the host's, or at last the watchdog of the
+// whole program.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,10 +33,11 @@ struct Options {
   std::string command;
   std::map<std::string, std::string> text = {
       {"algorithm", ""}, {"collective", "AllReduce"}, {"kernel", ""}, {"type", "float"}, {"op", "sum"}, {"bytes", ""}, {"channels", ""}};
-  std::map<std::string, uint64_t> number = {{"ranks", 2},   {"devices", 0}, {"nodes", 0},      {"seed", 0},      {"start", 0},
-                                            {"samples", 1}, {"every", 1},   {"most", 0},       {"seconds", 60},  {"slot", 0},
-                                            {"share", 0},   {"pieces", 2},  {"eager", 0},   {"overlap", 0},    {"lone", 1},     {"ops", 0},
-                                            {"replays", 0}, {"rounds", 5},  {"timeout", 2000}, {"limit", 20000}, {"watchdog", 300}};
+  std::map<std::string, uint64_t> number = {{"ranks", 2},      {"devices", 0}, {"nodes", 0},   {"seed", 0},    {"start", 0},
+                                            {"samples", 1},    {"every", 1},   {"most", 0},    {"seconds", 60}, {"slot", 0},
+                                            {"share", 0},      {"pieces", 2},  {"eager", 0},   {"overlap", 0}, {"lone", 1},
+                                            {"cluster", 0},    {"ops", 0},     {"replays", 0}, {"rounds", 5},  {"timeout", 2000},
+                                            {"limit", 20000},  {"watchdog", 300}};
 };
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -105,7 +107,8 @@ int verifyAll(const Options& o, const FabricConfig& config) {
   const uint64_t seed = o.number.at("seed") != 0 ? o.number.at("seed") : std::random_device{}();
   std::mt19937_64 random(seed);
   Selection selection{o.text.at("algorithm"), o.text.at("kernel"), o.number.at("most"), static_cast<int>(o.number.at("samples")),
-                      static_cast<int>(std::max<uint64_t>(1, o.number.at("every")))};
+                      static_cast<int>(std::max<uint64_t>(1, o.number.at("every"))),
+                      static_cast<int>(std::min<uint64_t>(o.number.at("cluster"), 8))};
   const std::vector<Job> jobs = makeJobs(fabric, selection, random);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(o.number.at("seconds"));
   size_t done = 0;
@@ -143,6 +146,7 @@ int timeAll(const Options& o, FabricConfig config) {
   q.reduction.op = valueNamed<ReduceOp>(o.text.at("op"), kNumReduceOps);
   job.mayOverlap = o.number.at("overlap") != 0;
   job.mayBeLone = o.number.at("lone") != 0;
+  if (const uint64_t blocks = o.number.at("cluster"); blocks > 0) job.clusterBlocks = static_cast<int32_t>(std::min<uint64_t>(blocks, 8));
   const exec::record::Algorithm& algorithm = exec::record::algorithms()[static_cast<size_t>(q.algorithm)];
   const std::vector<uint64_t> sizes = parseList(o.text.at("bytes").empty() ? "8" : o.text.at("bytes"));
   const std::vector<uint64_t> channels = parseList(o.text.at("channels").empty() ? "0" : o.text.at("channels"));
@@ -219,8 +223,11 @@ int main(int argc, char** argv) {
     PROBE_CHECK(exec::cuda::loadKernels(&uses));
     if (o.command != "kernels") continue;
     const auto print = [d](const char* kernel, const exec::cuda::KernelUse& use) {
-      std::printf("device %d %-7s %3d registers, %d local, %d shared bytes, %d blocks a multiprocessor\n", d, kernel, use.registers,
-                  use.localBytes, use.sharedBytes, use.blocksPerMultiprocessor);
+      std::printf("device %d %-7s %3d registers, %d local, %d shared bytes, %d blocks a multiprocessor; at once", d, kernel,
+                  use.registers, use.localBytes, use.sharedBytes, use.blocksPerMultiprocessor);
+      for (size_t i = 0; i < use.clusters.size(); ++i)
+        std::printf("%s %d clusters of %d", i == 0 ? "" : ",", use.clusters[i], exec::cuda::kClusterSizes[i]);
+      std::printf("\n");
     };
     for (int k = 0; k < exec::cuda::kNumKernels; ++k) print(exec::cuda::kernelInfo(static_cast<KernelId>(k)).name, uses.of[k]);
     print("lone", uses.lone);

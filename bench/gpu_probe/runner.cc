@@ -129,6 +129,8 @@ void Runner::enqueue(const Job& job, int32_t rank) {
     if (i < exec::cuda::kInlineWorks) launch.work[i] = works[i];
     options.blocks = std::max(options.blocks, works[i].firstBlock + works[i].blocks());
   }
+  const int32_t cluster = exec::cuda::kernelInfo(job.kernel).runsPipes ? job.clusterBlocks : 1;
+  options.grid = {(options.blocks + cluster - 1) / cluster * cluster, cluster};
   if (works.size() > exec::cuda::kInlineWorks) {
     const size_t rest = works.size() - exec::cuda::kInlineWorks;
     launch.more = m.works;

@@ -18,6 +18,7 @@ struct Job {
   bool factorInMemory = false;  ///< the pre-multiplier is read by the kernel
   bool mayOverlap = false;
   bool mayBeLone = true;
+  int32_t clusterBlocks = 4;  ///< where the kernel runs pipes
   int copies = 1;  ///< works in one launch: the same call, one after the other on the same blocks, each on its part of the buffers
 };
 

@@ -106,6 +106,7 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   own.blocking = override<Param::CommBlocking>(0, 1, own.blocking);
   own.minCTAs = override<Param::MinCtas>(1, kMostCtas, own.minCTAs);
   own.maxCTAs = override<Param::MaxCtas>(1, kMostCtas, own.maxCTAs);
+  own.cgaClusterSize = override<Param::CgaClusterSize>(0, 8, own.cgaClusterSize);
   own.CTAPolicy = override<Param::CtaPolicy>(NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO, own.CTAPolicy);
   own.splitShare = override<Param::CommSplitShareResources>(0, 1, own.splitShare);
   own.shrinkShare = override<Param::CommShrinkShareResources>(0, 1, own.shrinkShare);
@@ -113,6 +114,7 @@ Result<comm::Config> readConfig(const ncclConfig_t* config, const comm::Config* 
   comm::Config result;
   if (own.maxCTAs != kUndef) result.maxCtas = std::min(own.maxCTAs, kMostCtas);
   if (own.minCTAs != kUndef) result.minCtas = std::min(own.minCTAs, kMostCtas);  // above maxCtas: told by readSettings()
+  if (own.cgaClusterSize != kUndef) result.clusterBlocks = own.cgaClusterSize;
   if (own.CTAPolicy != kUndef) result.ctaPolicy = own.CTAPolicy;
   result.blocking = own.blocking != 0;  // undefined: blocking
   result.splitShare = own.splitShare == 1;

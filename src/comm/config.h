@@ -12,6 +12,7 @@ struct Config {
   std::string name;
   std::string network;  ///< the one to use between hosts, by name; empty: any
   int32_t trafficClass = -1;  ///< for that network, as it is; -1: not said
+  int32_t clusterBlocks = -1;  ///< of a cluster of thread blocks, at most; -1: as the library likes, 0 and 1: none
   int32_t ctaPolicy = 0;  ///< NCCL_CTA_POLICY_…
   bool blocking = true;
   bool splitShare = false;   ///< children of a split share this communicator's resources

@@ -283,6 +283,8 @@ Status DeviceRank::launchWorks(std::span<DeviceCall* const> calls, std::span<con
   exec::cuda::LaunchOptions options;
   options.blocks = blocks;
   options.mayOverlap = device_.ranks.load(std::memory_order_relaxed) <= settings_.mostEarlyRanks;
+  const int32_t most = calls.front()->call.isMessage() ? settings_.messageBlocks : settings_.maxChannels;
+  options.grid = exec::cuda::makeGrid(blocks, most, settings_.clusters[static_cast<size_t>(front.kernel)]);
   return devices_.executor().launch(front.kernel, launch, options, stream);
 }
 

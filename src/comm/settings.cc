@@ -24,6 +24,10 @@ constexpr int32_t kZero = 2;
 constexpr int64_t kEfficientChannels = 24;
 /// Slots of plain data on GPUs are multiples of what the workers of a block move in one pass.
 constexpr uint64_t kPlainUnit = 28672;
+/// Blocks of a cluster, where nobody says: half the blocks as fast as without (docs/decisions/0039-clusters.md).
+constexpr int32_t kClusterBlocks = 4;
+/// Of a call of several lanes in clusters: what two of fit onto a GPU that has lost some of its multiprocessors.
+constexpr int32_t kMostClustered = 48;
 /// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
 constexpr uint64_t kMessageBytes = 12 << 20;
 /// What all ranks may store in a bank of a channel of a window of lines.
@@ -108,6 +112,54 @@ int32_t mostEarlyRanks(int32_t multiprocessors) {
   return std::max(0, (multiprocessors / exec::cuda::kMostEarlyBlocks - 2) / 2);
 }
 
+/// A grid in clusters may take half of what of them fits onto the device, so that another communicator's is there at the same time.
+std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> clusterLimits(int32_t most, const exec::cuda::KernelUses& uses) {
+  std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> limits{};
+  for (size_t k = 0; k < limits.size(); ++k) {
+    for (size_t i = 0; i < exec::cuda::kClusterSizes.size(); ++i) {
+      const int32_t size = exec::cuda::kClusterSizes[i];
+      if (size <= most) limits[k][i] = uses.of[k].clusters[i] * size / 2;
+    }
+  }
+  return limits;
+}
+
+/// Slots of pipes, and how many channels have them. The bounds of blocks are there already.
+void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
+  constexpr auto kPlain = static_cast<size_t>(exec::cuda::Protocol::Simple);
+  constexpr auto kLines = static_cast<size_t>(exec::cuda::Protocol::Lines);
+  const int32_t room = settings.messageBlocks;
+  const int64_t fewest = std::clamp<int64_t>(config::get<Param::MinP2pNchannels>(), 1, std::clamp(room, 1, kMostChannels));
+  const int64_t bound = std::clamp<int64_t>(config::get<Param::MaxP2pNchannels>(), 1, kMostChannels);
+  // What lies between two neighbours stays small: docs/decisions/0015.
+  settings.slots = {4, 4, 4};
+  settings.slotBytes = {57344, 16384, 61440};
+  // In clusters half the blocks keep a link busy, if more is under way between two of them; but what the user asks for counts.
+  const int32_t wanted = std::max(settings.minChannels, static_cast<int32_t>(std::min<int64_t>(2 * fewest, kMostChannels)));
+  settings.plainChannels = isClustered ? std::max(wanted, kMostChannels / 2) : kMostChannels;
+  settings.plainBlocks = isClustered ? std::max(wanted, kMostClustered) : kMostChannels;
+  // The fewer channels there may be, the more each has under way, in as much memory.
+  const int32_t mostPlain = std::min(settings.maxChannels, settings.plainChannels);
+  if (mostPlain <= kMostChannels / 2) settings.slotBytes[kPlain] *= 2;
+  if (mostPlain <= kMostChannels / 4) settings.slots[kPlain] *= 2;
+  if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
+    settings.slots.fill(static_cast<int32_t>(std::clamp<int64_t>(slots, 2, 64)));
+  uint64_t& plainBytes = settings.slotBytes[kPlain];
+  if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
+    plainBytes = static_cast<uint64_t>(bytes / settings.slots[kPlain]);
+  if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
+  plainBytes = std::clamp(plainBytes / kPlainUnit, uint64_t{1}, uint64_t{64}) * kPlainUnit;
+  // Each peer may be sent to and received from at the same time; what all of them together may be sent stays below what a ring has.
+  const auto ofMessages = [&](size_t protocol, int32_t most) {
+    const auto peers = static_cast<uint64_t>(std::max(1, ranks - 1));
+    const uint64_t affordable = kMessageBytes / (settings.slotBytes[protocol] * static_cast<uint64_t>(settings.slots[protocol])) / peers;
+    const int32_t fitting = std::min(room / static_cast<int32_t>(2 * peers), static_cast<int32_t>(std::min<uint64_t>(affordable, 32)));
+    return static_cast<int32_t>(std::min(std::max<int64_t>(std::clamp(fitting, 1, most), fewest), bound));
+  };
+  settings.messageChannels = ofMessages(kLines, kMostChannels / 2);
+  settings.plainMessageChannels = ofMessages(kPlain, settings.plainChannels / 2);
+}
+
 }  // namespace
 
 Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured) {
@@ -153,36 +205,15 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     if (static_cast<exec::cuda::KernelId>(k) == exec::cuda::KernelId::Window) blocks = std::min(blocks, uses.lone.blocksPerMultiprocessor);
     settings.mostBlocks[k] = blocks * place.multiprocessors / (sharesGpus ? place.ranks : 1);  // all of them may be on one
   }
+  const int32_t cluster = sharesGpus ? 1 : config.clusterBlocks < 0 ? kClusterBlocks : config.clusterBlocks;
+  settings.clusters = clusterLimits(cluster, uses);
   const auto [least, most] = channelBounds(config, false);
   settings.minChannels = least;
   settings.maxChannels = most;
-  // Each peer may be sent to and received from at the same time.
   const int32_t fit = settings.mostBlocks[static_cast<size_t>(exec::cuda::KernelId::Simple)];
   const int32_t room = most == kMostChannels ? fit : std::min(most, fit);  // the most that there is is no wish for fewer
   settings.messageBlocks = room;
-  const int32_t ways = 2 * std::max(1, place.ranks - 1);
-  // What lies between two neighbours stays small: docs/decisions/0015.
-  settings.slots = {4, 4, 4};
-  settings.slotBytes = {57344, 16384, 61440};
-  // The fewer channels there may be, the more each has under way, in as much memory.
-  constexpr auto kPlain = static_cast<size_t>(exec::cuda::Protocol::Simple);
-  if (most <= kMostChannels / 2) settings.slotBytes[kPlain] *= 2;
-  if (most <= kMostChannels / 4) settings.slots[kPlain] *= 2;
-  if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
-    settings.slots.fill(static_cast<int32_t>(std::clamp<int64_t>(slots, 2, 64)));
-  uint64_t& plainBytes = settings.slotBytes[kPlain];
-  if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
-    plainBytes = static_cast<uint64_t>(bytes / settings.slots[kPlain]);
-  if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
-  plainBytes = std::clamp(plainBytes / kPlainUnit, uint64_t{1}, uint64_t{64}) * kPlainUnit;
-  // What all peers together may send at a time stays below what a ring has.
-  const uint64_t plainPipe = plainBytes * static_cast<uint64_t>(settings.slots[kPlain]);
-  const uint64_t affordable = kMessageBytes / plainPipe / static_cast<uint64_t>(std::max(1, place.ranks - 1));
-  settings.messageChannels = std::clamp(std::min(room / ways, static_cast<int32_t>(std::min<uint64_t>(affordable, 32))), 1, 32);
-  // What the user asks for goes beyond what memory of messages is meant to take.
-  const int64_t fewest = std::clamp<int64_t>(config::get<Param::MinP2pNchannels>(), 1, std::clamp(room, 1, kMostChannels));
-  const int64_t bound = std::clamp<int64_t>(config::get<Param::MaxP2pNchannels>(), 1, kMostChannels);
-  settings.messageChannels = static_cast<int32_t>(std::min(std::max<int64_t>(settings.messageChannels, fewest), bound));
+  setPipes(settings, place.ranks, place.streams && cluster >= kClusterBlocks);
   // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory.
   settings.shareBytes = {16384, 32768, kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
   settings.windowChannels = {32, 16, 64};
@@ -192,7 +223,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   if (const int64_t early = config::get<Param::TuttiEarlyLaunch>();
       early != 0 && place.streams && !sharesGpus && most >= 2 * exec::cuda::kMostEarlyBlocks)
     settings.mostEarlyRanks = early == 1 ? INT32_MAX : mostEarlyRanks(place.multiprocessors);
-  settings.hasBulk = config::get<Param::TuttiBulk>() != 0 && place.streams && plainBytes <= exec::cuda::kMostStreamedBytes;
+  settings.hasBulk = config::get<Param::TuttiBulk>() != 0 && place.streams &&
+                     settings.slotBytes[static_cast<size_t>(exec::cuda::Protocol::Simple)] <= exec::cuda::kMostStreamedBytes;
   settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || !settings.hasBulk;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();
   if (copyEngines == 0)

@@ -47,6 +47,8 @@ struct DeviceSettings {
   /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
   /// kernels of lone calls.
   std::array<int32_t, exec::cuda::kNumKernels> mostBlocks{};
+  /// In which clusters a launch of each kernel may be, on this rank's device: no plan depends on it.
+  std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> clusters{};
   /// What the user allows of BLOCKS of a call (minCTAs and maxCTAs of a communicator, NCCL_MIN_CTAS …): at least `minChannels` where
   /// there are elements for them, never more than `maxChannels`. A call that nothing carries out with so few takes the lanes of one
   /// channel, if they fit onto the device at once.
@@ -54,6 +56,10 @@ struct DeviceSettings {
   int32_t maxChannels = 32;
   /// Channels that the pipes of messages have.
   int32_t messageChannels = 8;
+  /// The most that pipes of plain data have, and those of messages among them: fewer channels have more under way in as much memory.
+  int32_t plainChannels = 64;
+  int32_t plainMessageChannels = 64;
+  int32_t plainBlocks = 64;  ///< of a call on them, with all its lanes
   int32_t messageBlocks = 64;  ///< of a launch of messages, but for what a single exchange takes
   std::array<int32_t, kNumProtocols> slots{8, 8, 8};                    ///< by Protocol; at least 2
   std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
@@ -74,7 +80,8 @@ struct DeviceSettings {
   std::shared_ptr<tune::Tuner> tuner;  ///< null: nobody is asked
   std::string constants = "hopper-nvlink";  ///< whose numbers those are
 
-  /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees.
+  /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees,
+  /// and those of plain data fewer than those of cells and lines.
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;
 };
 

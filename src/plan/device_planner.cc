@@ -56,9 +56,11 @@ int32_t ceilDivide(uint64_t value, uint64_t divisor) {
 
 }  // namespace
 
-int32_t DeviceSettings::pipeChannels(Protocol, uint8_t port) const {
-  const bool ofMessages = port == algo::kUserPort || port == algo::kMessagePort;
-  return std::max(1, ofMessages ? std::min(messageChannels, maxChannels) : maxChannels);
+int32_t DeviceSettings::pipeChannels(Protocol protocol, uint8_t port) const {
+  const bool areMessages = port == algo::kUserPort || port == algo::kMessagePort;
+  int32_t most = areMessages ? std::min(messageChannels, maxChannels) : maxChannels;
+  if (protocol == Protocol::Simple) most = std::min(most, areMessages ? plainMessageChannels : plainChannels);
+  return std::max(1, most);
 }
 
 DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings)
@@ -83,7 +85,8 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   const DeviceFit& fit = fits_.of(*option.algorithm, option.kernel, shape.root);
   if (!fit.status.ok()) return Obstacle::Program;
   option.lanes = isMessage(shape) ? 1 : option.algorithm->lanes(layout_.ranks());
-  const int32_t allowed = std::max(settings_.maxChannels, option.lanes);  // options() leaves out what needs more than the user allows
+  const int32_t wanted = protocol == Protocol::Simple ? std::min(settings_.maxChannels, settings_.plainBlocks) : settings_.maxChannels;
+  const int32_t allowed = std::max(wanted, option.lanes);  // options() leaves out what needs more than the user allows
   option.mostChannels = std::min(settings_.mostBlocks[static_cast<size_t>(option.kernel)], allowed) / option.lanes;
   if (isWindow(*option.algorithm)) option.mostChannels = std::min(option.mostChannels, settings_.windowChannels[windowOf(option.kernel)]);
   for (int port = 0; port < 64; ++port)

@@ -89,7 +89,8 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
       passing = first;
     }
   }
-  us.trafficUs = usOf(passing, linkGBs(algorithm, cost, geometry.channels)) + repeated * usOf(p.busiest * bytes, blocks * cost.blockGBs);
+  us.trafficUs = usOf(passing, linkGBs(algorithm, cost, geometry.channels));
+  us.trafficUs += repeated * usOf(p.lane * bytes, geometry.channels * cost.blockGBs);
   return us;
 }
 

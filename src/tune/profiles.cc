@@ -33,12 +33,14 @@ const Profile& Profiles::get(const Algorithm& algorithm, Loans loans) {
   };
   const double growth = std::log2(std::max(known.traffic / half.traffic, 1.0));
   const double busiest = std::log2(std::max(known.busiest / half.busiest, 1.0));
+  const double lane = std::log2(std::max(known.lane / half.lane, 1.0));
   known.farHops = extend(half.farHops, known.farHops);
   known.hops = extend(half.hops, known.hops);
   known.messages = extend(half.messages, known.messages);
   known.steps = extend(half.steps, known.steps);
   known.traffic *= std::pow(ratio, growth);
   known.busiest *= std::pow(ratio, busiest);
+  known.lane *= std::pow(ratio, lane);
   return known;
 }
 

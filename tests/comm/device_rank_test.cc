@@ -165,6 +165,24 @@ TEST_F(DeviceRankTest, LaunchesAreEarlyWhileFewCommunicatorsUseTheGpu) {
   EXPECT_TRUE(isEarly());
 }
 
+TEST_F(DeviceRankTest, LargeCallsAreLaunchedInClusters) {
+  plan::DeviceSettings settings = settingsOf(kRanks);
+  for (const auto kernel : {exec::cuda::KernelId::Simple, exec::cuda::KernelId::Bulk})
+    settings.clusters[static_cast<size_t>(kernel)] = {0, 60, 66};
+  reopen(settings);
+  const auto gridOf = [&](uint64_t count) {
+    std::vector<std::vector<DeviceCall>> calls(kRanks);
+    for (int32_t r = 0; r < kRanks; ++r) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, count));
+    launchAll(calls);
+    const exec::cuda::LaunchOptions& options = of(0).back().options;
+    EXPECT_GE(options.grid.blocks, options.blocks);
+    EXPECT_LE(options.grid.blocks, settings.maxChannels);
+    return options.grid.clusterBlocks;
+  };
+  EXPECT_EQ(gridOf(2), 1);
+  EXPECT_EQ(gridOf(64 << 20), 4);
+}
+
 TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {
   std::vector<std::vector<DeviceCall>> calls(kRanks);
   for (int32_t r = 0; r < kRanks; ++r) {

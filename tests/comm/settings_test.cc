@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "algo/sendrecv.h"
 #include "config/params.h"
 
 namespace tutti::comm {
@@ -245,6 +246,70 @@ TEST_F(FromEnvironment, FewerChannelsHaveMoreUnderWayInNoMoreMemory) {
   EXPECT_EQ(before, most / 16);
   set("TUTTI_SLOTS", "2");
   EXPECT_EQ(settingsOf().slots[0], 2);
+}
+
+TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
+  exec::cuda::KernelUses uses;
+  for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
+  constexpr auto kSimple = static_cast<size_t>(exec::cuda::KernelId::Simple);
+  uses.of[kSimple].clusters = {15, 30, 66};  // of 8, 4 and 2, as an H100 has them
+  Place place;
+  place.ranks = 2;
+  place.multiprocessors = 132;
+  place.streams = true;
+  Config config;
+  const auto settingsOf = [&] { return readDeviceSettings(read(), config, place, uses).value(); };
+  const auto channels = [&](exec::cuda::Protocol protocol, uint8_t port) { return settingsOf().pipeChannels(protocol, port); };
+  using Limits = exec::cuda::ClusterLimits;
+  EXPECT_EQ(settingsOf().clusters[kSimple], (Limits{0, 60, 66})) << "two such grids at once";
+  EXPECT_EQ(settingsOf().clusters[static_cast<size_t>(exec::cuda::KernelId::Window)], Limits{});
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 32);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Lines, 0), 64);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 16);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Lines, algo::kUserPort), 32);
+  const uint64_t slotBytes = settingsOf().slotBytes[0];
+  set("NCCL_MIN_P2P_NCHANNELS", "20");
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 20);
+  set("NCCL_MIN_P2P_NCHANNELS", "1");
+  config.minCtas = 48;
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 48) << "the user's own wish";
+  EXPECT_EQ(settingsOf().slotBytes[0], slotBytes / 2);
+  config.minCtas = 1;
+  config.clusterBlocks = 8;
+  EXPECT_EQ(settingsOf().clusters[kSimple], (Limits{60, 60, 66}));
+  config.clusterBlocks = 3;
+  EXPECT_EQ(settingsOf().clusters[kSimple], (Limits{0, 0, 66}));
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64);
+  for (const int none : {0, 1}) {
+    config.clusterBlocks = none;
+    EXPECT_EQ(settingsOf().clusters[kSimple], Limits{});
+    EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64);
+  }
+  config.clusterBlocks = -1;
+  place.streams = false;  // some rank's GPU is older
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64);
+  place.streams = true;
+  set("TUTTI_MULTI_RANK_GPU", "1");  // grids of several ranks have to fit beside each other
+  EXPECT_EQ(settingsOf().clusters[kSimple], Limits{});
+  set("TUTTI_MULTI_RANK_GPU", "0");
+}
+
+TEST(Grid, IsOfTheLargestClustersThatFit) {
+  const exec::cuda::ClusterLimits limits{0, 60, 66};
+  const auto grid = [&](int32_t blocks, int32_t most) {
+    const exec::cuda::Grid g = exec::cuda::makeGrid(blocks, most, limits);
+    return std::pair(g.blocks, g.clusterBlocks);
+  };
+  EXPECT_EQ(grid(32, 32), std::pair(32, 4));
+  EXPECT_EQ(grid(30, 32), std::pair(32, 4)) << "two blocks have nothing to do";
+  EXPECT_EQ(grid(30, 31), std::pair(30, 2)) << "as many as the user allows";
+  EXPECT_EQ(grid(7, 7), std::pair(7, 1));
+  EXPECT_EQ(grid(60, 64), std::pair(60, 4));
+  EXPECT_EQ(grid(61, 64), std::pair(62, 2));
+  EXPECT_EQ(grid(132, 132), std::pair(132, 1));
+  EXPECT_EQ(grid(48, 1), std::pair(48, 4)) << "what takes more than the user allows anyway gets no more than that";
+  const exec::cuda::Grid none = exec::cuda::makeGrid(32, 64, {});
+  EXPECT_EQ(std::pair(none.blocks, none.clusterBlocks), std::pair(32, 1));
 }
 
 TEST_F(FromEnvironment, SmallCallsAreEarlyWhereTheyLeaveRoom) {

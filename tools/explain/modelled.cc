@@ -23,6 +23,7 @@ Result<std::unique_ptr<ModelledGpus>> ModelledGpus::make(int32_t gpus, const com
   place.ranks = gpus;
   place.multiprocessors = kMultiprocessors;
   place.keepsLines = true;
+  place.streams = true;
   auto settings = comm::readDeviceSettings(*host, config, place, uses, measured);
   if (!settings) return tl::unexpected(std::move(settings).error());
   if (adjust) adjust(*settings);

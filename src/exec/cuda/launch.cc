@@ -55,6 +55,28 @@ Status load(const Footprint& kernel, KernelUse& most) {
   return {};
 }
 
+/// How many clusters of the kernel are on the device at once, by kClusterSizes.
+Status countClusters(const Footprint& kernel, KernelUse& use) {
+  for (size_t i = 0; i < kClusterSizes.size(); ++i) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(kClusterSizes[i]);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(kClusterSizes[i]));
+    config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+    config.dynamicSmemBytes = static_cast<size_t>(kernel.sharedBytes);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int clusters = 0;
+    if (Status status = checkCuda(cudaOccupancyMaxActiveClusters(&clusters, kernel.function, &config), "counting clusters", kernel.name);
+        !status.ok())
+      return status;
+    use.clusters[i] = clusters;
+  }
+  return {};
+}
+
 /// Bulk needs what only code for sm_90 has: one that was compiled for older devices moves nothing, and newer devices may have less shared
 /// memory.
 bool canRun(KernelId kernel, int device) {
@@ -106,18 +128,26 @@ bool canOverlap() {
   return can;
 }
 
-Status enqueue(const Footprint& kernel, void* parameters, const LaunchOptions& options, void* stream) {
+Status enqueue(const Footprint& kernel, void* parameters, const Grid& grid, bool isEarly, void* stream) {
   void* arguments[] = {parameters};
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(options.blocks));
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<size_t>(kernel.sharedBytes);
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = options.mayOverlap && options.blocks <= kMostEarlyBlocks && canOverlap() ? 1 : 0;
+  config.attrs = attributes;
+  if (isEarly) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.clusterBlocks > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(grid.clusterBlocks);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  }
   return checkCuda(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching", kernel.name);
 }
 
@@ -137,10 +167,17 @@ Status loadKernels(KernelUses* uses) {
     if (10 * major + minor < info.minimumArch) continue;
     if (static_cast<KernelId>(k) == KernelId::LineWindow || !canRun(static_cast<KernelId>(k), device)) continue;
     const KernelEntry& entry = entryOf(static_cast<KernelId>(k));
+    Footprint kernel{info.name, nullptr, entry.block.threads, entry.block.sharedBytes};
+    const void* largest = nullptr;
     for (const void* function : entry.function) {
-      const Footprint kernel{info.name, function, entry.block.threads, entry.block.sharedBytes};
+      const int32_t registers = found.of[k].registers;
+      kernel.function = function;
       if (Status status = load(kernel, found.of[k]); !status.ok()) return status;
+      if (found.of[k].registers > registers) largest = function;
     }
+    if (!info.runsPipes || major < 9) continue;
+    kernel.function = largest;
+    if (Status status = countClusters(kernel, found.of[k]); !status.ok()) return status;
   }
   KernelUse& ofLines = found.of[static_cast<int>(KernelId::LineWindow)];
   if (Status status = loadAll(loneCellsEntry(), found.lone); !status.ok()) return status;
@@ -163,6 +200,8 @@ Status loadKernels(KernelUses* uses) {
 
 Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) {
   const Work& first = launch.work[0];
+  const Grid asItIs{options.blocks, 1};
+  const bool isEarly = options.mayOverlap && options.blocks <= kMostEarlyBlocks && canOverlap();
   const bool isLone = launch.works == 1 && mayBeLone(first.algorithm);
   if (kernel == KernelId::LineWindow && !isLone)
     return tutti::error(Code::InvalidArgument, "kernel linewindow runs one call a launch, of an algorithm that it holds");
@@ -175,38 +214,36 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     if (BriefLaunch brief; options.blocks == first.geometry.channels && makeBrief(launch, rounds, brief)) {
       const LoneEntry kernels = hasLines ? briefLinesEntry(isPair) : briefCellsEntry(isPair);
       const Footprint footprint{kernels.name, functionOf(kernels, first), std::min(threads, kernels.combine.block.threads), 0};
-      return enqueue(footprint, &brief, options, stream);
+      return enqueue(footprint, &brief, asItIs, isEarly, stream);
     }
     LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling), rounds};
     const LoneEntry kernels = hasLines ? loneLinesEntry() : loneCellsEntry();
-    return enqueue({kernels.name, functionOf(kernels, first), threads, 0}, &parameters, options, stream);
+    return enqueue({kernels.name, functionOf(kernels, first), threads, 0}, &parameters, asItIs, isEarly, stream);
   }
   if ((kernel == KernelId::Cells || kernel == KernelId::Lines) && options.mayBeLone && areLoneMessages(launch)) {
     LoneMessages parameters = makeMessages(launch);
     const bool hasLines = kernel == KernelId::Lines;
     const int threads = messageThreads(launch, kernelInfo(kernel).protocol);
     return enqueue({hasLines ? "linemessages" : "messages", hasLines ? loneLineMessages() : loneMessages(), threads, 0}, &parameters,
-                   options, stream);
+                   asItIs, isEarly, stream);
   }
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);
   Launch parameters = launch;
   const void* const function = entry.function[placeOf(launch.type)];
-  LaunchOptions behind = options;  // a grid of roles gains nothing by being there early
-  behind.mayOverlap = false;
-  return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters, behind, stream);
+  // A grid of roles gains nothing by being there early.
+  return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters,
+                 options.grid.blocks >= options.blocks ? options.grid : asItIs, false, stream);
 }
 
 Status launchProbe(const ProbeLaunch& launch, void* stream) {
   ProbeLaunch parameters = launch;
-  LaunchOptions options;
-  options.blocks = launch.pairs;
-  return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, options, stream);
+  return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, {launch.pairs, 1}, false, stream);
 }
 
 Status launchCopies(const CopyLaunch& launch, void* stream) {
   CopyLaunch parameters = launch;
-  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, &parameters, {}, stream);
+  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, &parameters, {1, 1}, false, stream);
 }
 
 namespace {

@@ -11,6 +11,7 @@
 //    do otherwise. Calls for LineWindow are always alone in their launch and run on such a kernel; launchKernel() refuses others.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +20,7 @@
 #include "algo/traits.h"
 #include "core/status.h"
 #include "exec/cuda/copies.h"
+#include "exec/cuda/grid.h"
 #include "exec/cuda/probe.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/work.h"
@@ -59,6 +61,8 @@ struct KernelUse {
   int32_t localBytes = 0;  ///< of a thread: stack and spills
   int32_t sharedBytes = 0;
   int32_t blocksPerMultiprocessor = 0;
+  /// By kClusterSizes: how many clusters are on the device at once; 0: none, as before sm_90. Of kernels that run pipes.
+  std::array<int32_t, kClusterSizes.size()> clusters{};
 };
 
 struct KernelUses {
@@ -77,6 +81,7 @@ struct LaunchOptions {
   int32_t blocks = 1;       ///< the highest of firstBlock + blocks() of all works; all must fit onto the device at once
   bool mayOverlap = false;  ///< programmatic dependent launch: a lone call of few blocks may be there before the grid ahead has ended
   bool mayBeLone = true;    ///< on a kernel of lone calls, where the call is one; the same on all ranks
+  Grid grid;                ///< of kernels that run programs: at least `blocks`, all of them on the device at once; none: as it is
 };
 
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.

@@ -3,10 +3,12 @@
 //
 //   waiter     goes through the program, waits for slots, data and arrivals, writes a job on a desk    ─ "ready" ─► workers
 //   workers    carry the job out                                                                       ─ "moved" ─► signaller
-//   signaller  fences and tells the peers "filled", "freed", "arrived" and other lanes "given"
+//   signaller  tells the peers "freed" and, behind a fence, "filled" and "arrived", and other lanes "given"
 //
 // 1. Desk n % kDesks is written again only after the workers have met the signaller for desk n + 2, which it joins when it is done with n.
-// 2. After a wait that gave up nothing is moved or signalled any more: the next desk ends the work.
+// 2. A slot is free when it has been read: what a worker has loaded is there before it stores it, so before it meets the signaller. A fence
+//    would wait for the stores as well.
+// 3. After a wait that gave up nothing is moved or signalled any more: the next desk ends the work.
 #pragma once
 
 #include "exec/cuda/waiting_lane.cuh"
@@ -78,10 +80,9 @@ class RoleLane : public WaitingLane<RoleLane<Kind>, RoleShared, Kind::kProtocol,
       arch::barrier(kMoved, kWorkers + 32);
       const Desk& desk = shared_.desk[turn % kDesks];
       if (desk.isEnd) return;
-      if (i < desk.signals && !shared_.context.hasFailed()) {
-        arch::fenceAcqRelSys();
-        arch::storeRelaxedSys(desk.signal[i], desk.value[i]);
-      }
+      if (i >= desk.signals || shared_.context.hasFailed()) continue;
+      if (i >= desk.frees) arch::fenceAcqRelSys();
+      arch::storeRelaxedSys(desk.signal[i], desk.value[i]);
     }
   }
 

@@ -16,6 +16,7 @@ struct Desk {
   Job job;
   uint64_t* signal[2 * kMostFan];
   uint64_t value[2 * kMostFan];
+  int32_t frees;  ///< of the signals, from the first on: they say that slots have been read, the others that memory has been written
   int32_t signals;
   bool isEnd;
 };
@@ -37,13 +38,12 @@ class WaitingLane {
     constexpr int kWords = kMostEnds * static_cast<int>(sizeof(PipeEnd) / sizeof(uint64_t));
     for (int i = threadIdx.x; i < kWords; i += kThreads)
       reinterpret_cast<uint64_t*>(shared_.ends)[i] = reinterpret_cast<uint64_t*>(ends)[i];
-    __syncthreads();
+    arch::barrierOfBlock();
     const uint64_t doneBefore = threadIdx.x < kMostEnds ? shared_.ends[threadIdx.x].done : 0;
     resolvePeers(shared_.program, place.steps, shared_.ends);
-    __syncthreads();
+    arch::barrierOfBlock();
     derived().runRoles();
-    __syncwarp();  // the waiter's first lane has had more to do than the others
-    __syncthreads();
+    arch::barrierOfBlock();  // the waiter's first lane has had more to do than the others
     if (shared_.context.failed == 0 && threadIdx.x < kMostEnds && shared_.ends[threadIdx.x].done != doneBefore)
       ends[threadIdx.x].done = shared_.ends[threadIdx.x].done;
   }
@@ -123,6 +123,7 @@ class WaitingLane {
     job.isLast = s.reduce && hasOut;
     setMove(job, s.reduce);
     // Senders and receivers hear of each piece; with flags inside the data only senders need to.
+    d.frees = s.froms;
     d.signals = s.froms + (kIsFlagged ? 0 : s.tos);
   }
   __device__ __forceinline__ void setMove(Job& job, bool reduces) {
@@ -214,6 +215,7 @@ class WaitingLane {
     __syncwarp();
   }
   __device__ __forceinline__ void emptyJob() {
+    derived().desk().frees = 0;
     Job& job = derived().desk().job;
     job.bytes = 0;
     job.sources = job.targets = 0;

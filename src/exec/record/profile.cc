@@ -133,6 +133,10 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
   const uint64_t count = algorithm.traits.division == algo::Division::Shares ? chunkBytes * static_cast<uint64_t>(chunks) : chunkBytes;
   const algo::Geometry geometry = algo::makeGeometry(algorithm.traits.division, count, chunks, DataType::U8, 1, chunkBytes);
 
+  const auto shareOf = [&geometry](const Traffic& traffic) {
+    return static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
+  };
+
   Profile profile;
   std::vector<Program> programs;
   std::map<int32_t, uint64_t> leaving;  // by node
@@ -142,10 +146,11 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
     leaving[view.grid.node] += sent.toOtherNodes;
     profile.crossing = std::max(profile.crossing, static_cast<double>(sent.toOthers) / static_cast<double>(geometry.totalElems));
     for (const auto& lane : programs.back().lanes) profile.steps = std::max(profile.steps, static_cast<int32_t>(lane.size()));
-    const Traffic traffic = countTraffic(programs.back(), geometry, 1, 0, ranks, passesByReference, loans);
-    const double share = static_cast<double>(traffic.bytesRead + traffic.bytesWritten) / static_cast<double>(geometry.totalElems);
+    const double share = shareOf(countTraffic(programs.back(), geometry, 1, 0, ranks, passesByReference, loans));
     profile.traffic += share;
     profile.busiest = std::max(profile.busiest, share);
+    for (const auto& lane : programs.back().lanes)
+      profile.lane = std::max(profile.lane, shareOf(countTraffic({{lane}}, geometry, 1, 0, ranks, passesByReference, loans)));
   }
   const Time end = Clockwork(programs, views).run();
   profile.farHops = end.farHops;

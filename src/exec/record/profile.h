@@ -16,6 +16,7 @@ struct Profile {
   int32_t messages = 0;  ///< sent and received on that way
   double traffic = 0;    ///< bytes read and written in memory by all ranks together, for each byte of a rank's larger buffer
   double busiest = 0;    ///< the same of the rank that has the most of it
+  double lane = 0;       ///< the same of the lane that has the most of it
   double crossing = 0;   ///< bytes that a rank sends to others, of the rank that sends the most; for each byte of the same
   double leaving = 0;    ///< bytes that go from one node to others, of the node that sends the most; for each byte of the same
   int32_t steps = 0;     ///< of the longest lane, for one slice

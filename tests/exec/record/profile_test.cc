@@ -61,6 +61,10 @@ TEST(Profile, TrafficCountsWhatMemorySees) {
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).traffic, 15);
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).busiest, 15.0 / 4);
   EXPECT_DOUBLE_EQ(profileFor(Collective::Gather, "star", 4).busiest, 2);
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", 4).lane, 15.0 / 4) << "its only one";
+  const Profile chain = profileFor(Collective::Reduce, "chain", 2);
+  EXPECT_DOUBLE_EQ(chain.lane, chain.busiest) << "the other lane is for ranks on the other side";
+  EXPECT_DOUBLE_EQ(profileFor(Collective::AllToAll, "p2p", 4).lane, 2.0 / 4) << "sends, receives or copies one chunk";
 }
 
 TEST(Profile, OneRankHopsNowhere) {

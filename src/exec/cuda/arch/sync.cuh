@@ -12,6 +12,12 @@ __device__ __forceinline__ void barrier(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/// __syncthreads() behind code that lets the lanes of a warp drift apart: for the same reason.
+__device__ __forceinline__ void barrierOfBlock() {
+  __syncwarp();
+  __syncthreads();
+}
+
 /// Waits until the grids that this one was launched behind have ended and their stores are visible; returns at once where
 /// the launch did not ask for programmatic dependence.
 __device__ __forceinline__ void waitForPrecedingGrids() {
