@@ -212,7 +212,7 @@ int waitForAbsent(const Options& o, FabricConfig config) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options o = parse(argc, argv);
+  Options o = parse(argc, argv);
   alarm(static_cast<unsigned>(o.number.at("watchdog")));
   int present = 0;
   PROBE_CHECK(cudaGetDeviceCount(&present));
@@ -221,6 +221,8 @@ int main(int argc, char** argv) {
     PROBE_CHECK(cudaSetDevice(d));
     exec::cuda::KernelUses uses;
     PROBE_CHECK(exec::cuda::loadKernels(&uses));
+    // Older GPUs have none, and ranks that share one must fit onto it together.
+    if (uses.of[static_cast<int>(KernelId::Simple)].clusters.back() == 0 || config.ranks > config.devices) o.number["cluster"] = 1;
     if (o.command != "kernels") continue;
     const auto print = [d](const char* kernel, const exec::cuda::KernelUse& use) {
       std::printf("device %d %-7s %3d registers, %d local, %d shared bytes, %d blocks a multiprocessor; at once", d, kernel,

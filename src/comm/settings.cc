@@ -156,7 +156,7 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
     const int32_t fitting = std::min(room / static_cast<int32_t>(2 * peers), static_cast<int32_t>(std::min<uint64_t>(affordable, 32)));
     return static_cast<int32_t>(std::min(std::max<int64_t>(std::clamp(fitting, 1, most), fewest), bound));
   };
-  settings.messageChannels = ofMessages(kLines, kMostChannels / 2);
+  settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2);
   settings.plainMessageChannels = ofMessages(kPlain, settings.plainChannels / 2);
 }
 
@@ -213,7 +213,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const int32_t fit = settings.mostBlocks[static_cast<size_t>(exec::cuda::KernelId::Simple)];
   const int32_t room = most == kMostChannels ? fit : std::min(most, fit);  // the most that there is is no wish for fewer
   settings.messageBlocks = room;
-  setPipes(settings, place.ranks, place.streams && cluster >= kClusterBlocks);
+  // Measured between two GPUs alone; pipes to several peers would have too few channels each.
+  setPipes(settings, place.ranks, place.ranks == 2 && place.streams && cluster >= kClusterBlocks);
   // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory.
   settings.shareBytes = {16384, 32768, kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
   settings.windowChannels = {32, 16, 64};

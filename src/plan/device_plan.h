@@ -47,7 +47,7 @@ struct DeviceSettings {
   /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
   /// kernels of lone calls.
   std::array<int32_t, exec::cuda::kNumKernels> mostBlocks{};
-  /// In which clusters a launch of each kernel may be, on this rank's device: no plan depends on it.
+  /// In which clusters a launch of each kernel may be, on this rank's device: no plan depends on it, though what is below does on the wish.
   std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> clusters{};
   /// What the user allows of BLOCKS of a call (minCTAs and maxCTAs of a communicator, NCCL_MIN_CTAS …): at least `minChannels` where
   /// there are elements for them, never more than `maxChannels`. A call that nothing carries out with so few takes the lanes of one

@@ -174,7 +174,7 @@ TEST_F(DeviceRankTest, LargeCallsAreLaunchedInClusters) {
     std::vector<std::vector<DeviceCall>> calls(kRanks);
     for (int32_t r = 0; r < kRanks; ++r) calls[static_cast<size_t>(r)].push_back(collective(r, Collective::AllReduce, count));
     launchAll(calls);
-    const exec::cuda::LaunchOptions& options = of(0).back().options;
+    const exec::cuda::LaunchOptions options = of(0).back().options;
     EXPECT_GE(options.grid.blocks, options.blocks);
     EXPECT_LE(options.grid.blocks, settings.maxChannels);
     return options.grid.clusterBlocks;

@@ -264,6 +264,7 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   EXPECT_EQ(settingsOf().clusters[kSimple], (Limits{0, 60, 66})) << "two such grids at once";
   EXPECT_EQ(settingsOf().clusters[static_cast<size_t>(exec::cuda::KernelId::Window)], Limits{});
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 32);
+  EXPECT_EQ(settingsOf().plainBlocks, 48);
   EXPECT_EQ(channels(exec::cuda::Protocol::Lines, 0), 64);
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 16);
   EXPECT_EQ(channels(exec::cuda::Protocol::Lines, algo::kUserPort), 32);
@@ -289,6 +290,12 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   place.streams = false;  // some rank's GPU is older
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64);
   place.streams = true;
+  for (const int32_t ranks : {1, 3, 8}) {
+    place.ranks = ranks;
+    EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64) << "measured with two ranks alone";
+    EXPECT_EQ(settingsOf().slotBytes[0], slotBytes / 2);
+  }
+  place.ranks = 2;
   set("TUTTI_MULTI_RANK_GPU", "1");  // grids of several ranks have to fit beside each other
   EXPECT_EQ(settingsOf().clusters[kSimple], Limits{});
   set("TUTTI_MULTI_RANK_GPU", "0");
@@ -303,7 +310,7 @@ TEST(Grid, IsOfTheLargestClustersThatFit) {
   EXPECT_EQ(grid(32, 32), std::pair(32, 4));
   EXPECT_EQ(grid(30, 32), std::pair(32, 4)) << "two blocks have nothing to do";
   EXPECT_EQ(grid(30, 31), std::pair(30, 2)) << "as many as the user allows";
-  EXPECT_EQ(grid(7, 7), std::pair(7, 1));
+  EXPECT_EQ(grid(7, 64), std::pair(7, 1)) << "too few to keep a link busy";
   EXPECT_EQ(grid(60, 64), std::pair(60, 4));
   EXPECT_EQ(grid(61, 64), std::pair(62, 2));
   EXPECT_EQ(grid(132, 132), std::pair(132, 1));

@@ -3,8 +3,8 @@
 //
 // A pipe is `slots` cells of `slotBytes` in the RECEIVER's memory: the sender pushes data over NVLink, the receiver reads locally.
 //   filled   in the receiver's memory; the sender stores it (relaxed, after a release fence), the receiver polls it (acquire). Simple only
-//   freed    in the sender's memory; the receiver stores it (relaxed, after a release fence or the end of the launch that has read
-//            the piece), the sender polls it (acquire)
+//   freed    in the sender's memory; the receiver stores it when the piece has been read (relaxed; role_lane.cuh says why without a fence),
+//            the sender polls it (acquire)
 //   done     in the end itself; the lane that uses the end reads it when a launch begins and writes it when the work ends
 // 1. All three count pieces of slices from the birth of the pipe, in 64 bits, so launches follow one another, also as a replayed graph,
 //    without a reset; piece n lies in slot n % slots.

@@ -6,8 +6,8 @@
 //   signaller  tells the peers "freed" and, behind a fence, "filled" and "arrived", and other lanes "given"
 //
 // 1. Desk n % kDesks is written again only after the workers have met the signaller for desk n + 2, which it joins when it is done with n.
-// 2. A slot is free when it has been read: what a worker has loaded is there before it stores it, so before it meets the signaller. A fence
-//    would wait for the stores as well.
+// 2. A slot is free when it has been read: what a worker has loaded is there before it stores it, so before it meets the signaller. PTX has
+//    no word for that, its model asks for a fence; a fence would wait for the stores as well, and hardware cannot take a value back.
 // 3. After a wait that gave up nothing is moved or signalled any more: the next desk ends the work.
 #pragma once
 

@@ -4,7 +4,7 @@
 // A job is written on a desk. `Self`, which is derived from this, says which desk is the next (desk), hands it on (post), and runs the
 // other roles (runRoles).
 // 1. Slots, and what a signal tells of, are counted when the job is made; signals are sent in the order of the desks when all that was
-//    moved before is visible.
+//    moved before is visible, or, those that free slots (Desk::frees), when it has been read.
 // 2. After a wait that gave up no job is made: the next desk ends the work.
 #pragma once
 
