@@ -181,6 +181,9 @@ TEST_F(DeviceRankTest, LargeCallsAreLaunchedInClusters) {
   };
   EXPECT_EQ(gridOf(2), 1);
   EXPECT_EQ(gridOf(64 << 20), 4);
+  settings.maxChannels = 9;
+  reopen(settings);
+  EXPECT_EQ(gridOf(64 << 20), 1) << "no block beyond what the user allows";
 }
 
 TEST_F(DeviceRankTest, CallsOfAGroupShareALaunchWhereTheyCan) {

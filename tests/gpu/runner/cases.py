@@ -164,8 +164,8 @@ def as_frameworks_call(gpus):
 
 
 def sanitized(gpus):
-    """The small conformance matrix, and calls of the library, under the tools of compute-sanitizer. Racecheck without clusters: in them it took
-    a read behind two barriers of the block for a hazard (linesKernel, 1 of 4 seeds)."""
+    """The small conformance matrix, and calls of the library, under the tools of compute-sanitizer. Racecheck without clusters: in them it
+    reports hazards of the kernel of lines with single seeds (docs/decisions/0039-clusters.md)."""
     checks = []
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
         for kernel in ("window", "linewindow", "cells", "lines", "simple", "bulk"):
