@@ -22,20 +22,24 @@ void check(cudaError_t error, const char* what) {
 }
 
 /// An atomic is carried out where its line is at home, so it tells how far that is; loads may be answered by a copy that is nearer.
-__global__ void timeAtomics(uint32_t* memory, uint32_t* cycles) {
-  for (int page = 0; page < kPages; ++page) {
-    uint32_t* const word = memory + page * kWordsPerPage;
-    uint32_t least = UINT32_MAX;
-    for (int i = 0; i < 6; ++i) {
-      uint32_t value = 0;
-      const uint32_t began = clock();
-      asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 0;" : "=r"(value) : "l"(word) : "memory");
-      if (value == UINT32_MAX) __trap();  // the clock is read once the value is there
-      const uint32_t took = clock() - began;
-      if (i > 0) least = min(least, took);
-    }
-    cycles[page] = least;
+__device__ uint32_t leastCycles(uint32_t* word) {
+  uint32_t least = UINT32_MAX;
+  for (int i = 0; i < 6; ++i) {
+    uint32_t value = 0;
+    const uint32_t began = clock();
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 0;" : "=r"(value) : "l"(word) : "memory");
+    if (value == UINT32_MAX) __trap();  // the clock is read once the value is there
+    const uint32_t took = clock() - began;
+    if (i > 0) least = min(least, took);
   }
+  return least;
+}
+__global__ void timeAtomics(uint32_t* memory, uint32_t* cycles) {
+  for (int page = 0; page < kPages; ++page) cycles[page] = leastCycles(memory + page * kWordsPerPage);
+}
+/// Whether the block is in the half of `near` and not in that of `far`.
+__global__ void tellHalf(uint32_t* near, uint32_t* far, uint32_t* isNear) {
+  if (threadIdx.x == 0) isNear[blockIdx.x] = leastCycles(near) < leastCycles(far) ? 1 : 0;
 }
 
 __global__ void passFlag(const uint32_t* own, uint32_t* peers, bool begins, uint32_t first, uint64_t* ns) {
@@ -97,6 +101,19 @@ uint64_t roundTripNs(Side& a, Side& b, int pageOfA, int pageOfB, uint32_t& first
   return least;
 }
 
+void printHalves(const Side& side, int blocks, int threads) {
+  static_assert(kPages >= 64);
+  check(cudaSetDevice(side.device), "cudaSetDevice");
+  tellHalf<<<blocks, threads, 0, side.stream>>>(side.memory + side.near * kWordsPerPage, side.memory + side.far * kWordsPerPage,
+                                                side.cycles);
+  check(cudaStreamSynchronize(side.stream), "halves");
+  std::vector<uint32_t> halves(static_cast<size_t>(blocks));
+  check(cudaMemcpy(halves.data(), side.cycles, halves.size() * sizeof halves[0], cudaMemcpyDeviceToHost), "halves");
+  std::printf("GPU %d, %3d threads:  ", side.device, threads);
+  for (const uint32_t isNear : halves) std::printf("%c", isNear != 0 ? 'x' : '.');
+  std::printf("\n");
+}
+
 }  // namespace
 
 void printPages(const std::array<int, 2>& devices) {
@@ -107,6 +124,10 @@ void printPages(const std::array<int, 2>& devices) {
     for (const uint32_t cycles : side->seen) std::printf(" %u", cycles);
     std::printf("\n");
   }
+  std::printf("\nBlocks of a grid that are in the half of the first multiprocessor (x), by threads of a block\n\n");
+  for (Side* side : {&a, &b})
+    for (const int threads : {64, 512})
+      for (const int blocks : {8, 16, 32, 64}) printHalves(*side, blocks, threads);
   uint32_t first = 1;
   std::printf("\nA flag to the peer and back, ns, by the pages that the flags lie on\n\n| | near for GPU %d | far |\n|---|---:|---:|\n",
               b.device);
