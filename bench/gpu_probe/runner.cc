@@ -57,7 +57,8 @@ Runner::Placed Runner::place(const Job& job, int32_t rank) const {
 
 uint64_t Runner::sliceBytes(const Job& job, uint64_t pieces) const {
   const exec::cuda::Protocol protocol = exec::cuda::kernelInfo(job.kernel).protocol;
-  if (algorithmOf(job).traits.needs == algo::Needs::PeerMemory) return carriedBytes(protocol, fabric_.config().shareBytes);
+  if (algorithmOf(job).traits.needs == algo::Needs::PeerMemory)
+    return carriedBytes(protocol, exec::cuda::shareRoom(protocol, fabric_.config().shareBytes));
   return pieces * carriedBytes(protocol, fabric_.config().slotBytes);
 }
 

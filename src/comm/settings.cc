@@ -22,12 +22,19 @@ constexpr int32_t kEfficient = 1;
 constexpr int32_t kZero = 2;
 /// As many blocks as NCCL takes on NVLink: calls as fast as its, and products beside them lose as little (docs/performance/gpu.md).
 constexpr int64_t kEfficientChannels = 24;
-/// Slots of plain data on GPUs are multiples of what the workers of a block move in one pass.
-constexpr uint64_t kPlainUnit = 28672;
+/// Slots of plain data on GPUs are multiples of what the workers of a block move in two passes, of which one stores while the other loads:
+/// 1.3 times as fast as odd numbers of passes (docs/performance/gpu.md). Smaller ones are one pass.
+constexpr uint64_t kPlainUnit = 57344;
+constexpr uint64_t kLeastPlainBytes = kPlainUnit / 2;
 /// Blocks of a cluster, where nobody says: half the blocks as fast as without (docs/decisions/0039-clusters.md).
 constexpr int32_t kClusterBlocks = 4;
-/// Of a call of several lanes in clusters: what two of fit onto a GPU that has lost some of its multiprocessors.
-constexpr int32_t kMostClustered = 48;
+/// Blocks of a call in clusters between two ranks, by whether both send and receive all the time: measured,
+/// docs/decisions/0040-forty-blocks-and-near-pages.md.
+constexpr int32_t kEvenBlocks = 40;
+constexpr int32_t kOtherBlocks = 32;
+/// What the pipes of a ring have under way then, however few their channels, of which a slot is no more than so many units.
+constexpr uint64_t kClusteredBytes = 17920 << 10;
+constexpr uint64_t kMostSlotUnits = 6;
 /// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
 constexpr uint64_t kMessageBytes = 12 << 20;
 /// What all ranks may store in a bank of a channel of a window of lines.
@@ -136,19 +143,24 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   settings.slotBytes = {57344, 16384, 61440};
   // In clusters half the blocks keep a link busy, if more is under way between two of them; but what the user asks for counts.
   const int32_t wanted = std::max(settings.minChannels, static_cast<int32_t>(std::min<int64_t>(2 * fewest, kMostChannels)));
-  settings.plainChannels = isClustered ? std::max(wanted, kMostChannels / 2) : kMostChannels;
-  settings.plainBlocks = isClustered ? std::max(wanted, kMostClustered) : kMostChannels;
+  settings.plainBlocks = isClustered ? std::max(wanted, kOtherBlocks) : kMostChannels;
+  settings.plainEvenBlocks = settings.plainChannels = isClustered ? std::max(wanted, kEvenBlocks) : kMostChannels;
   // The fewer channels there may be, the more each has under way, in as much memory.
   const int32_t mostPlain = std::min(settings.maxChannels, settings.plainChannels);
-  if (mostPlain <= kMostChannels / 2) settings.slotBytes[kPlain] *= 2;
-  if (mostPlain <= kMostChannels / 4) settings.slots[kPlain] *= 2;
+  if (isClustered) {
+    const uint64_t each = kClusteredBytes / static_cast<uint64_t>(mostPlain * settings.slots[kPlain]);
+    settings.slotBytes[kPlain] = std::clamp(each / kPlainUnit, uint64_t{1}, kMostSlotUnits) * kPlainUnit;
+  } else {
+    if (mostPlain <= kMostChannels / 2) settings.slotBytes[kPlain] *= 2;
+    if (mostPlain <= kMostChannels / 4) settings.slots[kPlain] *= 2;
+  }
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots.fill(static_cast<int32_t>(std::clamp<int64_t>(slots, 2, 64)));
   uint64_t& plainBytes = settings.slotBytes[kPlain];
   if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
     plainBytes = static_cast<uint64_t>(bytes / settings.slots[kPlain]);
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
-  plainBytes = std::clamp(plainBytes / kPlainUnit, uint64_t{1}, uint64_t{64}) * kPlainUnit;
+  plainBytes = plainBytes < kPlainUnit ? kLeastPlainBytes : std::min(plainBytes / kPlainUnit, uint64_t{32}) * kPlainUnit;
   // Each peer may be sent to and received from at the same time; what all of them together may be sent stays below what a ring has.
   const auto ofMessages = [&](size_t protocol, int32_t most) {
     const auto peers = static_cast<uint64_t>(std::max(1, ranks - 1));
@@ -157,7 +169,7 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
     return static_cast<int32_t>(std::min(std::max<int64_t>(std::clamp(fitting, 1, most), fewest), bound));
   };
   settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2);
-  settings.plainMessageChannels = ofMessages(kPlain, settings.plainChannels / 2);
+  settings.plainMessageChannels = ofMessages(kPlain, settings.plainBlocks / 2);
 }
 
 }  // namespace

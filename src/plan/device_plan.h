@@ -59,7 +59,10 @@ struct DeviceSettings {
   /// The most that pipes of plain data have, and those of messages among them: fewer channels have more under way in as much memory.
   int32_t plainChannels = 64;
   int32_t plainMessageChannels = 64;
-  int32_t plainBlocks = 64;  ///< of a call on them, with all its lanes
+  /// Of a call on them, with all its lanes: of one in which every rank sends and receives all the time (all-gather, reduce-scatter,
+  /// all-to-all), and of the others.
+  int32_t plainEvenBlocks = 64;
+  int32_t plainBlocks = 64;
   int32_t messageBlocks = 64;  ///< of a launch of messages, but for what a single exchange takes
   std::array<int32_t, kNumProtocols> slots{8, 8, 8};                    ///< by Protocol; at least 2
   std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
@@ -83,6 +86,8 @@ struct DeviceSettings {
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees,
   /// and those of plain data fewer than those of cells and lines.
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;
+  /// The most blocks of a call.
+  int32_t mostBlocksOf(exec::cuda::Protocol protocol, Collective collective) const;
 };
 
 }  // namespace tutti::plan

@@ -63,6 +63,12 @@ int32_t DeviceSettings::pipeChannels(Protocol protocol, uint8_t port) const {
   return std::max(1, most);
 }
 
+int32_t DeviceSettings::mostBlocksOf(Protocol protocol, Collective collective) const {
+  if (protocol != Protocol::Simple) return maxChannels;
+  const bool isEven = collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll;
+  return std::min(maxChannels, isEven ? plainEvenBlocks : plainBlocks);
+}
+
 DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings)
     : layout_(layout), rank_(rank), settings_(settings), model_(layout, settings.machine), adviser_(settings.tuner), fits_(layout) {}
 
@@ -85,7 +91,7 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   const DeviceFit& fit = fits_.of(*option.algorithm, option.kernel, shape.root);
   if (!fit.status.ok()) return Obstacle::Program;
   option.lanes = isMessage(shape) ? 1 : option.algorithm->lanes(layout_.ranks());
-  const int32_t wanted = protocol == Protocol::Simple ? std::min(settings_.maxChannels, settings_.plainBlocks) : settings_.maxChannels;
+  const int32_t wanted = settings_.mostBlocksOf(protocol, shape.collective);
   const int32_t allowed = std::max(wanted, option.lanes);  // options() leaves out what needs more than the user allows
   option.mostChannels = std::min(settings_.mostBlocks[static_cast<size_t>(option.kernel)], allowed) / option.lanes;
   if (isWindow(*option.algorithm)) option.mostChannels = std::min(option.mostChannels, settings_.windowChannels[windowOf(option.kernel)]);
@@ -157,7 +163,7 @@ DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& sh
   Draft draft;
   draft.option = option;
   if (isWindow(algorithm)) {
-    draft.sliceBytes = carriedBytes(protocol, settings_.shareBytes[windowOf(option.kernel)]);
+    draft.sliceBytes = carriedBytes(protocol, exec::cuda::shareRoom(protocol, settings_.shareBytes[windowOf(option.kernel)]));
   } else {
     draft.sliceBytes = slotParts == 0 ? piecesOf(algorithm, settings_.slots[p]) * pieceBytes
                                       : std::max(pieceBytes / slotParts / algo::kShareAlignBytes, uint64_t{1}) * algo::kShareAlignBytes;

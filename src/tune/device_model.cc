@@ -15,6 +15,11 @@ namespace {
 
 double usOf(double bytes, double gigabytesPerSecond) { return bytes / (gigabytesPerSecond * 1000); }
 
+/// Every byte goes straight from its owner to whom it is for.
+bool isOneWay(Collective collective) {
+  return collective == Collective::Gather || collective == Collective::Scatter || collective == Collective::AllToAll;
+}
+
 /// Two ranks, each of which sends to the other.
 Profile profileOfMessages(const Algorithm& algorithm) {
   const connect::Layout pair = connect::Layout::natural(2);
@@ -70,6 +75,8 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
   if (isLone && blocks > exec::cuda::kMostEarlyBlocks) us.launchUs += machine_.lateUs;
   const bool hasRounds = isLone && algorithm.traits.rounds > 1;
   if (hasRounds) us.launchUs += machine_.roundsUs;
+  const bool isPlain = exec::cuda::kernelInfo(kernel).protocol == exec::cuda::Protocol::Simple && !isWindow;
+  if (isPlain && p.steps > 1) us.launchUs += machine_.turnsUs;
   us.hopsUs = hops * cost.hopUs;
   double passing = p.crossing * bytes;
   double repeated = hasRounds ? machine_.roundsBlocks : 1;
@@ -90,7 +97,8 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
     }
   }
   us.trafficUs = usOf(passing, linkGBs(algorithm, cost, geometry.channels));
-  us.trafficUs += repeated * usOf(p.lane * bytes, geometry.channels * cost.blockGBs);
+  const double blockGBs = isPlain && isOneWay(algorithm.traits.collective) ? machine_.oneWay * cost.blockGBs : cost.blockGBs;
+  us.trafficUs += repeated * usOf(p.lane * bytes, geometry.channels * blockGBs);
   return us;
 }
 

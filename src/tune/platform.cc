@@ -154,6 +154,8 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("lateUs")) machine.lateUs = reader.number("lateUs");
   if (reader.has("roundsUs")) machine.roundsUs = reader.number("roundsUs");
   if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
+  if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
+  if (reader.has("oneWay")) machine.oneWay = reader.number("oneWay");
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
     readFields(copies, kCopyFields, machine.copies);
@@ -175,7 +177,9 @@ Json devicesJson(const DeviceMachine& machine) {
                {"blockUs", machine.blockUs},
                {"lateUs", machine.lateUs},
                {"roundsUs", machine.roundsUs},
-               {"roundsBlocks", machine.roundsBlocks}};
+               {"roundsBlocks", machine.roundsBlocks},
+               {"turnsUs", machine.turnsUs},
+               {"oneWay", machine.oneWay}};
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
     json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
         kernelJson(machine.kernels[static_cast<size_t>(k)]);

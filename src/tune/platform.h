@@ -56,10 +56,14 @@ struct CopyCost {
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
-  // These three may be missing in a file.
+  // These five may be missing in a file.
   double lateUs = 0;        ///< a lone call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
   double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
+  /// So does one over pipes of plain data whose lanes send and receive by turns: until the first pieces are there, and behind the last.
+  double turnsUs = 0;
+  /// And the blocks of gather, scatter and all-to-all, of which each only sends or only receives, are so many times as fast.
+  double oneWay = 1;
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
   CopyCost copies;  ///< may be missing in a file: then what stands here
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)

@@ -263,8 +263,11 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   using Limits = exec::cuda::ClusterLimits;
   EXPECT_EQ(settingsOf().clusters[kSimple], (Limits{0, 60, 66})) << "two such grids at once";
   EXPECT_EQ(settingsOf().clusters[static_cast<size_t>(exec::cuda::KernelId::Window)], Limits{});
-  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 32);
-  EXPECT_EQ(settingsOf().plainBlocks, 48);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 40);
+  const auto blocks = [&](Collective collective) { return settingsOf().mostBlocksOf(exec::cuda::Protocol::Simple, collective); };
+  for (const Collective even : {Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll}) EXPECT_EQ(blocks(even), 40);
+  for (const Collective other : {Collective::AllReduce, Collective::Broadcast, Collective::Gather}) EXPECT_EQ(blocks(other), 32);
+  EXPECT_EQ(settingsOf().mostBlocksOf(exec::cuda::Protocol::Lines, Collective::AllReduce), 64);
   EXPECT_EQ(channels(exec::cuda::Protocol::Lines, 0), 64);
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 16);
   EXPECT_EQ(channels(exec::cuda::Protocol::Lines, algo::kUserPort), 32);

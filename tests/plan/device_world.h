@@ -137,7 +137,7 @@ inline void checkPlan(const DevicePlan& plan, const Shape& shape, const connect:
     ASSERT_TRUE(settings.hasWindows);
     ASSERT_TRUE(kernelInfo(plan.kernel).runsWindows);
     ASSERT_LE(g.channels, settings.windowChannels[w]);
-    ASSERT_LE(sliceBytes, carriedBytes(protocol, settings.shareBytes[w]));
+    ASSERT_LE(sliceBytes, carriedBytes(protocol, exec::cuda::shareRoom(protocol, settings.shareBytes[w])));
     ASSERT_TRUE(plan.pipes.empty());
   } else {
     ASSERT_TRUE(kernelInfo(plan.kernel).runsPipes);

@@ -31,7 +31,7 @@ double forcedUs(Collective collective, std::string_view algorithm, std::string_v
   settings.mostBlocks.fill(132);
   settings.slots = {4, 4, 4};
   settings.slotBytes = {57344, 16384, 61440};
-  settings.shareBytes = {16384, 32768, 35840};
+  settings.shareBytes = {20480, 32768, 35840};  // of cells: 16 KiB carried data then
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = settings.hasLines = true;
   settings.minChannels = settings.maxChannels = blocks;

@@ -44,6 +44,16 @@ class Chunks {
 
 }  // namespace
 
+namespace {
+
+/// With `channel` as channel 0.
+SharePages from(int32_t channel, const SharePages& pages) {
+  if (channel >= kPlacedChannels) return {};
+  return {{pages.laterIn[0] >> channel, pages.laterIn[1] >> channel}};
+}
+
+}  // namespace
+
 bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   const Work& work = launch.work[0];
   const Round& round = rounds.round[0];
@@ -76,8 +86,11 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   brief.epochs = window.epochs + work.firstChannel;
   brief.rank = static_cast<uint8_t>(comm.rank);
   brief.ranks = static_cast<uint8_t>(comm.ranks);
-  for (int32_t peer = 0; peer < comm.ranks; ++peer)
+  for (int32_t peer = 0; peer < comm.ranks; ++peer) {
     brief.window[peer] = window.share(peer, 0, comm.rank, comm.ranks, work.firstChannel);
+    brief.storedPages[peer] = from(work.firstChannel, window.storedPages[peer]);
+    brief.takenPages[peer] = from(work.firstChannel, window.takenPages[peer]);
+  }
   brief.windows = window.share(comm.rank, 0, 0, comm.ranks, work.firstChannel);
   brief.bankBytes = bankBytes;
   brief.shareBytes = static_cast<uint32_t>(window.shareBytes);

@@ -42,6 +42,8 @@ struct BriefLaunch {
   int32_t firstChannel = 0;  ///< for reports
   bool isAligned = false;    ///< all buffers, strides, parts and slices, to words of 8 bytes
   Numbers numbers;
+  SharePages storedPages[kMaxLocalRanks];  ///< as in WindowView, with the first channel as channel 0
+  SharePages takenPages[kMaxLocalRanks];
   WaitControl wait;
 };
 static_assert(std::is_trivially_copyable_v<BriefLaunch>);

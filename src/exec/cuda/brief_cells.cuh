@@ -96,7 +96,7 @@ class BriefCells : public BriefLane<BriefCells<Values, kPeers>, Values, kPeers> 
     for (int32_t peer = 0; peer < call_.ranks; ++peer) {
       if ((peers >> peer & 1) == 0) continue;
 #pragma unroll 1
-      for (uint32_t c = count + threadIdx.x; c < call_.shareBytes / kCellBytes; c += blockDim.x) put(peer, c, 0);
+      for (uint32_t c = count + threadIdx.x; c < shareRoom(kProtocol, call_.shareBytes) / kCellBytes; c += blockDim.x) put(peer, c, 0);
     }
   }
 

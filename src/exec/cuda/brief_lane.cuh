@@ -39,6 +39,11 @@ class BriefLane {
     end_ = min(begin + call.partBytes, call.chunkBytes);
     offset_ = begin;
     channelBytes_ = blockIdx.x * call.shareBytes * call.ranks;
+    if constexpr (isPair()) {
+      const int32_t peer = 1 - call.rank;
+      stored_ = shareFrom(call.window[peer], call.storedPages[peer]);
+      taken_ = shareFrom(call.windows + static_cast<uint32_t>(peer) * call.shareBytes, call.takenPages[peer]);
+    }
     enterSlice();
   }
   /// After arch::waitForPrecedingGrids().
@@ -86,10 +91,13 @@ class BriefLane {
 
   __device__ __forceinline__ uint64_t inWindow() const { return (epoch() & 1) * call_.bankBytes + channelBytes_; }
   __device__ __forceinline__ arch::Words2* windowOf(int32_t peer) const {
-    return reinterpret_cast<arch::Words2*>(call_.window[peer] + inWindow());
+    if constexpr (isPair()) return reinterpret_cast<arch::Words2*>(const_cast<std::byte*>(stored_.at(epoch())));
+    return reinterpret_cast<arch::Words2*>(call_.window[peer] + inWindow() + bytesBefore(call_.storedPages[peer]));
   }
   __device__ __forceinline__ const arch::Words2* theirs(int32_t peer) const {
-    return reinterpret_cast<const arch::Words2*>(call_.windows + inWindow() + static_cast<uint32_t>(peer) * call_.shareBytes);
+    if constexpr (isPair()) return reinterpret_cast<const arch::Words2*>(taken_.at(epoch()));
+    return reinterpret_cast<const arch::Words2*>(call_.windows + inWindow() + static_cast<uint32_t>(peer) * call_.shareBytes +
+                                                 bytesBefore(call_.takenPages[peer]));
   }
   /// The peers after this rank, from 1 on; no two ranks have the same one at a place.
   __device__ __forceinline__ int32_t peerAt(int32_t place) const {
@@ -133,8 +141,26 @@ class BriefLane {
   bool failed_ = false;
 
  private:
+  /// A share in both banks, so that all but a product is there before the epoch is.
+  struct BankedShare {
+    const std::byte* even;
+    uint64_t step;
+
+    __device__ __forceinline__ const std::byte* at(uint64_t epoch) const { return even + (epoch & 1) * step; }
+  };
+  static constexpr bool isPair() { return kPeers == 1 && Derived::kProtocol == Protocol::Cells; }
+  __device__ __forceinline__ BankedShare shareFrom(const std::byte* first, const SharePages& pages) const {
+    const auto channel = static_cast<int32_t>(blockIdx.x);
+    const uint64_t before = pages.bytesBefore(0, channel);
+    return {first + channelBytes_ + before, call_.bankBytes + pages.bytesBefore(1, channel) - before};
+  }
+  __device__ __forceinline__ uint64_t bytesBefore(const SharePages& pages) const {
+    return Derived::kProtocol == Protocol::Cells ? pages.bytesBefore(epoch(), static_cast<int32_t>(blockIdx.x)) : 0;
+  }
   __device__ __forceinline__ Derived& derived() { return *static_cast<Derived*>(this); }
 
+  BankedShare stored_;  ///< of two ranks over cells alone
+  BankedShare taken_;
   uint32_t end_;         ///< of the part
   uint64_t before_ = 0;  ///< the epoch of the slice before
 };

@@ -58,4 +58,8 @@ const void* copiesFunction();
 /// The kernel of probe.h; a block for each pair.
 const void* probeFunction();
 
+/// The kernel of near_pages.h; a block for each channel.
+const void* nearPagesFunction();
+inline constexpr int kNearPagesThreads = 256;  ///< a warp for each writer
+
 }  // namespace tutti::exec::cuda

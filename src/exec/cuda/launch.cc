@@ -192,6 +192,8 @@ Status loadKernels(KernelUses* uses) {
   if (Status status = load(lineMessages, found.of[static_cast<int>(KernelId::Lines)]); !status.ok()) return status;
   KernelUse ofProbe;
   if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
+  KernelUse ofNearPages;
+  if (Status status = load({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, ofNearPages); !status.ok()) return status;
   KernelUse ofCopies;
   if (Status status = load({"copies", copiesFunction(), kCopyThreads, 0}, ofCopies); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
@@ -241,6 +243,11 @@ Status launchProbe(const ProbeLaunch& launch, void* stream) {
   return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, {launch.pairs, 1}, false, stream);
 }
 
+Status launchNearPages(const NearLaunch& launch, void* stream) {
+  NearLaunch parameters = launch;
+  return enqueue({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, &parameters, {nearBlocks(launch), 1}, false, stream);
+}
+
 Status launchCopies(const CopyLaunch& launch, void* stream) {
   CopyLaunch parameters = launch;
   return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, &parameters, {1, 1}, false, stream);
@@ -255,6 +262,7 @@ class Kernels final : public Executor {
     return launchKernel(kernel, launch, options, stream);
   }
   Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
+  Status nearPages(const NearLaunch& launch, void* stream) override { return launchNearPages(launch, stream); }
   Status copies(const CopyLaunch& launch, void* stream) override { return launchCopies(launch, stream); }
 };
 

@@ -21,6 +21,7 @@
 #include "core/status.h"
 #include "exec/cuda/copies.h"
 #include "exec/cuda/grid.h"
+#include "exec/cuda/near_pages.h"
 #include "exec/cuda/probe.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/work.h"
@@ -90,6 +91,9 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
 /// One side of some pairs: at most kMostProbes. Asynchronous; nothing of `launch` is read after the return but what it points to.
 Status launchProbe(const ProbeLaunch& launch, void* stream);
 
+/// Finds where the shares of a window are to begin. Asynchronous; nothing of `launch` is read after the return but what it points to.
+Status launchNearPages(const NearLaunch& launch, void* stream);
+
 /// A stage of a call that copy engines carry out: one block. Asynchronous; nothing of `launch` is read after the return but what it points
 /// to.
 Status launchCopies(const CopyLaunch& launch, void* stream);
@@ -104,6 +108,7 @@ class Executor {
   virtual Status load(KernelUses& uses) = 0;
   virtual Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) = 0;
   virtual Status probe(const ProbeLaunch& launch, void* stream) = 0;
+  virtual Status nearPages(const NearLaunch& launch, void* stream) = 0;
   virtual Status copies(const CopyLaunch& launch, void* stream) = 0;
 };
 

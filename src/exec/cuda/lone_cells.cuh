@@ -128,7 +128,8 @@ class LoneCells : public LoneLane<LoneCells<Values>, Values> {
   __device__ __forceinline__ void rewriteRest(arch::Words2* cells, uint32_t count, uint64_t epoch) const {
     if (epoch % kRewriteEvery >= 2) return;
 #pragma unroll 1
-    for (uint32_t c = count + threadIdx.x; c < this->launch_.comm.window.shareBytes / kCellBytes; c += blockDim.x)
+    for (uint32_t c = count + threadIdx.x; c < shareRoom(kProtocol, this->launch_.comm.window.shareBytes) / kCellBytes;
+         c += blockDim.x)
       storeCell(cells, c, 0, epoch);
   }
   __device__ __forceinline__ void forward(uint32_t peers, uint32_t c, uint64_t word) {

@@ -76,14 +76,20 @@ class LoneLane {
   }
   /// Where `peer` finds what this rank stores for it in this round, and in the next one.
   __device__ __forceinline__ arch::Words2* windowOf(int32_t peer) const {
-    return reinterpret_cast<arch::Words2*>(launch_.comm.window.base[peer] + ownShare_);
+    return reinterpret_cast<arch::Words2*>(launch_.comm.window.base[peer] + ownShare_ +
+                                           bytesBefore(launch_.comm.window.storedPages[peer], epoch_));
   }
   __device__ __forceinline__ arch::Words2* nextWindowOf(int32_t peer) const {
-    return reinterpret_cast<arch::Words2*>(launch_.comm.window.base[peer] + ownNextShare_);
+    return reinterpret_cast<arch::Words2*>(launch_.comm.window.base[peer] + ownNextShare_ +
+                                           bytesBefore(launch_.comm.window.storedPages[peer], epoch_ + 1));
   }
   /// What `peer` stores for this rank in this round.
   __device__ __forceinline__ const arch::Words2* theirs(int32_t peer) const {
-    return reinterpret_cast<const arch::Words2*>(firstShare_ + static_cast<uint64_t>(peer) * launch_.comm.window.shareBytes);
+    return reinterpret_cast<const arch::Words2*>(firstShare_ + static_cast<uint64_t>(peer) * launch_.comm.window.shareBytes +
+                                                 bytesBefore(launch_.comm.window.takenPages[peer], epoch_));
+  }
+  __device__ __forceinline__ uint64_t bytesBefore(const SharePages& pages, uint64_t epoch) const {
+    return Derived::kProtocol == Protocol::Cells ? pages.bytesBefore(epoch, pipeChannel()) : 0;
   }
   __device__ __forceinline__ uint64_t contribution(uint64_t word, bool scales) const {
     if constexpr (!Values::kIsMove) {

@@ -14,6 +14,8 @@
 // two
 //    banks without a trailing barrier (algo/lane.h) would not hold for the channel.
 // 3. Flags may wrap: kRewriteEvery.
+// 4. A share of cells begins on its first page or on its second, whichever is at home in the half of the GPU that the channel's block runs
+//    in (near_pages.h): a flag there is seen earlier. So it holds a page less than it takes.
 #pragma once
 
 #include <cstddef>
@@ -30,13 +32,43 @@ inline constexpr int kMaxLocalRanks = 8;
 inline constexpr int kNumWindows = 3;
 constexpr int windowOf(Protocol protocol) { return protocol == Protocol::Cells ? 0 : protocol == Protocol::Simple ? 1 : 2; }
 
+/// Pages of memory are at home in one half of a GPU or the other, by turns.
+inline constexpr uint64_t kPageBytes = 4096;
+/// Channels whose shares may begin on their second page.
+inline constexpr int32_t kPlacedChannels = 32;
+
+/// Which shares begin on their second page: a bit a channel, by bank.
+struct SharePages {
+  uint32_t laterIn[2] = {};
+
+  TUTTI_HD uint64_t bytesBefore(uint64_t epoch, int32_t channel) const {
+    return channel < kPlacedChannels && (laterIn[epoch & 1] >> channel & 1) != 0 ? kPageBytes : 0;
+  }
+};
+
+/// What of a share may be used.
+TUTTI_HD constexpr uint64_t shareRoom(Protocol protocol, uint64_t shareBytes) {
+  return protocol == Protocol::Cells && shareBytes >= 2 * kPageBytes ? shareBytes - kPageBytes : shareBytes;
+}
+
 struct WindowView {
   std::byte* base[kMaxLocalRanks] = {};     ///< in the parameters and not in memory: a look-up would cost a trip to the cache
   uint64_t* arrivals[kMaxLocalRanks] = {};  ///< data window only: of each rank
   uint64_t* epochs = nullptr;
-  uint64_t shareBytes = 0;  ///< of one writer on one channel in one bank; a multiple of 128
+  uint64_t shareBytes = 0;  ///< of one writer on one channel in one bank; a multiple of 128, of cells of two pages or below one
   int32_t channels = 0;     ///< that the window has room for; at least those of the launch
+  SharePages storedPages[kMaxLocalRanks];  ///< cells window only: of what this rank stores for each peer
+  SharePages takenPages[kMaxLocalRanks];   ///< of what each peer stores for this rank
 
+  /// Where `peer` finds what `self` stores for it in a round.
+  TUTTI_HD std::byte* shareAt(int32_t peer, uint64_t epoch, int32_t self, int32_t ranks, int32_t channel) const {
+    return share(peer, epoch, self, ranks, channel) + storedPages[peer].bytesBefore(epoch, channel);
+  }
+  /// Where `self` finds what `peer` stores for it.
+  TUTTI_HD std::byte* shareOf(int32_t peer, uint64_t epoch, int32_t self, int32_t ranks, int32_t channel) const {
+    return share(self, epoch, peer, ranks, channel) + takenPages[peer].bytesBefore(epoch, channel);
+  }
+  /// Its first page.
   TUTTI_HD std::byte* share(int32_t owner, uint64_t epoch, int32_t writer, int32_t ranks, int32_t channel) const {
     const uint64_t index = ((epoch & 1) * static_cast<uint64_t>(channels) + static_cast<uint64_t>(channel)) * static_cast<uint64_t>(ranks) +
                            static_cast<uint64_t>(writer);

@@ -66,17 +66,17 @@ class WindowLane {
     if (hasOwn) job.source[0] = ownBytes;
     if (hasOut) job.target[0] = shared_.work.out + out.begin * numbers.elementBytes;
     if (s.kind == algo::Kind::Store) {
-      job.target[0] = window.share(s.to[0], epoch, self, ranks, place.pipeChannel);
+      job.target[0] = window.shareAt(s.to[0], epoch, self, ranks, place.pipeChannel);
       job.targetFlag[0] = epoch;
       job.flaggedTargets = 1;
-      if (epoch % kRewriteEvery < 2) job.rewriteBytes = window.shareBytes;
+      if (epoch % kRewriteEvery < 2) job.rewriteBytes = shareRoom(Protocol::Cells, window.shareBytes);
     } else if (s.kind == algo::Kind::Arrive) {
       job.bytes = 0;
       job.source[0] = nullptr;
-      job.target[0] = window.share(s.to[0], epoch, self, ranks, place.pipeChannel);
+      job.target[0] = window.shareAt(s.to[0], epoch, self, ranks, place.pipeChannel);
       job.targetFlag[0] = epoch;
       job.flaggedTargets = 1;
-      if (epoch % kRewriteEvery < 2) job.rewriteBytes = window.shareBytes;
+      if (epoch % kRewriteEvery < 2) job.rewriteBytes = shareRoom(Protocol::Cells, window.shareBytes);
     } else if (s.kind == algo::Kind::Await) {
       job.bytes = 0;
       job.targets = 0;
@@ -97,7 +97,7 @@ class WindowLane {
     job.isMove = !s.reduce || (job.sources == 1 && job.scaledSources == 0 && !(job.isLast && numbers.divisor > 1));
   }
   __device__ __forceinline__ void setCells(Job& job, int source, int32_t peer, uint64_t epoch, const Place& place) {
-    job.source[source] = launch_.comm.window.share(launch_.comm.rank, epoch, peer, launch_.comm.ranks, place.pipeChannel);
+    job.source[source] = launch_.comm.window.shareOf(peer, epoch, launch_.comm.rank, launch_.comm.ranks, place.pipeChannel);
     job.sourceFlag[source] = epoch;
     job.sourcePeer[source] = peer;
     job.flaggedSources |= 1u << source;

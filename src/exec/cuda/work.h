@@ -9,7 +9,7 @@
 //    that of c, so that no result depends on it: firstChannel is a multiple of the program's tracks, or the program has one.
 // 3. Works on the same block follow one another in the order given, the same order on all ranks. They have the same number of lanes, and
 //    if that is more than one, the same program. Works on different blocks use different pipe ends, windows' channels and hand-overs.
-// 4. Slices of PeerMemory algorithms fit a window's share: sliceBytes <= carriedBytes(protocol, shareBytes).
+// 4. Slices of PeerMemory algorithms fit a window's share: sliceBytes <= carriedBytes(protocol, shareRoom(protocol, shareBytes)).
 // 5. A message runs one lane a side: firstLane 0 to send, 1 to receive, lanes 1; it is recorded with the other side as the root,
 //    which `root` names as well.
 #pragma once

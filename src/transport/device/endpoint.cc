@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "transport/device/near_pages.h"
 
 namespace tutti::transport::device {
 
@@ -186,6 +187,8 @@ Status Endpoint::offerWindow(int32_t which) {
   if (!bank) return std::move(bank).error();
   TUTTI_TRY(synchronize());
   windows_[w] = std::move(*bank);
+  if (which == exec::cuda::windowOf(Protocol::Cells) && isDirect_)
+    TUTTI_TRY(findNearPages(around_, windows_[w].address(), control_.address(), config_, page_, rank_));
   Card& card = page_.rank(rank_.value).window[w];
   announce(card.place, windows_[w], 0, windows_[w].size().value);
   card.state.store(CardState::Written, std::memory_order_release);  // pairs with settleWindow()
@@ -376,6 +379,9 @@ exec::cuda::CommView Endpoint::view(Protocol protocol) const {
     const DevicePtr theirs = peers_[static_cast<size_t>(r)].shared;
     if (!windowOf_[w].empty()) v.window.base[r] = asPointer<std::byte>(windowOf_[w][static_cast<size_t>(r)]);
     v.window.arrivals[r] = asPointer<uint64_t>(theirs + layout.arrivals);
+    if (protocol != Protocol::Cells || windowOf_[w].empty()) continue;
+    v.window.storedPages[r] = page_.rank(r).cellPages[rank_.value];
+    v.window.takenPages[r] = page_.rank(rank_.value).cellPages[r];
   }
   v.window.epochs = asPointer<uint64_t>(control + layout.epochs[w]);
   v.window.shareBytes = config_.shareBytes[w];

@@ -73,6 +73,7 @@ struct alignas(64) RankCard {
   Card shared;               ///< what peers touch of board and arrivals: on its GPU where all of them reach it, else on the host
   uint32_t usesHost;         ///< 1: some pair of it does; before shared.state
   Card window[kNumWindows];
+  exec::cuda::SharePages cellPages[exec::cuda::kMaxLocalRanks];  ///< by writer, of its window of cells; before that one's state
   UserWindowCard userWindow[2];
 };
 

@@ -49,6 +49,7 @@ struct ControlLayout {
     probes = take(static_cast<uint64_t>(ranks) * sizeof(exec::cuda::ProbeSlot));
     copyCount = take(sizeof(uint64_t));
     relay = take(sizeof(exec::cuda::AbortRelay));
+    nearPages = take(exec::cuda::kMaxLocalRanks * sizeof(exec::cuda::SharePages));
     for (uint64_t& e : epochs) e = take(channels * sizeof(uint64_t));
     handOver = take(channels * exec::cuda::kHandOverLanes * sizeof(exec::cuda::HandOver));
     for (uint64_t& e : ends) e = take(channels * exec::cuda::kMostEnds * sizeof(exec::cuda::PipeEnd));
@@ -56,7 +57,7 @@ struct ControlLayout {
   }
   uint64_t board, arrivals, copyFlags, sharedBytes;
   uint64_t probes;  ///< [rank]: what that rank writes when it tries the path; always on the GPU
-  uint64_t copyCount, relay, handOver, bytes;
+  uint64_t copyCount, relay, nearPages, handOver, bytes;
   uint64_t epochs[kNumWindows];
   uint64_t ends[kNumProtocols];
 };

@@ -40,6 +40,10 @@ Launch launchOf(const Case& c) {
   window.shareBytes = kShareBytes;
   window.channels = kWindowChannels;
   window.epochs = reinterpret_cast<uint64_t*>(address(0x100));
+  for (int32_t r = 0; r < c.ranks; ++r) {
+    window.storedPages[r] = {{0x0000000fu << r, 0xf000a5a5u >> r}};
+    window.takenPages[r] = {{0x12345678u * static_cast<uint32_t>(r + 1), 0x9abcdef1u}};
+  }
   launch.works = 1;
   Work& work = launch.work[0];
   work.algorithm = placeOf(c.algorithm);
@@ -111,9 +115,11 @@ class Checker {
     const WindowView& window = launch_.comm.window;
     for (int32_t channel = 0; channel < case_.channels; ++channel) {
       const uint64_t inWindow = (epoch & 1) * brief_.bankBytes + static_cast<uint64_t>(channel) * brief_.shareBytes * brief_.ranks;
-      EXPECT_EQ(brief_.window[peer] + inWindow, window.share(peer, epoch, case_.rank, case_.ranks, kFirstChannel + channel));
-      EXPECT_EQ(brief_.windows + inWindow + static_cast<uint64_t>(peer) * brief_.shareBytes,
-                window.share(case_.rank, epoch, peer, case_.ranks, kFirstChannel + channel));
+      EXPECT_EQ(brief_.window[peer] + inWindow + brief_.storedPages[peer].bytesBefore(epoch, channel),
+                window.shareAt(peer, epoch, case_.rank, case_.ranks, kFirstChannel + channel));
+      const uint64_t ofPeer = static_cast<uint64_t>(peer) * brief_.shareBytes + brief_.takenPages[peer].bytesBefore(epoch, channel);
+      EXPECT_EQ(brief_.windows + inWindow + ofPeer,
+                window.shareOf(peer, epoch, case_.rank, case_.ranks, kFirstChannel + channel));
     }
   }
 

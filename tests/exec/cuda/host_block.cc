@@ -288,9 +288,9 @@ HostBlock::Look HostBlock::runWindow(const ProgramStep& s) {
   const int32_t ranks = launch_.comm.ranks;
   const uint64_t epoch = epoch_ + s.round + 1;
   const bool hasOut = s.dstBuffer != Buffer::None;
-  const auto ownShare = [&](int32_t writer) { return window.share(self, epoch, writer, ranks, pipeChannel_); };
+  const auto ownShare = [&](int32_t writer) { return window.shareOf(writer, epoch, self, ranks, pipeChannel_); };
   const auto cell = [&](int32_t writer) { return Source{ownShare(writer), epoch, isFlagged() ? writer : -1}; };
-  const Target theirs{s.tos > 0 ? window.share(s.to[0], epoch, self, ranks, pipeChannel_) : nullptr, epoch, isFlagged()};
+  const Target theirs{s.tos > 0 ? window.shareAt(s.to[0], epoch, self, ranks, pipeChannel_) : nullptr, epoch, isFlagged()};
   const Source own{place(s.srcBuffer, range(s.srcChunk).begin * elementBytes())};
   const Target out{place(s.dstBuffer, range(s.dstChunk).begin * elementBytes())};
 
@@ -304,7 +304,7 @@ HostBlock::Look HostBlock::runWindow(const ProgramStep& s) {
   job.reduces = s.reduce;
   job.isLast = s.reduce && hasOut;
   job.scaled = s.reduce && reduction_.scaling.hasFactor ? 1 : 0;
-  job.room = window.shareBytes;
+  job.room = shareRoom(protocol(), window.shareBytes);
   job.rewrites = isFlagged() && epoch % kRewriteEvery < 2;
   job.bytes = range(hasOut ? s.dstChunk : s.srcChunk).elems * elementBytes();
   switch (s.kind) {
@@ -320,8 +320,8 @@ HostBlock::Look HostBlock::runWindow(const ProgramStep& s) {
     job.scaled <<= self;
     for (int32_t r = 0; r < ranks; ++r) job.sources.push_back(r == self ? own : cell(r));
   }
-  if (job.bytes > carriedBytes(protocol(), window.shareBytes) && s.kind != Kind::Await) {
-    fault_ = format("a slice of {} bytes does not fit a window's share of {}", job.bytes, window.shareBytes);
+  if (job.bytes > carriedBytes(protocol(), job.room) && s.kind != Kind::Await) {
+    fault_ = format("a slice of {} bytes does not fit a window's share of {}", job.bytes, job.room);
     return Look::GaveUp;
   }
   if (const Look look = awaitFlags(job); look != Look::Ready) return look;

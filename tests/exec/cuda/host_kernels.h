@@ -25,6 +25,7 @@ class HostKernels final : public Executor {
   Status load(KernelUses& uses) override;
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override;
   Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
+  Status nearPages(const NearLaunch& launch, void* stream) override { return playNearPages(fake_, launch, stream); }
   Status copies(const CopyLaunch& launch, void* stream) override;
 
  private:

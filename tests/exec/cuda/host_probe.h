@@ -75,6 +75,22 @@ inline Status playProbes(driver::cuda::FakeApi& fake, const ProbeLaunch& launch,
              : error(Code::UnhandledCudaError, "the probe's launch failed: {}", static_cast<int>(failed));
 }
 
+/// As if some pages were near, by chance: both sides of a window have to go by it.
+inline void playNearPages(const NearLaunch& launch) {
+  const uint32_t mask = nearBlocks(launch) < 32 ? (uint32_t{1} << nearBlocks(launch)) - 1 : ~uint32_t{0};
+  for (int32_t writer = 0; writer < launch.ranks; ++writer) {
+    const auto pair = static_cast<uint32_t>(1 + 2 * (launch.rank * kMaxLocalRanks + writer));
+    for (uint32_t bank = 0; bank < 2 && writer != launch.rank; ++bank)
+      launch.pages[writer].laterIn[bank] = (0x9e3779b9U * pair + 0x7f4a7c15U * bank) & mask;
+  }
+}
+inline Status playNearPages(driver::cuda::FakeApi& fake, const NearLaunch& launch, void* stream) {
+  const driver::cuda::Error failed = fake.enqueue(static_cast<driver::cuda::Stream>(stream), [launch] { playNearPages(launch); });
+  return failed == driver::cuda::Error::Success
+             ? Status()
+             : error(Code::UnhandledCudaError, "the launch for near pages failed: {}", static_cast<int>(failed));
+}
+
 /// Kernels of which there are probes alone.
 class HostProbes final : public Executor {
  public:
@@ -84,6 +100,7 @@ class HostProbes final : public Executor {
     return error(Code::InternalError, "no kernels but probes are here");
   }
   Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
+  Status nearPages(const NearLaunch& launch, void* stream) override { return playNearPages(fake_, launch, stream); }
   Status copies(const CopyLaunch&, void*) override { return error(Code::InternalError, "no kernels but probes are here"); }
 
  private:

@@ -111,5 +111,31 @@ TEST(CudaWindows, SharesOfAllWritersChannelsAndBanksAreApart) {
   EXPECT_EQ(next, windowBytes(kRanks, window.channels, window.shareBytes));
 }
 
+TEST(CudaWindows, WhatAShareHoldsFitsBehindItsFirstPage) {
+  WindowView window;
+  window.shareBytes = 4 * kPageBytes;
+  window.channels = 64;
+  window.storedPages[1].laterIn[0] = window.takenPages[1].laterIn[1] = 1u << 31 | 1u << 3;
+  const auto place = [](const std::byte* p) { return reinterpret_cast<uintptr_t>(p); };
+  int later = 0;
+  for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+    for (int32_t channel = 0; channel < window.channels; ++channel) {
+      const uint64_t stored = place(window.shareAt(1, epoch, 0, 2, channel)) - place(window.share(1, epoch, 0, 2, channel));
+      const uint64_t taken = place(window.shareOf(1, epoch, 0, 2, channel)) - place(window.share(0, epoch, 1, 2, channel));
+      const bool isPlaced = channel == 3 || channel == 31;  // no bit stands for channel 35 or 63
+      EXPECT_EQ(stored, isPlaced && epoch % 2 == 0 ? kPageBytes : 0) << channel;
+      EXPECT_EQ(taken, isPlaced && epoch % 2 == 1 ? kPageBytes : 0) << channel;
+      EXPECT_LE(std::max(stored, taken) + shareRoom(Protocol::Cells, window.shareBytes), window.shareBytes);
+      later += stored != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(later, 4);
+  for (const uint64_t bytes : {256, 4096, 16384}) {
+    EXPECT_EQ(shareRoom(Protocol::Lines, bytes), bytes);
+    EXPECT_EQ(shareRoom(Protocol::Simple, bytes), bytes);
+  }
+  EXPECT_EQ(shareRoom(Protocol::Cells, 256), 256u) << "no second page";
+}
+
 }  // namespace
 }  // namespace tutti::exec::cuda

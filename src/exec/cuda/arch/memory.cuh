@@ -49,6 +49,11 @@ __device__ __forceinline__ uint32_t swapRelaxedSys(uint32_t* p, uint32_t v) {
   asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
   return old;
 }
+__device__ __forceinline__ uint32_t addRelaxedGpu(uint32_t* p, uint32_t v) {
+  uint32_t old;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
+  return old;
+}
 /// Puts `v` where `expected` was; false when something else was there.
 __device__ __forceinline__ bool replaceRelaxedSys(uint64_t* p, uint64_t expected, uint64_t v) {
   uint64_t old;

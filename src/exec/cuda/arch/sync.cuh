@@ -33,6 +33,12 @@ __device__ __forceinline__ void allowNextGrid() {
 #endif
 }
 
+/// Of the multiprocessor's clock; wraps.
+__device__ __forceinline__ uint32_t cycles() {
+  uint32_t t;
+  asm volatile("mov.u32 %0, %clock;" : "=r"(t)::"memory");
+  return t;
+}
 /// Nanoseconds, the same clock for the whole GPU; ticks coarsely.
 __device__ __forceinline__ uint64_t globalTimerNs() {
   uint64_t t;
