@@ -242,9 +242,13 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.script("gate", *stored, "--store", ratios=[{"reduce": 1.5}])[0], 0)
         code, text, runs = self.script("gate", *stored, ratios=[{"reduce": 1.44}])  # 4% less
         self.assertEqual((code, len(runs)), (0, 1), text)
-        code, text, runs = self.script("gate", *stored, ratios=[{"reduce": 1.40}])  # and 7%, twice, eager and in a graph
-        self.assertEqual((code, len(runs)), (1, 3), text)
+        code, text, runs = self.script("gate", *stored, ratios=[{"reduce": 1.40}])  # and 7%, twice, too much for a graph
+        self.assertEqual((code, len(runs)), (1, 2), text)
         self.assertIn("LOST reduce 1024 graph: 1.40, again 1.40, stored 1.50", text)
+        self.assertNotIn("eager", text)
+        code, text, runs = self.script("gate", *stored, ratios=[{"reduce": 1.15}])  # and 23%, too much for the processor as well
+        self.assertEqual((code, len(runs)), (1, 3), text)
+        self.assertIn("LOST reduce 1024 eager: 1.15, again 1.15, stored 1.50", text)
         code, text, runs = self.script("gate", *stored, ratios=[{"reduce": 1.0}, {"reduce": 1.5}, {"reduce": 1.5}])  # noise
         self.assertEqual((code, len(runs)), (0, 3), text)
         self.assertIn("ok   reduce 1024 eager: 1.00, again 1.50", text)
