@@ -33,6 +33,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
     config.channels = std::max(config.channels, config.windowChannels[w]);
   }
   config.copyEngines = static_cast<int32_t>(settings.copyEngines);
+  config.leastBlocks = settings.minChannels;
   config.plainKernels = (settings.hasSimple ? 1 : 0) + (settings.hasBulk ? 2 : 0);
   config.checks = checks ? 1 : 0;
   return config;

@@ -23,7 +23,7 @@ constexpr int32_t kZero = 2;
 /// As many blocks as NCCL takes on NVLink: calls as fast as its, and products beside them lose as little (docs/performance/gpu.md).
 constexpr int64_t kEfficientChannels = 24;
 /// Slots of plain data on GPUs are multiples of what the workers of a block move in two passes, of which one stores while the other loads:
-/// 1.3 times as fast as odd numbers of passes (docs/performance/gpu.md). Smaller ones are one pass.
+/// odd numbers of passes are up to 1.6 times as slow (docs/decisions/0040-forty-blocks-and-near-pages.md). Smaller ones are one pass.
 constexpr uint64_t kPlainUnit = 57344;
 constexpr uint64_t kLeastPlainBytes = kPlainUnit / 2;
 /// Blocks of a cluster, where nobody says: half the blocks as fast as without (docs/decisions/0039-clusters.md).

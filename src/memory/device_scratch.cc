@@ -31,7 +31,7 @@ Result<Bank> ScratchPool::take(Purpose purpose, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (const auto& segment : segments_) {
-      const auto offset = segment->parts.take(size, unit);
+      const auto offset = segment->parts.take(size, purpose == Purpose::Windows ? kWindowAlignment.value : unit);
       if (!offset) continue;
       budget_.move(Purpose::Idle, purpose, Bytes(size));
       Bank bank;

@@ -67,6 +67,7 @@ class [[nodiscard]] Bank {
 class ScratchPool {
  public:
   static constexpr Bytes kAlignment{512};
+  static constexpr Bytes kWindowAlignment{8192};  ///< of windows: pairs of pages (exec/cuda/near_pages.h)
   /// A pool on the host is charged to a budget of its own, so that one of the device counts its memory alone.
   ScratchPool(const Gpu& gpu, Budget& budget, Place place = Place::Device) : gpu_(gpu), budget_(budget), place_(place) {}
   ScratchPool(const ScratchPool&) = delete;

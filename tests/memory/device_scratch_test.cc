@@ -41,6 +41,17 @@ TEST(ScratchPool, SmallBanksShareASegment) {
   EXPECT_EQ(usage.limited(), play.world.fake->used(0));
 }
 
+TEST(ScratchPool, WindowsBeginOnPairsOfPages) {
+  Pool play(0);
+  const Bank board = play.take(Purpose::Boards, 100);
+  const Bank window = play.take(Purpose::Windows, 16384);
+  const Bank other = play.take(Purpose::Windows, 512);
+  EXPECT_EQ(board.segmentNumber(), window.segmentNumber());
+  EXPECT_EQ(window.offset() % 8192, 0U);
+  EXPECT_EQ(other.offset() % 8192, 0U);
+  EXPECT_EQ(play.take(Purpose::Boards, 100).offset(), 512U) << "what lies between is not lost";
+}
+
 TEST(ScratchPool, MemoryOfTheHostTakesNoneOfTheDevice) {
   World world({.cut = {{0, 1}}});
   const auto gpu = open(world, 0);
