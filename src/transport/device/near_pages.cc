@@ -17,8 +17,9 @@ Status findNearPages(const Surroundings& around, driver::cuda::DevicePtr window,
   launch.pages = reinterpret_cast<exec::cuda::SharePages*>(found);
   TUTTI_TRY(around.executor->nearPages(launch, around.stream));
   driver::cuda::Driver& driver = around.gpu->driver();
-  TUTTI_TRY(driver.copy(reinterpret_cast<driver::cuda::DevicePtr>(pages), found, Bytes(sizeof pages), around.stream));
-  return driver.synchronize(around.stream);
+  const Status copied = driver.copy(reinterpret_cast<driver::cuda::DevicePtr>(pages), found, Bytes(sizeof pages), around.stream);
+  const Status ended = driver.synchronize(around.stream);  // also where nothing was copied: the kernel writes to memory that goes then
+  return copied.ok() ? ended : copied;
 }
 
 }  // namespace tutti::transport::device
