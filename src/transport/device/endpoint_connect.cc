@@ -27,6 +27,7 @@ Poll Endpoint::advance() {
 }
 
 Poll Endpoint::step() {
+  if (survey_ != nullptr && survey_->isStill()) return Poll::Pending;
   const auto scope = SetUpScope::enter(around_.gpu->context());
   if (!scope) return fail(scope.error());
   for (; checked_ < ranks_; ++checked_) {

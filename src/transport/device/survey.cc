@@ -1,6 +1,7 @@
 #include "transport/device/survey.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +18,13 @@ using exec::cuda::ProbePair;
 using exec::cuda::ProbeReport;
 using exec::cuda::ProbeSlot;
 using observe::Subsys;
+
+namespace {
+
+/// Each question is some calls of the driver, which other threads want too; a report is seen without it.
+constexpr std::chrono::milliseconds kAskEvery{1};
+
+}  // namespace
 
 Survey::Survey(const Surroundings& around, const Page& page, const ProcessKey& self, Rank rank, DevicePtr kernelPage, DevicePtr control,
                const ControlLayout& layout)
@@ -67,6 +75,12 @@ Poll Survey::poll() {
     if (const Poll poll = (this->*step)(); poll != Poll::Ready) return poll;
   }
   return Poll::Ready;
+}
+
+bool Survey::isStill() const {
+  if (!askedAt_ || missing_.value < 0 || std::chrono::steady_clock::now() - *askedAt_ > kAskEvery) return false;
+  const std::atomic_ref<ProbeEnd> end(page_.desk(rank_.value, missing_.value).report.end);
+  return end.load(std::memory_order_acquire) == ProbeEnd::None;  // pairs with the kernel's fence
 }
 
 Poll Survey::form() {
@@ -187,7 +201,10 @@ Poll Survey::awaitReports() {
     if (end.load(std::memory_order_acquire) == ProbeEnd::None) {  // pairs with the kernel's fence
       const auto isIdle = around_.gpu->driver().isIdle(around_.stream);
       if (!isIdle) return fail(isIdle.error());
-      if (!*isIdle) return awaitRank(peer);
+      if (!*isIdle) {
+        askedAt_ = std::chrono::steady_clock::now();
+        return awaitRank(peer);
+      }
       if (end.load(std::memory_order_acquire) == ProbeEnd::None)
         return fail(error(Code::UnhandledCudaError, "the probe of the path from {} to {} has ended without a report", describe(rank_.value),
                           describe(peer)));

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,8 @@ class Survey {
 
   /// All ranks have written their cards, and the GPU's context is current. Failed: status() says why.
   Poll poll();
+  /// A report has not come, and the driver has said just now that its kernel runs: poll() would only ask again. Calls no driver.
+  bool isStill() const;
   /// Once poll() is Ready.
   bool isDirect(int32_t peer) const { return paths_[static_cast<size_t>(peer)].isDirect; }
   const Status& status() const { return status_; }
@@ -69,6 +73,7 @@ class Survey {
   size_t step_ = 0;
   std::vector<Path> paths_;  // by rank
   bool isProbing_ = false;   // a kernel may be under way
+  std::optional<std::chrono::steady_clock::time_point> askedAt_;  // whether it has ended; of rank missing_ no report had come
   Rank missing_{-1};
   Status status_;
 };
