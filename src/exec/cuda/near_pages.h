@@ -7,7 +7,7 @@
 // 1. An atomic is carried out where its line is at home, so it tells how far that is. Block c times the shares of channel c, for blocks of
 //    the same number run in the same place in grids of any size while the GPU does nothing else. Where it does, or has no halves, a share
 //    begins where it is no worse than any.
-// 2. Before the window is zeroed no peer may see it: the kernel leaves it as it is, but peers have to be told of its answer.
+// 2. The window is zero and no peer knows of it yet. The kernel leaves it as it is; owner and writers go by the same answer ever after.
 #pragma once
 
 #include <cstddef>
