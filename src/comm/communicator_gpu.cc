@@ -152,7 +152,7 @@ Status Communicator::compareWithOne(uint64_t end) {
 void Communicator::waitForGpu() {
   if (gpu_ == nullptr || isGpuLost_) return;
   constexpr std::chrono::milliseconds kPatience(2000);
-  exec::host::Waiter waiter(spins_);
+  auto waiter = exec::host::Waiter::forSetUp();
   for (const auto since = std::chrono::steady_clock::now(); !gpu_->isIdle(); waiter.pause()) {
     if (std::chrono::steady_clock::now() - since <= kPatience) continue;
     observe::warn("kernels of rank {} on device {} have not ended {} ms after their communicator was stopped", rank_.value, device_,

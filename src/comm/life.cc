@@ -127,8 +127,9 @@ bool Communicator::isDrained() const {
          (gpu_ == nullptr || gpu_->isIdle());
 }
 
+/// On a GPU each look is some calls of the driver, which other threads want too.
 void Communicator::drain() {
-  exec::host::Waiter waiter(turn_->isCrowded ? 0 : spins_);
+  auto waiter = gpu_ != nullptr ? exec::host::Waiter::forSetUp() : exec::host::Waiter(turn_->isCrowded ? 0 : spins_);
   for (; !isDrained() && !hub().latch(rank_).tripped(); waiter.pause()) lookAtGpu();
   if (!isDrained() || hub().latch(rank_).tripped()) hub().waitQuiet();  // a call made again has no ticket
   waitForGpu();

@@ -273,14 +273,15 @@ Result<uint64_t> freeOf(const Gpu& gpu) {
 void checkScratch(const Machine& machine, Report& report) {
   const Gpu& gpu = *machine.gpus.front();
   const uint64_t unit = gpu.granularity().value;
+  constexpr uint64_t kWindow = memory::ScratchPool::kWindowAlignment.value;
   memory::Budget budget(gpu.device(), Bytes(4 * unit));
   memory::ScratchPool pool(gpu, budget);
   const auto before = freeOf(gpu);
   {
     auto first = pool.take(memory::Purpose::Pipes, Bytes(3 * unit));
-    auto second = pool.take(memory::Purpose::Boards, Bytes(unit - 512));
-    const auto third = pool.take(memory::Purpose::Windows, Bytes(513));
-    auto last = pool.take(memory::Purpose::Windows, Bytes(512));
+    auto second = pool.take(memory::Purpose::Boards, Bytes(unit - kWindow));
+    const auto third = pool.take(memory::Purpose::Windows, Bytes(kWindow + 1));
+    auto last = pool.take(memory::Purpose::Windows, Bytes(kWindow));
     if (!first || !second || third || !last) return report.fail("scratch within a budget", "the budget is not exact");
     const auto during = freeOf(gpu);
     report.pass("scratch within a budget", format("{}; the device has {} bytes less", budget.usage().text(),
