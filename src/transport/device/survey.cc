@@ -268,8 +268,10 @@ void Survey::warn(int32_t peer) const {
       describe(rank_.value), describe(peer), isOurs ? describeFault(rank_.value, peer) : describeFault(peer, rank_.value));
 }
 
+/// All reports have come: what kernels are still there end at once, and hold nothing up that goes next.
 Poll Survey::conclude() {
-  isProbing_ = false;  // all reports have come: kernels do nothing after them
+  if (std::exchange(isProbing_, false))
+    if (Status ended = around_.gpu->driver().synchronize(around_.stream); !ended.ok()) return fail(std::move(ended));
   for (int32_t peer = 0; peer < page_.ranks(); ++peer) {
     const Path& path = paths_[static_cast<size_t>(peer)];
     if (path.isDirect) continue;
