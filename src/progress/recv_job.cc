@@ -171,6 +171,7 @@ void RecvJob::publish() {
   if (heard_ != nullptr) heard_->store(came.signature, std::memory_order_relaxed);
   const bool inSlot = target_ == nullptr || target_ == pipe_.staging(received_, came.bytes);
   slot.lent = inSlot ? 0 : reinterpret_cast<uint64_t>(target_);
+  if (target_ != nullptr) slot.wentPast = 0;
   slot.bytes = came.bytes;
   slot.filled.store(++received_, std::memory_order_release);  // pairs with RecvEnd::ready
   stage_ = Stage::Header;

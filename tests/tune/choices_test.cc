@@ -28,18 +28,23 @@ Shape shapeOf(Collective collective, uint64_t count) {
   return shape;
 }
 
-std::string hostChoices(int32_t ranks, int32_t cores, bool isFar) {
+enum class Where : uint8_t { Host, Processes, Hosts };
+
+std::string hostChoices(int32_t ranks, int32_t cores, Where where) {
+  constexpr std::string_view kNames[] = {"host", "processes", "hosts"};
+  const bool isFar = where == Where::Hosts;
   const auto hub = *transport::local::Hub::make(ranks);
   const connect::Layout layout = connect::Layout::natural(ranks, isFar ? ranks / 2 : 0);
   connect::Connections connections(*hub, Rank(0));
   Settings settings;
   settings.machine.cores = cores;
-  settings.spansHosts = settings.machine.spansHosts = settings.spansProcesses = isFar;
+  settings.spansHosts = settings.machine.spansHosts = isFar;
+  settings.spansProcesses = settings.machine.spansProcesses = where != Where::Host;
   Planner planner(layout, connections, Rank(0), settings);
   std::string text;
   for (const Collective collective : kCalls)
     for (const uint64_t count : kCounts)
-      text += line(format("{}-cores{}", isFar ? "hosts" : "host", cores), ranks, shapeOf(collective, count),
+      text += line(format("{}-cores{}", kNames[static_cast<int>(where)], cores), ranks, shapeOf(collective, count),
                    planner.summarize(shapeOf(collective, count)));
   return text;
 }
@@ -61,8 +66,9 @@ std::string deviceChoices(int32_t ranks) {
 /// over the golden file, and look at the difference.
 TEST(Choices, AreThoseOfTheGoldenFile) {
   std::string text = "where,ranks,collective,count,algorithm,kernel,channels,us\n";
-  for (const int32_t ranks : {2, 4, 7}) text += hostChoices(ranks, 2, false) + hostChoices(ranks, 16, false);
-  text += hostChoices(100, 16, false) + hostChoices(8, 16, true);
+  for (const int32_t ranks : {2, 4, 7}) text += hostChoices(ranks, 2, Where::Host) + hostChoices(ranks, 16, Where::Host);
+  text += hostChoices(100, 16, Where::Host) + hostChoices(8, 16, Where::Hosts);
+  for (const int32_t ranks : {2, 4}) text += hostChoices(ranks, 2, Where::Processes) + hostChoices(ranks, 16, Where::Processes);
   for (const int32_t ranks : {1, 2, 4, 8}) text += deviceChoices(ranks);
 
   std::ifstream file(TUTTI_GOLDEN_CHOICES);

@@ -11,13 +11,15 @@ namespace tutti::tune {
 namespace {
 
 /// What a communicator of so many ranks would choose on a machine of so many cores.
-std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, int32_t cores, int32_t rank = 0, int32_t nodeRanks = 0) {
+std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, int32_t cores, int32_t rank = 0, int32_t nodeRanks = 0,
+                        bool spansProcesses = false) {
   const auto owner = *transport::local::Hub::make(ranks);
   transport::local::Hub& hub = *owner;
   const connect::Layout layout = connect::Layout::natural(ranks, nodeRanks);
   connect::Connections connections(hub, Rank(rank));
   plan::Settings settings;
   settings.machine.cores = cores;
+  settings.spansProcesses = settings.machine.spansProcesses = spansProcesses;
   plan::Planner planner(layout, connections, Rank(rank), settings);
   plan::Shape shape;
   shape.collective = collective;
@@ -38,6 +40,19 @@ Machine machineOf(int32_t cores) {
 constexpr uint64_t kLarge = uint64_t{256} << 20;
 
 constexpr auto kNone = exec::record::Loans::None;
+
+TEST(Model, BetweenProcessesLongValuesGoThroughPipesWhereNothingIsReduced) {
+  const auto between = [](Collective collective, uint64_t bytes, int32_t ranks, int32_t cores) {
+    return chosen(collective, bytes, ranks, cores, 0, 0, true);
+  };
+  EXPECT_EQ(between(Collective::AllToAll, 65536, 2, 2), "p2p");
+  EXPECT_EQ(between(Collective::AllToAll, 16384, 2, 2), "direct");
+  EXPECT_EQ(between(Collective::AllGather, 1 << 20, 2, 2), "ring");
+  EXPECT_EQ(between(Collective::AllToAll, 65536, 2, 1), chosen(Collective::AllToAll, 65536, 2, 1)) << "ranks that share cores";
+  EXPECT_EQ(between(Collective::AllToAll, 65536, 4, 16), chosen(Collective::AllToAll, 65536, 4, 16));
+  EXPECT_EQ(chosen(Collective::AllToAll, 65536, 2, 2), "direct") << "threads read it where it lies";
+  EXPECT_EQ(between(Collective::ReduceScatter, 65536, 2, 2), chosen(Collective::ReduceScatter, 65536, 2, 2));
+}
 
 TEST(Model, SmallAllReducesGoInOneFlightAndLargeOnesInTwo) {
   for (const int32_t ranks : {3, 4, 8}) {

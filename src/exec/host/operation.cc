@@ -25,13 +25,14 @@ constexpr int32_t kSlicesAtOnce = 16;
 
 int64_t nowNs() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Into a slot or a cell, that another core reads next.
-void storeFor(transport::local::StoreChoice* stores, std::byte* space, const std::byte* value, uint64_t bytes) {
-  if (stores == nullptr || bytes < transport::local::StoreChoice::kLeastBytes) return copyBytes(space, value, bytes, false);
+/// Into a slot or a cell, that another core reads next. Whether it went past the cache.
+bool storeFor(transport::local::StoreChoice* stores, std::byte* space, const std::byte* value, uint64_t bytes) {
+  if (stores == nullptr || bytes < transport::local::StoreChoice::kLeastBytes) return copyBytes(space, value, bytes, false), false;
   const int64_t began = nowNs();
   const bool isPast = stores->isPast(bytes, began);
   copyBytes(space, value, bytes, isPast);
   stores->took(bytes, isPast, began, nowNs());
+  return isPast;
 }
 
 }  // namespace
@@ -212,9 +213,11 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     if (step.reduce) {
       combine(dst, sources, numSources, range.elems, ownFirst, true);
     } else if (bytes > 0 && dst != sources[0]) {
-      copyBytes(dst, sources[0], bytes, plan_->pastCache && step.numTo == 0);
+      const bool isFresh = step.numFrom > 0 && from[0].end->head().isFresh();
+      (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, plan_->pastCache && step.numTo == 0);
     }
-    stable = dst;
+    // What is only copied is sent from the input: lines of the output that a reader has as well are slow to write in the next call.
+    stable = step.numFrom == 0 && !step.reduce ? static_cast<const std::byte*>(sources[0]) : dst;
   } else if (step.numFrom == 0 && !(step.reduce && reduction_.scaling.hasFactor)) {
     stable = static_cast<const std::byte*>(sources[0]);
   }
@@ -246,7 +249,8 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
     byReference = true;
   } else {
     head.lent = 0;
-    if (std::byte* const space = end.staging(bytes); value != space) storeFor(end.stores(), space, value, bytes);
+    std::byte* const space = end.staging(bytes);
+    head.wentPast = value != space && storeFor(end.stores(), space, value, bytes) ? 1 : 0;
   }
   end.push(byReference);
 }

@@ -38,7 +38,12 @@ struct alignas(2 * kCacheLine) SlotHead {
   uint64_t signature;            ///< sender: which call the message belongs to
   uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot
   uint64_t bytes;                ///< sender: payload size
-  std::byte inlineData[kInlineBytes];
+  union {
+    std::byte inlineData[kInlineBytes];
+    uint64_t wentPast;  ///< sender, of what lies in the slot: not 0 if it was stored past the cache
+  };
+  /// Whether the slot's lines are in their sender's cache, which writes them again when they have been read.
+  bool isFresh() const { return lent == 0 && bytes > kInlineBytes && wentPast == 0; }
 };
 static_assert(sizeof(SlotHead) == 2 * kCacheLine);
 

@@ -1,6 +1,8 @@
 // Messages: what a send and its receive owe each other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "interleaved.h"
 
 namespace tutti::exec::host {
@@ -34,6 +36,24 @@ TEST(Messages, ALargeMessageEndsWhenItHasBeenRead) {
   EXPECT_EQ(all.advance(0), Poll::Ready);
   EXPECT_TRUE(all[0].moved());
   EXPECT_EQ(out, in);
+}
+
+TEST(Messages, WhatACallOnlyCopiesIsReadWhereItWas) {
+  constexpr size_t kCount = 5000;
+  PlannedRanks planned(2, settingsOf(2, 262144, "ring"));
+  const Buffers in = filled(2, kCount);
+  Buffers out = empty(2, 2 * kCount);
+  Interleaved all;
+  for (int32_t r = 0; r < 2; ++r) {
+    const auto at = static_cast<size_t>(r);
+    all.add(planned.call(r, shapeOf(Collective::AllGather, DataType::I32, kCount), in[at].data(), out[at].data()));
+  }
+  EXPECT_EQ(all.advance(0), Poll::Pending);
+  ASSERT_TRUE(std::equal(in[0].begin(), in[0].end(), out[0].begin())) << "the own part has its place";
+  std::fill(out[0].begin(), out[0].begin() + kCount, -7);  // lines of the output that nobody else has
+  ASSERT_TRUE(all.run());
+  EXPECT_TRUE(std::equal(in[0].begin(), in[0].end(), out[1].begin()));
+  EXPECT_TRUE(std::equal(in[1].begin(), in[1].end(), out[0].begin() + kCount));
 }
 
 TEST(Messages, ASenderWaitsForAFreeSlot) {

@@ -40,4 +40,8 @@ ReduceFn selectReduce(DataType type, ReduceOp op, SimdLevel level, bool nonTempo
 /// dst and src are equal or do not overlap.
 void copyBytes(void* dst, const void* src, size_t bytes, bool nonTemporal);
 
+/// copyBytes() of what another core wrote through its cache, and is to write again when it has been read. Where that makes those writes
+/// faster, the lines are brought here for writing, so that one cache at a time has them.
+void copyClaimed(void* dst, const void* src, size_t bytes, bool nonTemporal);
+
 }  // namespace tutti::exec::host

@@ -45,12 +45,20 @@ TEST(Copy, BothWaysMoveTheSameBytes) {
       expectCopied([&](void* dst, const void* src, size_t n) { copyBytes(dst, src, n, nonTemporal); }, bytes, 5, 9);
 }
 
+TEST(Copy, OfClaimedLinesMovesTheSameBytes) {
+  for (const bool nonTemporal : {false, true})
+    for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8191}, size_t{8192}, size_t{8193}, size_t{8255}, size_t{70001}})
+      for (const size_t dst : {size_t{0}, size_t{5}})
+        expectCopied([&](void* to, const void* from, size_t n) { copyClaimed(to, from, n, nonTemporal); }, bytes, dst, 9);
+}
+
 TEST(Copy, OntoItselfAndOfNothingIsFine) {
   std::vector<unsigned char> data = pattern(10000);
   copyBytes(data.data(), data.data(), data.size(), true);
   EXPECT_EQ(data, pattern(10000));
   copyBytes(nullptr, nullptr, 0, true);
   copyBytes(nullptr, nullptr, 0, false);
+  copyClaimed(nullptr, nullptr, 0, false);
 }
 
 TEST(Stream, IsVisibleToWhoSeesALaterStore) {
