@@ -87,8 +87,13 @@ comm::Config configOfEnvironment() {
   const auto replace = [](int32_t& value, int64_t given) {
     if (given != config::kUndefined) value = static_cast<int32_t>(std::clamp<int64_t>(given, 1, 64));
   };
+  const auto among = [](int32_t& value, int64_t given, int64_t most) {
+    if (given >= 0 && given <= most) value = static_cast<int32_t>(given);
+  };
   replace(config.minCtas, config::get<config::Param::MinCtas>());
   replace(config.maxCtas, config::get<config::Param::MaxCtas>());
+  among(config.clusterBlocks, config::get<config::Param::CgaClusterSize>(), 8);
+  among(config.ctaPolicy, config::get<config::Param::CtaPolicy>(), NCCL_CTA_POLICY_ZERO);
   return config;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "config/params.h"
 #include "topo/data.h"
 #include "tune/store.h"
 
@@ -130,6 +131,24 @@ TEST(ExplainGpus, KnowsEveryCollective) {
   ExplainOptions tooMany = optionsOf("all_reduce", 8);
   tooMany.gpus = 1000;
   EXPECT_FALSE(explainGpus(tooMany, 0));
+}
+
+TEST(ExplainGpus, TakesWhatVariablesSayOfBlocksAndClusters) {
+  ExplainOptions options = optionsOf("all_reduce", 512 << 20);
+  options.gpus = 2;
+  const auto channelsWith = [&options](const char* name, const char* value) {
+    EXPECT_EQ(setenv(name, value, 1), 0);
+    config::resetForTest();
+    const auto text = explainGpus(options, 0);
+    EXPECT_EQ(unsetenv(name), 0);
+    config::resetForTest();
+    EXPECT_TRUE(text) << text.error().text();
+    return text ? Json::parse(*text)["channels"].get<int>() : 0;
+  };
+  EXPECT_EQ(channelsWith("NCCL_MAX_CTAS", "8"), 8);
+  EXPECT_EQ(channelsWith("NCCL_CGA_CLUSTER_SIZE", "4"), 32);
+  EXPECT_EQ(channelsWith("NCCL_CGA_CLUSTER_SIZE", "0"), 64) << "without clusters it takes more";
+  EXPECT_EQ(channelsWith("NCCL_CTA_POLICY", "1"), 24);
 }
 
 TEST(ExplainGpus, TakesWhatWasMeasuredOnThisMachine) {
