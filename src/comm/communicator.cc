@@ -63,7 +63,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   settings_ = std::move(*settings);
   if (!onGpu_ && rank_ == Rank(0)) process().constants.tellUse(settings_.constants);
   settings_.machine.cores = outcome.place.cores;
-  settings_.spansProcesses = settings_.machine.spansProcesses = outcome.hub->spansProcesses();
+  settings_.spansProcesses = outcome.hub->spansProcesses();
   settings_.copies = outcome.place.copies ? transport::local::kReachesCopies : 0;
   if (outcome.place.pastCacheBytes > 0) settings_.pastCacheBytes = outcome.place.pastCacheBytes;
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();

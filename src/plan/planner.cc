@@ -111,7 +111,8 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const int32_t channels = window || messages ? 1 : wanted;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
   if (lends) draft.loans = traits.places && isPastCache(draft.geometry, shape.type) ? Loans::Placed : Loans::Read;
-  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans);
+  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans,
+                               shares && !copies(shape, bytes));
   draft.estimatedUs = draft.cost.sum();
   return draft;
 }

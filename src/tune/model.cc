@@ -24,7 +24,8 @@ Model::Model(const connect::Layout& layout, const Machine& machine)
       machine_(machine),
       profiles_(layout.ranks(), machine.spansHosts && layout.nodes() == 1 ? 1 : layout.ranks() / layout.nodes(), true) {}
 
-Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, Loans loans) {
+Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, Loans loans,
+                     bool copiesIntoCells) {
   const Profile& p = profiles_.get(algorithm, loans);
   const int32_t ranks = layout_.ranks();
   const double crowding = std::max(1.0, static_cast<double>(ranks) / machine_.cores);
@@ -39,7 +40,7 @@ Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry,
   // What is small stays in the caches of its core but for what others get: written once, read once.
   const bool isSmall = bytes <= kSmallBytes && crowding <= 1 && p.crossing > 0;
   const double share = isSmall ? std::min(worked, 2 * p.crossing) : worked;
-  const bool movesInCells = window && machine_.spansProcesses && !reduces(algorithm.traits.collective);
+  const bool movesInCells = window && copiesIntoCells && !reduces(algorithm.traits.collective);
   const bool isAgain = movesInCells && bytes > kMovedBytes && ranks == 2 && crowding <= 1;
   const double traffic = (isAgain ? kCellsAgain : 1) * share * static_cast<double>(bytes) / machine_.bytesPerNs;
   if (machine_.spansHosts) {

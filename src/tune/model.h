@@ -21,8 +21,9 @@ class Model {
   /// `layout` outlives the model.
   Model(const connect::Layout& layout, const Machine& machine);
 
-  /// Of a call whose larger buffer has `bytes`.
-  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans);
+  /// Of a call whose larger buffer has `bytes`. `copiesIntoCells`: whether a window's values are copied into its cells and out of them.
+  Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans,
+                bool copiesIntoCells = false);
   double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans) {
     return estimate(algorithm, geometry, bytes, loans).sum();
   }

@@ -29,8 +29,7 @@ struct Machine {
   double farBytesPerNs = 0;  ///< between two hosts
   // Of the communicator, not of the platform:
   int32_t cores = 1;
-  bool spansHosts = false;      ///< nodes are connected by a network
-  bool spansProcesses = false;  ///< values that are not lent move through slots and cells
+  bool spansHosts = false;  ///< nodes are connected by a network
 };
 
 /// What a call costs on a kernel. GB/s are thousands of bytes a us.

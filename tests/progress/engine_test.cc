@@ -39,6 +39,22 @@ TEST_P(EngineOver, MovesASlotFromOnePipeToAnother) {
   EXPECT_EQ(std::memcmp(link->recv.payload(), data.data(), 1000), 0);
 }
 
+/// A long message comes into a head that had a short one's bytes: whether its slot is fresh has nothing to do with them.
+TEST_P(EngineOver, SlotsOfLongMessagesAreFreshWhateverTheirHeadsHeld) {
+  Pair pair(GetParam());
+  Link* const link = pair.link();
+  ASSERT_NE(link, nullptr);
+  const std::vector<std::byte> data(1000, std::byte{0xff});
+  for (const uint64_t bytes : {uint64_t{64}, uint64_t{1000}}) {
+    for (uint64_t i = 0; i < 100; ++i) {
+      link->push(data.data(), bytes, i);
+      ASSERT_TRUE(pair.driveUntil([&] { return link->recv.ready(); }));
+      EXPECT_EQ(link->recv.head().isFresh(), bytes > 64) << i;
+      link->recv.release();
+    }
+  }
+}
+
 /// Random sizes from nothing to 8 MiB, staged and by reference, in order and unharmed.
 TEST_P(EngineOver, CarriesEveryByteInOrder) {
   constexpr int kMessages = 300;

@@ -39,7 +39,7 @@ std::string hostChoices(int32_t ranks, int32_t cores, Where where) {
   Settings settings;
   settings.machine.cores = cores;
   settings.spansHosts = settings.machine.spansHosts = isFar;
-  settings.spansProcesses = settings.machine.spansProcesses = where != Where::Host;
+  settings.spansProcesses = where != Where::Host;
   Planner planner(layout, connections, Rank(0), settings);
   std::string text;
   for (const Collective collective : kCalls)

@@ -19,7 +19,7 @@ std::string_view chosen(Collective collective, uint64_t bytes, int32_t ranks, in
   connect::Connections connections(hub, Rank(rank));
   plan::Settings settings;
   settings.machine.cores = cores;
-  settings.spansProcesses = settings.machine.spansProcesses = spansProcesses;
+  settings.spansProcesses = spansProcesses;
   plan::Planner planner(layout, connections, Rank(rank), settings);
   plan::Shape shape;
   shape.collective = collective;

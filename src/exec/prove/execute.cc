@@ -209,7 +209,7 @@ void Execution::push(int32_t lane, const FlatStep& step, const Value& value) {
     m.tick = state.tick;
     m.sizeClass = sizeClassOf(state.operation, step.sizeChunk());
     if (step.sendsReference) {
-      // From the destination where there is one; a move may as well be read from its source.
+      // From the destination where there is one; what is only moved is read from its source, by some executors.
       int32_t n = 0;
       for (const int32_t place : {step.dst, step.numFrom == 0 ? step.src : -1}) {
         if (place < 0) continue;

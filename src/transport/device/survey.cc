@@ -268,7 +268,7 @@ void Survey::warn(int32_t peer) const {
       describe(rank_.value), describe(peer), isOurs ? describeFault(rank_.value, peer) : describeFault(peer, rank_.value));
 }
 
-/// All reports have come: what kernels are still there end at once, and hold nothing up that goes next.
+/// All reports have come: kernels that are still there end at once. What uses or frees the memory next must not meet them.
 Poll Survey::conclude() {
   if (std::exchange(isProbing_, false))
     if (Status ended = around_.gpu->driver().synchronize(around_.stream); !ended.ok()) return fail(std::move(ended));

@@ -1,14 +1,14 @@
 // Which ranks of a communicator reach each other's GPU memory, seen from one of them: found out while it connects, alike by both ends of
 // every pair.
 //
-// Owner: the endpoint. Used by the endpoint's thread; nothing here blocks.
+// Owner: the endpoint. Used by the endpoint's thread; nothing here blocks, but for the moment in which kernels end that have reported.
 // 1. Each rank says of each pair what speaks against it (settings, distance, the driver), or that it has to be tried. A pair is direct only
 //    if nothing does on either side.
 // 2. Pairs that either side has not tried in this process yet are tried by kernels of both (exec/cuda/probe.h), which begin when all ranks
 //    have come this far. One that fails is not used, and the rank with the lower number says so once. One whose other side did not come in
 //    time is taken as it is: nothing is known against it.
-// 3. The peer's control memory stays mapped until the survey goes. The kernel has ended before: the destructor waits for it, no longer than
-//    the kernel's own limits.
+// 3. The peer's control memory stays mapped until the survey goes. The kernel has ended before: who has all reports waits for its end, and
+//    the destructor where they have not come, no longer than the kernel's own limits.
 #pragma once
 
 #include <array>

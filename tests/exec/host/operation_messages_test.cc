@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "algo/sendrecv.h"
 #include "interleaved.h"
 
 namespace tutti::exec::host {
@@ -54,6 +55,25 @@ TEST(Messages, WhatACallOnlyCopiesIsReadWhereItWas) {
   ASSERT_TRUE(all.run());
   EXPECT_TRUE(std::equal(in[0].begin(), in[0].end(), out[1].begin()));
   EXPECT_TRUE(std::equal(in[1].begin(), in[1].end(), out[0].begin() + kCount));
+}
+
+/// The head of a long message had the bytes of a short one before.
+TEST(Messages, ASlotIsFreshWhateverItsHeadHeld) {
+  PlannedRanks planned(2);
+  const auto view = planned.hub().pipe({ChannelId(0), algo::kUserPort, Rank(0), Rank(1)}, plan::Settings().slots, 4096);
+  ASSERT_TRUE(view);
+  const std::vector<std::byte> in(1000, std::byte{0xff});
+  std::vector<std::byte> out(1000);
+  for (uint64_t i = 0; i < 2 * view->numHeads; ++i) {
+    const uint64_t bytes = i < view->numHeads ? 64 : 1000;
+    Interleaved all;
+    all.add(planned.call(0, messageShape(bytes, 1, false), in.data(), nullptr));
+    all.add(planned.call(1, messageShape(bytes, 0, true), nullptr, out.data()));
+    EXPECT_EQ(all.advance(0), Poll::Ready);
+    ASSERT_EQ(view->head(i).filled.load(), i + 1) << "the pipe is another one";
+    EXPECT_EQ(view->head(i).isFresh(), bytes == 1000);
+    EXPECT_EQ(all.advance(1), Poll::Ready);
+  }
 }
 
 TEST(Messages, ASenderWaitsForAFreeSlot) {

@@ -41,7 +41,7 @@ ReduceFn selectReduce(DataType type, ReduceOp op, SimdLevel level, bool nonTempo
 void copyBytes(void* dst, const void* src, size_t bytes, bool nonTemporal);
 
 /// copyBytes() of what another core wrote through its cache, and is to write again when it has been read. Where that makes those writes
-/// faster, the lines are brought here for writing, so that one cache at a time has them.
+/// faster, lines are brought here for writing (all but the first few), so that one cache at a time has them.
 void copyClaimed(void* dst, const void* src, size_t bytes, bool nonTemporal);
 
 }  // namespace tutti::exec::host

@@ -22,7 +22,7 @@ constexpr size_t kMinStreamBytes = 4096;
 constexpr size_t kAhead = 1024;
 
 // Claims of 512 bytes at once are dropped in part by an EPYC, and what was read before it was claimed is shared: they are made one by one.
-// So far ahead, or twice as far: `bench_mpi broadcast --from 64K --to 4M`. Shorter values lie in lines that were fetched ahead of time.
+// So far ahead, or twice as far: `bench_mpi broadcast --from 64K --to 4M`. Of shorter values too much lies before the first claim.
 constexpr size_t kClaimedAhead = 512;
 constexpr size_t kLeastClaimedBytes = 8192;
 
@@ -45,15 +45,14 @@ void copyLines(char* to, const char* from, size_t bytes) {
     }
   };
   const auto load = [](const char* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); };
-  if (streams) {
+  if constexpr (streams) {
     const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % kVector);
     std::memcpy(to, from, head);
     to += head, from += head, bytes -= head;
   }
-  const char* const last = from + bytes - 1;  // what lies behind it may be being written
   for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
     if constexpr (claims) {
-      prefetchForWrite(std::min(from + kClaimedAhead, last));
+      if (bytes > kClaimedAhead) prefetchForWrite(from + kClaimedAhead);  // what lies behind the source may be being written
     } else {
       prefetch(from + kAhead);
     }
@@ -62,6 +61,39 @@ void copyLines(char* to, const char* from, size_t bytes) {
   for (; bytes >= kVector; to += kVector, from += kVector, bytes -= kVector) store(to, load(from));
   std::memcpy(to, from, bytes);
 }
+
+}  // namespace
+
+void streamBytes(void* dst, const void* src, size_t bytes) {
+  copyLines<false, true>(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+}
+
+void claimBytes(void* dst, const void* src, size_t bytes, bool nonTemporal) {
+  if (!nonTemporal) return copyLines<true, false>(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+  copyLines<true, true>(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+  fenceStreams();
+}
+
+void fenceStreams() { _mm_sfence(); }
+#else
+void streamBytes(void* dst, const void* src, size_t bytes) { std::memcpy(dst, src, bytes); }
+
+void claimBytes(void* dst, const void* src, size_t bytes, bool nonTemporal) { copyBytes(dst, src, bytes, nonTemporal); }
+
+void fenceStreams() {}
+#endif
+
+void copyBytes(void* dst, const void* src, size_t bytes, bool nonTemporal) {
+  if (dst == src || bytes == 0) return;
+  if (!nonTemporal || bytes < kMinStreamBytes) {
+    std::memcpy(dst, src, bytes);
+    return;
+  }
+  streamBytes(dst, src, bytes);
+  fenceStreams();
+}
+
+namespace {
 
 /// Whether a line that two caches have had costs its next writer more than one that a single cache has. Seen on EPYCs; on a Xeon to claim
 /// lines costs the reader more than its writer gains (docs/decisions/0041).
@@ -76,34 +108,8 @@ bool claimsLines() {
 
 }  // namespace
 
-void streamBytes(void* dst, const void* src, size_t bytes) {
-  copyLines<false, true>(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
-}
-
 void copyClaimed(void* dst, const void* src, size_t bytes, bool nonTemporal) {
-  if (bytes < kLeastClaimedBytes || !claimsLines()) return copyBytes(dst, src, bytes, nonTemporal);
-  if (!nonTemporal) return copyLines<true, false>(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
-  copyLines<true, true>(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
-  fenceStreams();
-}
-
-void fenceStreams() { _mm_sfence(); }
-#else
-void streamBytes(void* dst, const void* src, size_t bytes) { std::memcpy(dst, src, bytes); }
-
-void copyClaimed(void* dst, const void* src, size_t bytes, bool nonTemporal) { copyBytes(dst, src, bytes, nonTemporal); }
-
-void fenceStreams() {}
-#endif
-
-void copyBytes(void* dst, const void* src, size_t bytes, bool nonTemporal) {
-  if (dst == src || bytes == 0) return;
-  if (!nonTemporal || bytes < kMinStreamBytes) {
-    std::memcpy(dst, src, bytes);
-    return;
-  }
-  streamBytes(dst, src, bytes);
-  fenceStreams();
+  (bytes >= kLeastClaimedBytes && claimsLines() ? claimBytes : copyBytes)(dst, src, bytes, nonTemporal);
 }
 
 }  // namespace tutti::exec::host

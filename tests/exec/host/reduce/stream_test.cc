@@ -47,9 +47,10 @@ TEST(Copy, BothWaysMoveTheSameBytes) {
 
 TEST(Copy, OfClaimedLinesMovesTheSameBytes) {
   for (const bool nonTemporal : {false, true})
-    for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8191}, size_t{8192}, size_t{8193}, size_t{8255}, size_t{70001}})
+    for (const size_t bytes : {size_t{1}, size_t{511}, size_t{513}, size_t{8191}, size_t{8192}, size_t{8193}, size_t{8255}, size_t{70001}})
       for (const size_t dst : {size_t{0}, size_t{5}})
-        expectCopied([&](void* to, const void* from, size_t n) { copyClaimed(to, from, n, nonTemporal); }, bytes, dst, 9);
+        for (const auto copy : {claimBytes, copyClaimed})
+          expectCopied([&](void* to, const void* from, size_t n) { copy(to, from, n, nonTemporal); }, bytes, dst, 9);
 }
 
 TEST(Copy, OntoItselfAndOfNothingIsFine) {
