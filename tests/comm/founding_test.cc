@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -27,21 +29,6 @@ Result<Outcome> wait(Encounter& encounter, std::chrono::seconds limit = std::chr
   }
 }
 
-/// A process with one rank of its own; it ends as `body` says.
-pid_t rankProcess(const UniqueIdBytes& id, int32_t ranks, int32_t rank, const std::function<bool(const Outcome&)>& body) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  const auto encounter = join(id, ranks, rank, {0, rank});
-  const auto outcome = wait(*encounter);
-  if (!outcome) std::fprintf(stderr, "rank %d: %s\n", rank, outcome.error().text().c_str());
-  _exit(outcome && body(*outcome) ? 0 : 1);
-}
-
-bool endedWell(pid_t pid) {
-  int status = 0;
-  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 template <class Condition>
 bool eventually(Condition&& condition) {
   for (int i = 0; i < 5000; ++i) {
@@ -49,6 +36,52 @@ bool eventually(Condition&& condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return false;
+}
+
+/// A child of this process that waits for an id. Forked while there are no other threads here: what they hold at that moment, such as a
+/// lock of a sanitizer's allocator, would be held in the child for ever.
+class Child {
+ public:
+  /// `body` runs in the child; whether all was well.
+  explicit Child(const std::function<bool(const UniqueIdBytes&)>& body) {
+    EXPECT_TRUE(eventually([] { return process().bootstrap.isIdle(); })) << "a thread of an earlier test is still there";
+    int ends[2];
+    if (pipe(ends) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(ends[1]);
+      UniqueIdBytes id{};
+      const bool isThere = read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size());
+      _exit(isThere && body(id) ? 0 : 1);
+    }
+    close(ends[0]);
+    ids_ = ends[1];
+  }
+  ~Child() { close(ids_); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void give(const UniqueIdBytes& id) const { EXPECT_EQ(write(ids_, id.data(), id.size()), static_cast<ssize_t>(id.size())); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  int ids_ = -1;
+};
+
+/// What a process with one rank of its own does, which ends as `body` says.
+std::function<bool(const UniqueIdBytes&)> ofRank(int32_t ranks, int32_t rank, const std::function<bool(const Outcome&)>& body) {
+  return [=](const UniqueIdBytes& id) {
+    const auto encounter = join(id, ranks, rank, {0, rank});
+    const auto outcome = wait(*encounter);
+    if (!outcome) std::fprintf(stderr, "rank %d: %s\n", rank, outcome.error().text().c_str());
+    return outcome && body(*outcome);
+  };
+}
+
+bool endedWell(pid_t pid) {
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 TEST(Foundations, ThreadsOfAProcessShareOneHub) {
@@ -79,14 +112,15 @@ TEST(Foundations, ARankThatLeavesAtOnceLeavesItsHubToTheOthers) {
 }
 
 TEST(Foundations, ProcessesOfAHostShareMemory) {
-  const auto id = process().bootstrap.makeId();
-  ASSERT_TRUE(id);
-  const pid_t child = rankProcess(*id, 3, 2, [](const Outcome& outcome) {
+  const Child child(ofRank(3, 2, [](const Outcome& outcome) {
     transport::local::Hub& hub = *outcome.hub;
     if (!hub.spansProcesses() || hub.isHere(Rank(0)) || !hub.isHere(Rank(2))) return false;
     hub.depart(Rank(2), 7);
     return eventually([&] { return hub.departed(Rank(0)).has_value(); });
-  });
+  }));
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  child.give(*id);
   const auto a = join(*id, 3, 0), b = join(*id, 3, 1);
   const auto first = wait(*a), second = wait(*b);
   ASSERT_TRUE(first) << first.error().text();
@@ -95,31 +129,32 @@ TEST(Foundations, ProcessesOfAHostShareMemory) {
   EXPECT_TRUE(first->hub->isHere(Rank(1)));
   EXPECT_TRUE(eventually([&] { return first->hub->departed(Rank(2)) == 7U; }));
   first->hub->depart(Rank(0), 1);
-  EXPECT_TRUE(endedWell(child));
+  EXPECT_TRUE(endedWell(child.pid()));
 }
 
 TEST(Foundations, AProcessThatDiesFailsTheCommunicatorAndIsNamed) {
-  const auto id = process().bootstrap.makeId();
-  ASSERT_TRUE(id);
-  const pid_t child = rankProcess(*id, 2, 1, [](const Outcome& outcome) {
+  const Child child(ofRank(2, 1, [](const Outcome& outcome) {
     outcome.hub->board(Rank(1)).post({Collective::AllReduce, DataType::F32, 0, 0, 77, 0, false});
     for (;;) pause();
     return false;
-  });
+  }));
+  const auto id = process().bootstrap.makeId();
+  ASSERT_TRUE(id);
+  child.give(*id);
   const auto a = join(*id, 2, 0);
   const auto outcome = wait(*a);
   ASSERT_TRUE(outcome) << outcome.error().text();
   ASSERT_TRUE(eventually([&] { return outcome->hub->board(Rank(1)).begun() == 1; }));
   EXPECT_FALSE(outcome->hub->latch(Rank(0)).tripped());
   const auto killed = std::chrono::steady_clock::now();
-  kill(child, SIGKILL);
+  kill(child.pid(), SIGKILL);
   EXPECT_TRUE(eventually([&] { return outcome->hub->latch(Rank(0)).tripped(); }));
   EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(1));
   const Status status = outcome->hub->latch(Rank(0)).status();
   EXPECT_EQ(status.code(), Code::RemoteError);
-  for (const std::string& part : {std::string("rank 1"), "process " + std::to_string(child), std::string("AllReduce #0 of 77 float")})
+  for (const std::string& part : {std::string("rank 1"), "process " + std::to_string(child.pid()), std::string("AllReduce #0 of 77 float")})
     EXPECT_NE(status.text().find(part), std::string::npos) << part << " in: " << status.text();
-  waitpid(child, nullptr, 0);
+  waitpid(child.pid(), nullptr, 0);
   EXPECT_FALSE(outcome->hub->isAlive(Rank(1)));
 }
 
@@ -141,18 +176,18 @@ TEST(Foundations, AnIdIsGoodOnceAndForeignBytesAreRefused) {
 }
 
 TEST(Foundations, EndTellsTheRanksOfOtherProcesses) {
+  const Child child([](const UniqueIdBytes& given) {
+    const auto encounter = join(given, 3, 2);
+    const auto outcome = wait(*encounter);
+    return !outcome && outcome.error().text().find("changed its mind") != std::string::npos;
+  });
   const auto id = process().bootstrap.makeId();
   ASSERT_TRUE(id);
-  const pid_t child = fork();
-  if (child == 0) {
-    const auto encounter = join(*id, 3, 2);
-    const auto outcome = wait(*encounter);
-    _exit(!outcome && outcome.error().text().find("changed its mind") != std::string::npos ? 0 : 1);
-  }
+  child.give(*id);
   const auto a = join(*id, 3, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   a->end(error(Code::SystemError, "changed its mind"));
-  EXPECT_TRUE(endedWell(child));
+  EXPECT_TRUE(endedWell(child.pid()));
 }
 
 }  // namespace
