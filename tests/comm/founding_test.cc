@@ -45,6 +45,7 @@ class Child {
   /// `body` runs in the child; whether all was well.
   explicit Child(const std::function<bool(const UniqueIdBytes&)>& body) {
     EXPECT_TRUE(eventually([] { return process().bootstrap.isIdle(); })) << "a thread of an earlier test is still there";
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it was the thread that said so, which has yet to end
     int ends[2];
     if (pipe(ends) != 0) std::abort();
     pid_ = fork();
