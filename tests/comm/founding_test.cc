@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +54,8 @@ class Child {
       close(ends[1]);
       UniqueIdBytes id{};
       const bool isThere = read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size());
-      _exit(isThere && body(id) ? 0 : 1);
+      const bool isWell = isThere && body(id);
+      syscall(SYS_exit_group, isWell ? 0 : 1);  // a sanitizer's own exit takes the library's thread for a leak
     }
     close(ends[0]);
     ids_ = ends[1];
