@@ -20,34 +20,43 @@ __device__ __forceinline__ bool isVectorAligned(const Job& job) {
   return all % sizeof(arch::Words2) == 0;
 }
 
+/// The vectors of one pass of a thread: the first, and every stride-th after it, as many as there are before `end`.
+struct VectorRange {
+  uint64_t first;
+  int stride;
+  uint64_t end;
+
+  __device__ __forceinline__ bool has(int i) const { return first + static_cast<uint64_t>(i * stride) < end; }
+};
+
 template <int kCount>
-__device__ __forceinline__ void loadVectors(arch::Words2 (&to)[kCount], const std::byte* from, uint64_t first, int stride) {
-  const arch::Words2* p = reinterpret_cast<const arch::Words2*>(from) + first;
+__device__ __forceinline__ void loadVectors(arch::Words2 (&to)[kCount], const std::byte* from, const VectorRange& range) {
+  const arch::Words2* p = reinterpret_cast<const arch::Words2*>(from) + range.first;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = arch::loadWeak(p + i * stride);
+  for (int i = 0; i < kCount; ++i) to[i] = range.has(i) ? arch::loadWeak(p + i * range.stride) : arch::Words2{};
 }
 template <int kCount>
-__device__ __forceinline__ void storeVectors(const arch::Words2 (&from)[kCount], const Job& job, uint64_t first, int stride) {
+__device__ __forceinline__ void storeVectors(const arch::Words2 (&from)[kCount], const Job& job, const VectorRange& range) {
 #pragma unroll 1
   for (int t = 0; t < job.targets; ++t) {
-    arch::Words2* p = reinterpret_cast<arch::Words2*>(job.target[t]) + first;
+    arch::Words2* p = reinterpret_cast<arch::Words2*>(job.target[t]) + range.first;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) arch::storeWeak(p + i * stride, from[i]);
+    for (int i = 0; i < kCount; ++i)
+      if (range.has(i)) arch::storeWeak(p + i * range.stride, from[i]);
   }
 }
 
-/// Calls `pass.vectors(first, stride)` for all hunks of kUnroll vectors a worker, if `isFast`, and `pass.word(at)` for all words that are
-/// left.
+/// Calls `pass.vectors(range)` for all hunks of kUnroll vectors a worker, the last of which may be less, if `isFast`, and `pass.word(at)`
+/// for all words that are left.
 template <int kUnroll, class Pass>
 __device__ __forceinline__ void passOver(const Job& job, const LoopContext& context, bool isFast, Pass&& pass) {
   const int stride = context.workers;
   uint64_t done = 0;
   if (isFast && isVectorAligned(job)) {
-    const uint64_t hunk = static_cast<uint64_t>(stride) * kUnroll;
-    const uint64_t hunks = job.bytes / sizeof(arch::Words2) / hunk * hunk;
+    const uint64_t end = job.bytes / sizeof(arch::Words2);
 #pragma unroll 1
-    for (uint64_t v = context.worker(); v < hunks; v += hunk) pass.vectors(v, stride);
-    done = hunks * sizeof(arch::Words2);
+    for (uint64_t v = context.worker(); v < end; v += static_cast<uint64_t>(stride) * kUnroll) pass.vectors({v, stride, end});
+    done = end * sizeof(arch::Words2);
   }
 #pragma unroll 1
   for (uint64_t at = done + 8 * static_cast<uint64_t>(context.worker()); at < job.bytes; at += 8 * static_cast<uint64_t>(stride))
@@ -59,10 +68,10 @@ struct MovePass {
   const Job& job;
   uint32_t elementBytes;
 
-  __device__ __forceinline__ void vectors(uint64_t first, int stride) const {
+  __device__ __forceinline__ void vectors(const VectorRange& range) const {
     arch::Words2 value[kMoveUnroll];
-    loadVectors<kMoveUnroll>(value, job.source[0], first, stride);
-    storeVectors<kMoveUnroll>(value, job, first, stride);
+    loadVectors<kMoveUnroll>(value, job.source[0], range);
+    storeVectors<kMoveUnroll>(value, job, range);
   }
   __device__ __forceinline__ void word(uint64_t at) const {
     const uint64_t word = loadPlain(job.source[0], at, job.bytes, elementBytes);
@@ -71,32 +80,39 @@ struct MovePass {
   }
 };
 
-/// Sources combined in order, rounded once, to all targets. Scales and divides where it takes one word at a time.
+/// Sources combined in order, rounded once, to all targets.
 template <DataType kType, ReduceOp kOp>
 struct FoldPass {
   using Fold = WordReduction<kType, kOp>;
   static constexpr int kCount = kPlainUnroll<kType>;
+  static constexpr bool kScales = kOp == ReduceOp::Sum;  // no other operation has a factor or a divisor
+  using Vectors = arch::Words2[kCount];
   const Job& job;
   const Numbers& numbers;
 
-  __device__ __forceinline__ void vectors(uint64_t first, int stride) const {
-    arch::Words2 value[kCount];
-    arch::Words2 next[kCount];
-    loadVectors<kCount>(value, job.source[0], first, stride);
-    loadVectors<kCount>(next, job.source[1], first, stride);
-    Fold sum[2 * kCount];
+  __device__ __forceinline__ void vectors(const VectorRange& range) const {
+    Vectors value;
+    Vectors next;
+    loadVectors<kCount>(value, job.source[0], range);
+    if (job.sources > 1) loadVectors<kCount>(next, job.source[1], range);
+    scale(value, 0);
+    if (job.sources > 1) {
+      Fold sum[2 * kCount];
 #pragma unroll
-    for (int i = 0; i < 2 * kCount; ++i) sum[i].begin(value[i / 2].word[i % 2], numbers);
+      for (int i = 0; i < 2 * kCount; ++i) sum[i].begin(value[i / 2].word[i % 2], numbers);
 #pragma unroll 1
-    for (int s = 2;; ++s) {
+      for (int s = 1;; ++s) {
+        scale(next, s);
 #pragma unroll
-      for (int i = 0; i < 2 * kCount; ++i) sum[i].add(next[i / 2].word[i % 2], numbers);
-      if (s >= job.sources) break;
-      loadVectors<kCount>(next, job.source[s], first, stride);
+        for (int i = 0; i < 2 * kCount; ++i) sum[i].add(next[i / 2].word[i % 2], numbers);
+        if (s + 1 >= job.sources) break;
+        loadVectors<kCount>(next, job.source[s + 1], range);
+      }
+#pragma unroll
+      for (int i = 0; i < 2 * kCount; ++i) value[i / 2].word[i % 2] = sum[i].word(numbers);
     }
-#pragma unroll
-    for (int i = 0; i < 2 * kCount; ++i) value[i / 2].word[i % 2] = sum[i].word(numbers);
-    storeVectors<kCount>(value, job, first, stride);
+    divide(value);
+    storeVectors<kCount>(value, job, range);
   }
 
   __device__ __forceinline__ void word(uint64_t at) const {
@@ -117,12 +133,28 @@ struct FoldPass {
 #pragma unroll 1
     for (int t = 0; t < job.targets; ++t) storePlain(job.target[t], at, value, job.bytes, Fold::kElementBytes);
   }
+
+ private:
+  __device__ __forceinline__ void scale(Vectors& value, int source) const {
+    if constexpr (kScales) {
+      if ((job.scaledSources >> source & 1) == 0) return;
+#pragma unroll
+      for (int i = 0; i < 2 * kCount; ++i) value[i / 2].word[i % 2] = scaleWord<kType>(value[i / 2].word[i % 2], numbers);
+    }
+  }
+  __device__ __forceinline__ void divide(Vectors& value) const {
+    if constexpr (kScales && isInteger(kType)) {
+      if (!job.isLast || numbers.divisor <= 1) return;
+#pragma unroll
+      for (int i = 0; i < 2 * kCount; ++i) value[i / 2].word[i % 2] = divideWord<kType>(value[i / 2].word[i % 2], numbers);
+    }
+  }
 };
 
 template <DataType kType, ReduceOp kOp>
 struct PlainFold {
   static __device__ __forceinline__ void run(const Job& job, LoopContext& context) {
-    const bool isFast = job.scaledSources == 0 && !(job.isLast && context.numbers.divisor > 1);
+    const bool isFast = FoldPass<kType, kOp>::kScales || (job.scaledSources == 0 && !(job.isLast && context.numbers.divisor > 1));
     passOver<kPlainUnroll<kType>>(job, context, isFast, FoldPass<kType, kOp>{job, context.numbers});
   }
 };
