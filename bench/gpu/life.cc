@@ -39,7 +39,7 @@ class Life {
     world_.step(format("connect the {}", which));
     world_.barrier();
     const Clock::time_point begin = Clock::now();
-    comm_ = library_.connect(world_, 0);
+    comms_.push_back(library_.connect(world_, 0));
     const double connected = msSince(begin);
     call(Op::AllReduce, 8);
     return {world_.largest(connected), world_.largest(msSince(begin))};
@@ -49,15 +49,17 @@ class Life {
     const Library::Environment own(library_);
     const CallKind kind = kindOf(op, bytes, world_.ranks());
     world_.step(describe(kind, world_.ranks()));
-    library_.call(kind, buffers_.send(), buffers_.receive(), world_.rank(), world_.ranks(), comm_, device_.stream());
+    library_.call(kind, buffers_.send(), buffers_.receive(), world_.rank(), world_.ranks(), comms_.back(), device_.stream());
     device_.wait();
   }
 
+  /// The latest.
   double destroy() {
     world_.step("destroy");
     world_.barrier();
     const Clock::time_point begin = Clock::now();
-    library_.destroy(comm_);
+    library_.destroy(comms_.back());
+    comms_.pop_back();
     return world_.largest(msSince(begin));
   }
 
@@ -75,7 +77,7 @@ class Life {
   Library library_;
   BlockBuffers buffers_;
   double free_;
-  ncclComm_t comm_ = nullptr;
+  std::vector<ncclComm_t> comms_;
 };
 
 }  // namespace
@@ -92,6 +94,13 @@ int runLife(World& world, const BenchOptions& options) {
   figures.emplace_back("allReduceBytes", life.taken());
   life.call(Op::AllToAll, options.maxBytes);
   figures.emplace_back("allToAllBytes", life.taken());
+  // What all communicators of a process share, as the code of kernels, is there already.
+  const double before = life.taken();
+  life.connect("communicator beside it");
+  life.call(Op::AllReduce, options.maxBytes);
+  life.call(Op::AllToAll, options.maxBytes);
+  figures.emplace_back("besideBytes", life.taken() - before);
+  life.destroy();
   figures.emplace_back("destroyMs", life.destroy());
   figures.emplace_back("leftBytes", life.taken());
   const auto [connectedAgain, readyAgain] = life.connect("second communicator");

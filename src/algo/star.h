@@ -10,7 +10,7 @@
 namespace tutti::algo {
 
 struct Star {
-  static constexpr uint8_t kPort = 2;  ///< messages, which never mix with the traffic of rings and trees
+  static constexpr uint8_t kPort = 2;  ///< as kMessagePort
 
   /// The rank that lane `laneIndex` serves, and whether `view`'s rank has a part in it.
   static TUTTI_HD Rank spoke(const LayoutView& view, int32_t laneIndex) { return Rank((view.root.value + laneIndex) % view.ranks); }

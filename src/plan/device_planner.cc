@@ -97,7 +97,7 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   if (isWindow(*option.algorithm)) option.mostChannels = std::min(option.mostChannels, settings_.windowChannels[windowOf(option.kernel)]);
   for (int port = 0; port < 64; ++port)
     if ((fit.ports >> port & 1) != 0)
-      option.mostChannels = std::min(option.mostChannels, settings_.pipeChannels(protocol, static_cast<uint8_t>(port)));
+      option.mostChannels = std::min(option.mostChannels, settings_.pipeChannels(protocol, portOf(static_cast<uint8_t>(port), protocol)));
   return option.mostChannels < 1 ? Obstacle::Blocks : Obstacle::None;
 }
 
@@ -256,12 +256,21 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vecto
   return *chosen;
 }
 
+/// Two ranks are each other's neighbours, and no two calls of theirs are under way at once: what goes straight from one to the other in
+/// plain data (all-to-all, gather, scatter) takes the pipes that rings have, instead of memory for more.
+uint8_t DevicePlanner::portOf(uint8_t port, Protocol protocol) const {
+  return port == algo::kMessagePort && protocol == Protocol::Simple && layout_.ranks() == 2 ? algo::kRingPort : port;
+}
+
 /// By track; one where layouts make no difference.
 std::vector<Program> DevicePlanner::programsOf(const Option& option, const Shape& shape) const {
   std::vector<Program> programs;
   const int32_t tracks = isWindow(*option.algorithm) || isMessage(shape) ? 1 : layout_.tracks();
-  for (int32_t track = 0; track < tracks; ++track)
-    programs.push_back(option.algorithm->record(layout_.view(rank_, shape.root, ChannelId(track))));
+  for (int32_t track = 0; track < tracks; ++track) {
+    Program& program = programs.emplace_back(option.algorithm->record(layout_.view(rank_, shape.root, ChannelId(track))));
+    for (auto& lane : program.lanes)
+      for (algo::Step& step : lane) step.port = portOf(step.port, kernelInfo(option.kernel).protocol);
+  }
   return programs;
 }
 

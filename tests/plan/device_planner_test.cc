@@ -95,6 +95,31 @@ TEST(DevicePlanner, AMessageIsCutAlikeOnBothSides) {
   EXPECT_GT(world.plan(1, shapeOf(Collective::SendRecv, 100'000'000, DataType::F32, 2))->blocks(), 1);
 }
 
+/// Of two ranks, who are neighbours on the ring, plain data that goes straight to its receiver needs no pipes of its own.
+TEST(DevicePlanner, TwoRanksHaveOneSetOfPlainPipes) {
+  for (const int32_t n : {2, 3}) {
+    DeviceSettings settings = settingsFor(n);
+    settings.hasWindows = false;
+    World world(n, settings);
+    const uint8_t wanted = n == 2 ? algo::kRingPort : algo::kMessagePort;
+    for (const Collective collective : {Collective::AllToAll, Collective::Gather, Collective::Scatter}) {
+      SCOPED_TRACE(format("{} of {} ranks", name(collective), n));
+      const Shape large = shapeOf(collective, 1 << 24, DataType::F32, 1);
+      ASSERT_NO_FATAL_FAILURE(checkCall(world, large, settings));
+      for (int32_t r = 0; r < n; ++r) {
+        const PlanPtr plan = world.plan(r, large);
+        ASSERT_EQ(kernelInfo(plan->kernel).protocol, Protocol::Simple);
+        for (const PipeNeed& need : plan->pipes) EXPECT_EQ(need.port, wanted);
+      }
+      const PlanPtr small = world.plan(0, shapeOf(collective, 16, DataType::F32, 1));
+      ASSERT_NE(kernelInfo(small->kernel).protocol, Protocol::Simple);
+      for (const PipeNeed& need : small->pipes) EXPECT_EQ(need.port, algo::kMessagePort) << "cells and lines: rings have more channels";
+    }
+    const PlanPtr message = world.plan(0, shapeOf(Collective::SendRecv, 1 << 24, DataType::F32, 1));
+    for (const PipeNeed& need : message->pipes) EXPECT_EQ(need.port, algo::kUserPort);
+  }
+}
+
 /// Adds the ends of a rank's pipes, on one protocol and channel.
 void addEnds(std::set<std::tuple<uint8_t, bool, int32_t>>& ends, const exec::record::Program& program) {
   for (const auto& lane : program.lanes)

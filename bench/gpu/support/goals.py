@@ -141,11 +141,14 @@ def overlap(measured):
 def memory(measured):
     if set(measured.lives) != {"a", "b"}:
         return Seen("no life of both libraries")
-    own, other = (measured.lives[side]["allToAllBytes"] / M for side in ("a", "b"))
+    # A communicator beside another one: what the first takes as well is shared by all of a process, the code of kernels above all.
+    own, other = (measured.lives[side]["besideBytes"] / M for side in ("a", "b"))
+    first, otherFirst = (measured.lives[side]["allToAllBytes"] / M for side in ("a", "b"))
     if own <= 0 or other <= 0:
         return Seen(f"no memory of a GPU was taken: {own:.1f} MiB against {other:.1f}")
     ratio = other / own
-    return Seen(f"{own:.1f} MiB against {other:.0f}, {ratio:.0f}x less, kernels included", own <= 32 and ratio >= 20, own <= 32 and ratio >= 60)
+    return Seen(f"{own:.1f} MiB against {other:.0f}, {ratio:.0f}x less; the first of a process, kernels included, {first:.1f} against "
+                f"{otherFirst:.0f}", own <= 32 and ratio >= 20, own <= 32 and ratio >= 60)
 
 
 def init(measured):

@@ -95,6 +95,7 @@ class ProgramTest(unittest.TestCase):
         text, lines = self.bench("life", "-n", 2, "-e", "64K", peer=False)
         self.assertGreater(lines[-1]["readyMs"], lines[-1]["connectMs"])
         self.assertIn("allToAllBytes", text)
+        self.assertIn("besideBytes", text)
 
     def test_overlap(self):
         _, lines = self.bench("overlap", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "-r", 2, *SMALL)

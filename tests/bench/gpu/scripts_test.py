@@ -130,7 +130,8 @@ class Goals(unittest.TestCase):
 
     def test_memory_and_set_up(self):
         def lives(own, other, ready=90.0):
-            return {"a": {"allToAllBytes": own * M, "readyMs": ready}, "b": {"allToAllBytes": other * M, "readyMs": 500.0}}
+            return {"a": {"besideBytes": own * M, "allToAllBytes": 2 * own * M, "readyMs": ready},
+                    "b": {"besideBytes": other * M, "allToAllBytes": 2 * other * M, "readyMs": 500.0}}
         self.check("G11", True, False, lives=lives(32, 1000))
         self.check("G11", False, False, lives=lives(33, 4000))
         self.check("G11", True, True, lives=lives(30, 2000))
