@@ -32,6 +32,20 @@ std::vector<uint64_t> countsOf(const BenchOptions& options, const Operation* ope
   return tutti::bench::countsOf(sizes, type);
 }
 
+void enrol(Side& side, const BenchOptions& options, const BlockBuffers& buffers, bool isA) {
+  for (std::byte* const memory : {buffers.send(), buffers.receive()}) {
+    if (options.buffers == Buffers::Registered) side.handles.push_back(side.library->enrol(side.comm, memory, buffers.capacity()));
+    if (options.buffers == Buffers::Windows || (options.buffers == Buffers::WindowsOfA && isA))
+      side.windows.push_back(side.library->openWindow(side.comm, memory, buffers.capacity()));
+  }
+}
+void withdraw(Side& side) {
+  for (void* const handle : side.handles) side.library->withdraw(side.comm, handle);
+  for (const ncclWindow_t window : side.windows) side.library->closeWindow(side.comm, window);
+  side.handles.clear();
+  side.windows.clear();
+}
+
 Comparison::Comparison(World& world, Device& device, const BenchOptions& options)
     : world_(world), device_(device), options_(options), libraries_(openBoth(options)),
       buffers_(device, options, libraries_[options.isMemoryOfA ? 0 : 1], world.rank(), world.ranks()), writer_(options, world.isLead()) {
@@ -58,10 +72,7 @@ Taken Comparison::warmUp(Side& side, int ctas) {
   const auto before = static_cast<double>(device_.freeBytes());
   side.comm = side.library->connect(world_, ctas);
   const Library::Environment own(*side.library);
-  if (options_.buffers == Buffers::Registered) {
-    side.sendHandle = side.library->enrol(side.comm, buffers_.send(), buffers_.capacity());
-    side.receiveHandle = side.library->enrol(side.comm, buffers_.receive(), buffers_.capacity());
-  }
+  enrol(side, options_, buffers_, &side == &sides_[0]);
   device_.wait();
   world_.barrier();
   Taken taken{world_.largest(before - static_cast<double>(device_.freeBytes())), 0};
@@ -85,9 +96,7 @@ void Comparison::disconnect() {
   device_.wait();
   for (Side& side : sides_) {
     world_.step(format("disconnect {}", side.library->name()));
-    if (side.sendHandle != nullptr) side.library->withdraw(side.comm, side.sendHandle);
-    if (side.receiveHandle != nullptr) side.library->withdraw(side.comm, side.receiveHandle);
-    side.sendHandle = side.receiveHandle = nullptr;
+    withdraw(side);
     world_.barrier();
     side.library->destroy(side.comm);
   }

@@ -23,13 +23,17 @@ std::array<Library, 2> openBoth(const BenchOptions& options);
 struct Side {
   const Library* library = nullptr;
   ncclComm_t comm = nullptr;
-  void* sendHandle = nullptr;
-  void* receiveHandle = nullptr;
+  std::vector<void*> handles{};          ///< of buffers that are registered
+  std::vector<ncclWindow_t> windows{};  ///< that they are
   std::unique_ptr<Graph> graph;
   std::vector<double> blocksUs;
   std::vector<double> cpuUs;
   Figures figures;
 };
+
+/// Makes the buffers known to a side's library as the options say, and takes that back. Collective.
+void enrol(Side& side, const BenchOptions& options, const BlockBuffers& buffers, bool isA);
+void withdraw(Side& side);
 
 class Comparison {
  public:

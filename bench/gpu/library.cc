@@ -64,6 +64,8 @@ Library::Library(std::string name, const std::string& path, Variables variables)
   find(getAsyncError_, "ncclCommGetAsyncError");
   find(register_, "ncclCommRegister");
   find(deregister_, "ncclCommDeregister");
+  find(windowRegister_, "ncclCommWindowRegister");
+  find(windowDeregister_, "ncclCommWindowDeregister");
   find(memAlloc_, "ncclMemAlloc");
   find(memFree_, "ncclMemFree");
   find(groupStart_, "ncclGroupStart");
@@ -145,6 +147,15 @@ void* Library::enrol(ncclComm_t comm, std::byte* memory, uint64_t bytes) const {
   return handle;
 }
 void Library::withdraw(ncclComm_t comm, void* handle) const { check(deregister_(comm, handle), "ncclCommDeregister", comm); }
+
+ncclWindow_t Library::openWindow(ncclComm_t comm, std::byte* memory, uint64_t bytes) const {
+  ncclWindow_t window = nullptr;
+  check(windowRegister_(comm, memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC), "ncclCommWindowRegister", comm);
+  return window;
+}
+void Library::closeWindow(ncclComm_t comm, ncclWindow_t window) const {
+  check(windowDeregister_(comm, window), "ncclCommWindowDeregister", comm);
+}
 
 void Library::checkAsync(ncclComm_t comm) const {
   ncclResult_t state = ncclSuccess;

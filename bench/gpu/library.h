@@ -75,6 +75,8 @@ class Library {
   std::byte* allocate(uint64_t bytes) const;
   void release(std::byte* memory) const;
   void* enrol(ncclComm_t comm, std::byte* memory, uint64_t bytes) const;
+  ncclWindow_t openWindow(ncclComm_t comm, std::byte* memory, uint64_t bytes) const;  ///< collective
+  void closeWindow(ncclComm_t comm, ncclWindow_t window) const;
   void withdraw(ncclComm_t comm, void* handle) const;
   void beginGroup() const { check(groupStart_(), "ncclGroupStart", nullptr); }
   void endGroup() const { check(groupEnd_(), "ncclGroupEnd", nullptr); }
@@ -108,6 +110,8 @@ class Library {
   decltype(&ncclCommGetAsyncError) getAsyncError_ = nullptr;
   decltype(&ncclCommRegister) register_ = nullptr;
   decltype(&ncclCommDeregister) deregister_ = nullptr;
+  decltype(&ncclCommWindowRegister) windowRegister_ = nullptr;
+  decltype(&ncclCommWindowDeregister) windowDeregister_ = nullptr;
   decltype(&ncclMemAlloc) memAlloc_ = nullptr;
   decltype(&ncclMemFree) memFree_ = nullptr;
   decltype(&ncclGroupStart) groupStart_ = nullptr;

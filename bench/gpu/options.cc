@@ -71,8 +71,12 @@ void addCompare(CLI::App& app, BenchOptions& options, Texts& texts) {
       ->check(within(1, static_cast<int>(kMostFigures)));
   app.add_option("--block-us", options.blockUs, "about how long a block takes")->capture_default_str()->check(within(1.0, 1e7));
   app.add_flag("--in-place", options.isInPlace, "results where the inputs are");
-  app.add_option("--buffers", texts.buffers, "plain: cudaMalloc; alloc: ncclMemAlloc; registered: and ncclCommRegister with both")
-      ->capture_default_str()->check(CLI::IsMember({"plain", "alloc", "registered"}));
+}
+
+void addBuffers(CLI::App& app, BenchOptions&, Texts& texts) {
+  app.add_option("--buffers", texts.buffers, "plain: cudaMalloc; alloc: ncclMemAlloc; registered: and ncclCommRegister with both; "
+                 "windows: and symmetric windows of both; windows-a: of the first alone")
+      ->capture_default_str()->check(CLI::IsMember({"plain", "alloc", "registered", "windows", "windows-a"}));
   app.add_option("--memory-of", texts.memoryOf, "whose ncclMemAlloc")->capture_default_str()->check(CLI::IsMember({"a", "b"}));
 }
 
@@ -113,7 +117,8 @@ void finish(BenchOptions& options, const Texts& texts) {
     throw CLI::ValidationError("--redops", "averages are exact, and so can be checked, for 2, 4, 8 or 16 ranks");
   options.modes.clear();
   for (const std::string& mode : texts.modes) options.modes.push_back(mode == "graph" ? Mode::Graph : Mode::Eager);
-  options.buffers = texts.buffers == "plain" ? Buffers::Plain : texts.buffers == "alloc" ? Buffers::Allocated : Buffers::Registered;
+  for (const Buffers kind : {Buffers::Plain, Buffers::Allocated, Buffers::Registered, Buffers::Windows, Buffers::WindowsOfA})
+    if (texts.buffers == name(kind)) options.buffers = kind;
   options.isMemoryOfA = texts.memoryOf == "a";
   for (const std::string& wanted : texts.operations) {
     if (wanted == "all") {
@@ -128,7 +133,14 @@ void finish(BenchOptions& options, const Texts& texts) {
 
 std::string_view name(Mode mode) { return mode == Mode::Eager ? "eager" : "graph"; }
 std::string_view name(Buffers buffers) {
-  return buffers == Buffers::Plain ? "plain" : buffers == Buffers::Allocated ? "alloc" : "registered";
+  switch (buffers) {
+    case Buffers::Plain: return "plain";
+    case Buffers::Allocated: return "alloc";
+    case Buffers::Registered: return "registered";
+    case Buffers::Windows: return "windows";
+    case Buffers::WindowsOfA: break;
+  }
+  return "windows-a";
 }
 
 BenchOptions parseBenchOptions(int argc, char** argv) {
@@ -142,6 +154,7 @@ BenchOptions parseBenchOptions(int argc, char** argv) {
   addCommon(compare, options, texts, true);
   addSizes(compare, options, texts);
   addCompare(compare, options, texts);
+  addBuffers(compare, options, texts);
   compare.footer(kFooter);
   CLI::App& life = *app.add_subcommand("life", "time until a communicator is ready, and what memory it takes; of --a alone");
   addCommon(life, options, texts, false);
@@ -150,6 +163,7 @@ BenchOptions parseBenchOptions(int argc, char** argv) {
   CLI::App& overlap = *app.add_subcommand("overlap", "a product of matrices beside each call: what both lose");
   addCommon(overlap, options, texts, true);
   addSizes(overlap, options, texts);
+  addBuffers(overlap, options, texts);
   overlap.add_option("-r,--rounds", options.rounds, "of each library")
       ->capture_default_str()
       ->check(within(1, static_cast<int>(kMostFigures)));

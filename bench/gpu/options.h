@@ -15,8 +15,9 @@ namespace tutti::bench::gpu {
 enum class Mode : uint8_t { Eager, Graph };
 std::string_view name(Mode mode);
 
-/// Memory of cudaMalloc; of ncclMemAlloc; of ncclMemAlloc and registered with both libraries.
-enum class Buffers : uint8_t { Plain, Allocated, Registered };
+/// Memory of cudaMalloc; of ncclMemAlloc; of ncclMemAlloc and registered with both libraries; the same as symmetric windows of both, or of
+/// the first alone.
+enum class Buffers : uint8_t { Plain, Allocated, Registered, Windows, WindowsOfA };
 std::string_view name(Buffers buffers);
 
 struct LibraryOptions {

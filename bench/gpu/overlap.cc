@@ -40,12 +40,15 @@ class Overlap {
       world_.step(format("connect {}", libraries_[i].name()));
       sides_[i].library = &libraries_[i];
       sides_[i].comm = libraries_[i].connect(world_, options_.ctas.front());
+      enrol(sides_[i], options_, buffers_, i == 0);
     }
     for (const Operation* operation : options_.operations) {
       const std::optional<RedOp> redOp = operation->isReduction ? std::optional(options_.redOps.front()) : std::nullopt;
       for (const uint64_t count : countsOf(options_, operation, options_.types.front()))
         runKind({operation, options_.types.front(), redOp, options_.root, count, false});
     }
+    device_.wait();
+    for (Side& side : sides_) withdraw(side);
   }
 
  private:

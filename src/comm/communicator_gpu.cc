@@ -106,7 +106,7 @@ uint64_t Communicator::postOnGpu(std::span<const DeviceCall> calls) {
     if (call.call.isMessage()) continue;
     exec::host::Call posted = call.call;
     posted.sequence = sequence++;
-    if (call.copies != nullptr) posted.opCode = exec::host::kOnWindows;
+    if (call.window != nullptr) posted = exec::host::onWindows(posted);
     hub().board(rank_).post(posted);
   }
   return sequence;

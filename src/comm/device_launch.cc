@@ -164,7 +164,7 @@ Status DeviceRank::launch(std::span<DeviceCall> calls) {
     DeviceCall* const alone = &calls.front();
     constexpr uint16_t kFirst = 0;
     if (alone->plan == nullptr) return {};
-    if (alone->copies != nullptr) return inTurn(calls, {&alone->stream, 1}, [&] { return launchCopies(*alone, alone->stream); });
+    if (alone->window != nullptr) return inTurn(calls, {&alone->stream, 1}, [&] { return launchOnWindows(*alone, alone->stream); });
     const auto launchAlone = [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); };
     return inTurn(calls, {&alone->stream, 1}, launchAlone);
   }
@@ -181,13 +181,13 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
   Batch& batch = scratch_.batch;
   batch.clear();
   for (size_t i = 0; i < ordered.size(); ++i) {
-    const bool isCopied = ordered[i].call->copies != nullptr;
-    if (!batch.calls.empty() && (isCopied || endsBefore(batch, ordered, i))) {
+    const bool isOnWindows = ordered[i].call->window != nullptr;
+    if (!batch.calls.empty() && (isOnWindows || endsBefore(batch, ordered, i))) {
       TUTTI_TRY(launchBatch(batch, stream));
       batch.clear();
     }
-    if (isCopied)
-      TUTTI_TRY(launchCopies(*ordered[i].call, stream));
+    if (isOnWindows)
+      TUTTI_TRY(launchOnWindows(*ordered[i].call, stream));
     else
       add(batch, *ordered[i].call);
   }
@@ -208,11 +208,12 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
   return launchWorks(batch.calls, batch.firstBlock, blocks, stream);
 }
 
-Status DeviceRank::launchCopies(const DeviceCall& call, Stream stream) {
-  Call made = call.call;
-  made.opCode = exec::host::kOnWindows;
-  endpoint_->page().launches(rank_.value).write(markCopies(exec::host::packSignature(call.call)), made, isCaptured_);
-  return copies_->launch({call.call, call.in, call.out, call.copies}, stream);
+Status DeviceRank::launchOnWindows(const DeviceCall& call, Stream stream) {
+  endpoint_->page().launches(rank_.value).write(signatureOnWindows(call.call), exec::host::onWindows(call.call), isCaptured_);
+  const Work& work = call.plan->plan->work;
+  WindowCall made{call.call, call.in, call.out, call.window, call.inWindow, work.op, work.scaling};
+  if (work.scaling.hasFactor) made.scaling.factor = call.factor;  // of an average: a pre-multiplied sum does not go this way
+  return windows_->launch(made, stream);
 }
 
 /// All blocks that messages of one peer and direction may use.

@@ -33,6 +33,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
     config.channels = std::max(config.channels, config.windowChannels[w]);
   }
   config.copyEngines = static_cast<int32_t>(settings.copyEngines);
+  config.mapped = static_cast<int32_t>(settings.mapped);
   config.leastBlocks = settings.minChannels;
   config.plainKernels = (settings.hasSimple ? 1 : 0) + (settings.hasBulk ? 2 : 0);
   config.checks = checks ? 1 : 0;
@@ -58,7 +59,8 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
   opened->endpoint_ = std::move(*endpoint);
-  opened->copies_ = std::make_unique<DeviceCopies>(device, devices.executor(), *opened->endpoint_, opened->settings_, rank, layout.ranks());
+  opened->windows_ =
+      std::make_unique<DeviceWindows>(device, devices.executor(), *opened->endpoint_, opened->settings_, rank, layout.ranks());
   opened->mixesGraphs_ = config::get<config::Param::GraphMixingSupport>();
   return opened;
 }
@@ -78,13 +80,13 @@ DeviceRank::~DeviceRank() {
     observe::info(observe::Subsys::Init, "what rank {} has on device {} is kept until {} graphs with its calls are destroyed", rank_.value,
                   device_.gpu->device(), graphs.size());
   if (isBusy || !graphs.empty()) {
-    transport::device::Kept kept{isBusy, std::move(graphs), {}, copies_->takeStreams(), {}, std::move(ended_)};
+    transport::device::Kept kept{isBusy, std::move(graphs), {}, windows_->takeStreams(), {}, std::move(ended_)};
     kept.windows.assign(endedWindows_.begin(), endedWindows_.end());
     for (auto& [words, bank] : programs_) kept.banks.push_back(std::move(bank));
     endpoint_->keepMemory(std::move(kept));
   }
   endedWindows_.clear();
-  copies_.reset();
+  windows_.reset();
   endpoint_.reset();
   programs_.clear();
 }
@@ -168,7 +170,7 @@ bool DeviceRank::isIdle() {
   if (isUnmarked_.load(std::memory_order_acquire)) {                           // pairs with launch()
     const auto idle = devices_.driver().isIdle(latest_.load(std::memory_order_relaxed));
     if (setUp && idle && !*idle) return false;
-    if (setUp && !copies_->isIdle()) return false;
+    if (setUp && !windows_->isIdle()) return false;
   }
   if (!hasLaunched_.load(std::memory_order_acquire)) return true;  // pairs with leave()
   const auto over = devices_.driver().isOver(ended_.get());
@@ -190,29 +192,35 @@ std::optional<GivenUp> DeviceRank::look() {
 Status DeviceRank::choose(DeviceCall& call) const {
   if (call.plan == nullptr) return {};
   call.estimatedUs = call.plan->plan->estimatedUs;
-  if (call.call.isMessage() || reduces(call.call.collective)) return {};
-  CopyCall copy{call.call, call.in, call.out, nullptr};
-  TUTTI_TRY(copies_->choose(copy, call.plan->plan->estimatedUs));
-  call.copies = std::move(copy.window);
-  call.estimatedUs = call.copies != nullptr ? copies_->estimateUs(call.call) : call.plan->plan->estimatedUs;
+  if (call.call.isMessage()) return {};
+  WindowCall found{call.call, call.in, call.out};
+  TUTTI_TRY(windows_->choose(found, call.plan->plan->estimatedUs));
+  call.window = std::move(found.window);
+  call.inWindow = std::move(found.inWindow);
+  call.estimatedUs = call.window != nullptr ? windows_->estimateUs(call.call) : call.plan->plan->estimatedUs;
   return {};
 }
 
 Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected) {
   auto chosen = planner_.summarize(shape, rejected);
-  if (!chosen || rejected == nullptr || reduces(shape.collective)) return chosen;
-  plan::Rejected copies{"copies", "copy engines", "", 0, -1, copies_->obstacle(shape.collective)};
-  if (copies.reason.empty()) {
+  if (!chosen || rejected == nullptr) return chosen;
+  const bool isCombined = reduces(shape.collective);
+  plan::Rejected other{isCombined ? "mapped" : "copies", isCombined ? "mapped" : "copy engines", "", 0, -1,
+                       windows_->obstacle(shape.collective)};
+  if (other.reason.empty()) {
     Call call;
     call.collective = shape.collective;
     call.type = shape.type;
     call.count = shape.count;
-    copies.estimatedUs = copies_->estimateUs(call);
-    const bool isTaken = settings_.copyEngines == plan::CopyEngines::WherePossible || copies.estimatedUs < chosen->estimatedUs;
-    copies.reason = isTaken ? "taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for no others"
-                            : plan::slower(copies.estimatedUs, chosen->estimatedUs);
+    other.estimatedUs = windows_->estimateUs(call);
+    if (isCombined) other.channels = windows_->blocksOf(call);
+    other.reason =
+        windows_->isTaken(call, chosen->estimatedUs)
+            ? format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for no others{}",
+                     isCombined ? "; not if each rank has a factor of its own" : "")
+            : plan::slower(other.estimatedUs, chosen->estimatedUs);
   }
-  rejected->push_back(std::move(copies));
+  rejected->push_back(std::move(other));
   return chosen;
 }
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "comm/captures.h"
-#include "comm/device_copies.h"
+#include "comm/device_windows.h"
 #include "comm/device_verdict.h"
 #include "comm/devices.h"
 #include "comm/message_checks.h"
@@ -50,7 +50,9 @@ struct DeviceCall {
   ncclComm* handle = nullptr;  ///< of `comm`, in a group
   exec::host::Call call;
   std::shared_ptr<LoadedPlan> plan;  ///< null: no data, or a message of a rank to itself, paired when it is launched
-  std::shared_ptr<const transport::device::UserWindow> copies;  ///< that holds the output: copy engines carry the call out; null: kernels
+  /// Those of its buffers, where the call goes the way that they open (comm/device_windows.h); null: another one.
+  std::shared_ptr<const transport::device::UserWindow> window;
+  std::shared_ptr<const transport::device::UserWindow> inWindow;
   const void* in = nullptr;
   void* out = nullptr;
   uint64_t factor = 0;
@@ -62,7 +64,7 @@ struct DeviceCall {
   bool isCompared = false;  ///< and is about to compare
 
   /// Whether nothing has to be opened for it.
-  bool isOpen() const { return plan == nullptr || plan->isOpen || copies != nullptr; }
+  bool isOpen() const { return plan == nullptr || plan->isOpen || window != nullptr; }
 };
 
 class DeviceRank {
@@ -80,7 +82,7 @@ class DeviceRank {
 
   Result<std::shared_ptr<LoadedPlan>> planFor(const plan::Shape& shape);
   Result<plan::Summary> summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected);
-  /// Lets copy engines carry out a planned call where they can and are faster.
+  /// Sends a planned call the way that windows of its buffers open, where that is the better one.
   Status choose(DeviceCall& call) const;
   /// Windows of the user. Those of all ranks are settled by settleWindows(), which is Ready when all that have begun are.
   transport::device::UserWindows& windows() { return endpoint_->windows(); }
@@ -168,7 +170,7 @@ class DeviceRank {
   bool endsBefore(Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
-  Status launchCopies(const DeviceCall& call, driver::cuda::Stream stream);
+  Status launchOnWindows(const DeviceCall& call, driver::cuda::Stream stream);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   /// What the kernels of the calls are told, and whoever has to tell of them.
   uint64_t nameLaunch(std::span<DeviceCall* const> calls);
@@ -189,7 +191,7 @@ class DeviceRank {
   plan::DevicePlanner planner_;
   plan::PlanCache<LoadedPlan> plans_{256};
   std::unique_ptr<transport::device::Endpoint> endpoint_;
-  std::unique_ptr<DeviceCopies> copies_;
+  std::unique_ptr<DeviceWindows> windows_;
   std::unique_ptr<MessageChecks> messages_;
   std::vector<transport::device::UserWindows::Ref> endedWindows_;  // which may still be in use
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/device_copies.h"
+#include "comm/device_windows.h"
 #include "core/format.h"
 #include "exec/host/signature.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kKindShift = 60;
 constexpr uint64_t kRest = (uint64_t{1} << kKindShift) - 1;
-/// Of several calls: no collective, and none of copies (markCopies).
+/// Of several calls: no collective, and none of copies (signatureOnWindows).
 constexpr uint64_t kSeveral = uint64_t{15} << kKindShift;
 
 const char* describe(Waiting waiting) {
@@ -32,8 +32,8 @@ const char* describe(Waiting waiting) {
     case Waiting::ForCell: return "cells from";
     case Waiting::ForArrival: return "the arrival of";
     case Waiting::ForHandOver: return "a slice of lane";
-    case Waiting::ForLeave: return "leave to write to the output of";
-    case Waiting::ForCopies: return "copies of";
+    case Waiting::ForLeave: return "leave to use the buffers of";
+    case Waiting::ForCopies: return "the end of the part of";
     default: return "nothing of";
   }
 }
@@ -41,7 +41,7 @@ const char* describe(Waiting waiting) {
 /// Of a launch of one collective, as exact as the bits allow.
 Call callOf(uint64_t signature) {
   Call call = exec::host::unpackSignature(withoutCopyMark(signature));
-  if (hasCopyMark(signature)) call.opCode = exec::host::kOnWindows;
+  if (hasCopyMark(signature)) call = exec::host::onWindows(call);
   return call;
 }
 
@@ -129,7 +129,7 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
   } else if (v.waiting == Waiting::OtherPlace) {
     result.outcome = {Ending::Mismatch,
                       error(Code::InvalidUsage,
-                            "the output of rank {} lies elsewhere in its symmetric window than that of rank {}: NCCL_WIN_COLL_SYMMETRIC "
+                            "a buffer of rank {} lies elsewhere in its symmetric windows than that of rank {}: NCCL_WIN_COLL_SYMMETRIC "
                             "promises the same offset on all ranks",
                             v.peer, v.rank),
                       {}};

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/call.h"
 #include "core/element.h"
 
 namespace tutti::comm {
@@ -9,7 +10,6 @@ namespace {
 
 constexpr int32_t kBuiltIn = 5;  // ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg
 constexpr int32_t kAvg = 4;
-constexpr uint8_t kPreMulSumCode = 5;
 
 template <class Element>
 uint64_t bitsOfElement(Element value) {

@@ -120,14 +120,17 @@ int32_t mostEarlyRanks(int32_t multiprocessors) {
 }
 
 /// A grid in clusters may take half of what of them fits onto the device, so that another communicator's is there at the same time.
+exec::cuda::ClusterLimits clusterLimits(int32_t most, const exec::cuda::KernelUse& use) {
+  exec::cuda::ClusterLimits limits{};
+  for (size_t i = 0; i < exec::cuda::kClusterSizes.size(); ++i) {
+    const int32_t size = exec::cuda::kClusterSizes[i];
+    if (size <= most) limits[i] = use.clusters[i] * size / 2;
+  }
+  return limits;
+}
 std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> clusterLimits(int32_t most, const exec::cuda::KernelUses& uses) {
   std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> limits{};
-  for (size_t k = 0; k < limits.size(); ++k) {
-    for (size_t i = 0; i < exec::cuda::kClusterSizes.size(); ++i) {
-      const int32_t size = exec::cuda::kClusterSizes[i];
-      if (size <= most) limits[k][i] = uses.of[k].clusters[i] * size / 2;
-    }
-  }
+  for (size_t k = 0; k < limits.size(); ++k) limits[k] = clusterLimits(most, uses.of[k]);
   return limits;
 }
 
@@ -217,8 +220,10 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     if (static_cast<exec::cuda::KernelId>(k) == exec::cuda::KernelId::Window) blocks = std::min(blocks, uses.lone.blocksPerMultiprocessor);
     settings.mostBlocks[k] = blocks * place.multiprocessors / (sharesGpus ? place.ranks : 1);  // all of them may be on one
   }
+  settings.mappedBlocks = uses.mapped.blocksPerMultiprocessor * place.multiprocessors / (sharesGpus ? place.ranks : 1);
   const int32_t cluster = sharesGpus ? 1 : config.clusterBlocks < 0 ? kClusterBlocks : config.clusterBlocks;
   settings.clusters = clusterLimits(cluster, uses);
+  settings.mappedClusters = clusterLimits(cluster, uses.mapped);
   const auto [least, most] = channelBounds(config, false);
   settings.minChannels = least;
   settings.maxChannels = most;
@@ -241,9 +246,11 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.hasSimple = config::get<Param::TuttiBulk>() != 1 || !settings.hasBulk;
   const int64_t copyEngines = config::get<Param::TuttiCopyEngines>();
   if (copyEngines == 0)
-    settings.copyEngines = plan::CopyEngines::Never;
+    settings.copyEngines = plan::When::Never;
   else if (copyEngines == 1 || config.ctaPolicy == kZero)
-    settings.copyEngines = plan::CopyEngines::WherePossible;
+    settings.copyEngines = plan::When::WherePossible;
+  const int64_t mapped = config::get<Param::TuttiMapped>();
+  settings.mapped = mapped == 0 ? plan::When::Never : mapped == 1 ? plan::When::WherePossible : plan::When::WhereFaster;
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
   settings.protocols = host.protocols;

@@ -10,7 +10,10 @@
 
 namespace tutti {
 
-/// `opCode`: 0 … 4 as in ncclRedOp_t, 5 for a pre-multiplied sum.
+/// Operation of a call whose contributions each rank scales by a number of its own.
+inline constexpr uint8_t kPreMulSumCode = 5;
+
+/// `opCode`: 0 … 4 as in ncclRedOp_t, or kPreMulSumCode.
 struct Call {
   Collective collective = Collective::AllReduce;
   DataType type = DataType::I8;

@@ -40,8 +40,8 @@ struct DevicePlan {
   int window() const { return exec::cuda::windowOf(exec::cuda::kernelInfo(kernel).protocol); }
 };
 
-/// When calls may be carried out by copy engines.
-enum class CopyEngines : uint8_t { Never, WhereFaster, WherePossible };
+/// When calls may go a way that buffers in symmetric windows open.
+enum class When : uint8_t { Never, WhereFaster, WherePossible };
 
 struct DeviceSettings {
   /// Blocks of each kernel that are on the device at once, of the rank that has the fewest; 0: the kernel cannot run. Window: also of the
@@ -75,7 +75,10 @@ struct DeviceSettings {
   /// Grids of few blocks are put on the device while the one before still runs (exec/cuda/work.h), as long as at most so many communicators
   /// use the device; 0: never.
   int32_t mostEarlyRanks = 0;
-  CopyEngines copyEngines = CopyEngines::WhereFaster;
+  When copyEngines = When::WhereFaster;  ///< that carry out what only moves
+  When mapped = When::WhereFaster;       ///< blocks that combine what lies in windows of all ranks (exec/cuda/mapped.h)
+  exec::cuda::ClusterLimits mappedClusters{};  ///< on this rank's device; no plan depends on it
+  int32_t mappedBlocks = 64;                   ///< of theirs that are on the device at once, beside those of other ranks on it
   bool deterministic = false;  ///< reductions in rank order only
   tune::Restrictions restrictions;
   tune::Filter protocols;  ///< NCCL_PROTO: LL is Window and Cells, LL128 is Lines and LineWindow, Simple is Simple and Bulk
@@ -84,7 +87,7 @@ struct DeviceSettings {
   std::string constants = "hopper-nvlink";  ///< whose numbers those are
 
   /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees,
-  /// and those of plain data fewer than those of cells and lines.
+  /// and those of plain data fewer than those of cells and lines. Which port a call's pipes have: DevicePlanner::portOf().
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;
   /// The most blocks of a call.
   int32_t mostBlocksOf(exec::cuda::Protocol protocol, Collective collective) const;

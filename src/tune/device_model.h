@@ -7,6 +7,8 @@
 // 3. Rings and trees are no faster than the links of the tracks that their channels run on (connect/layout.h): each track has its own.
 #pragma once
 
+#include <algorithm>
+
 #include "algo/geometry.h"
 #include "connect/layout.h"
 #include "exec/cuda/launch.h"
@@ -21,6 +23,16 @@ namespace tutti::tune {
 inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes) {
   const CopyCost& cost = machine.copies;
   return machine.launchUs + cost.startUs + ranks * cost.copyUs + static_cast<double>(sentBytes) / (cost.linkGBs * 1e3);
+}
+
+/// Of an all-reduce or reduce-scatter whose `blocks` blocks combine what lies in windows: of `shareBytes` each rank, from all into all or
+/// one.
+inline double mappedUs(const DeviceMachine& machine, Collective collective, int32_t ranks, uint64_t shareBytes, int32_t blocks) {
+  const MappedCost& cost = machine.mapped;
+  const bool isAllReduce = collective == Collective::AllReduce;
+  const double crossing = static_cast<double>(shareBytes) * (ranks - 1) * (isAllReduce ? 2 : 1);
+  const double blockGBs = isAllReduce ? cost.blockGBs : cost.loadGBs;
+  return machine.launchUs + cost.startUs + blocks * machine.blockUs + crossing / (std::min(cost.linkGBs, blocks * blockGBs) * 1e3);
 }
 
 /// Of the kernel that launchKernel() puts the call on if it is alone in its launch, or one of a few messages there; in a group of many

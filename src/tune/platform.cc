@@ -147,6 +147,13 @@ constexpr Field<CopyCost> kCopyFields[] = {
     {"linkGBs", &CopyCost::linkGBs},
 };
 
+constexpr Field<MappedCost> kMappedFields[] = {
+    {"startUs", &MappedCost::startUs},
+    {"blockGBs", &MappedCost::blockGBs},
+    {"loadGBs", &MappedCost::loadGBs},
+    {"linkGBs", &MappedCost::linkGBs},
+};
+
 DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
@@ -156,6 +163,10 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
   if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
   if (reader.has("oneWay")) machine.oneWay = reader.number("oneWay");
+  if (reader.has("mapped")) {
+    Reader mapped = reader.object("mapped");
+    readFields(mapped, kMappedFields, machine.mapped);
+  }
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
     readFields(copies, kCopyFields, machine.copies);
@@ -187,6 +198,7 @@ Json devicesJson(const DeviceMachine& machine) {
   json["kernels"]["messages"] = kernelJson(machine.messages);
   json["kernels"]["linemessages"] = kernelJson(machine.lineMessages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
+  json["mapped"] = fieldsOf(kMappedFields, machine.mapped);
   return json;
 }
 
@@ -239,6 +251,8 @@ Status checkPlatform(const Platform& platform) {
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
   if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
+  const MappedCost& mapped = platform.devices->mapped;
+  if (mapped.blockGBs <= 0 || mapped.loadGBs <= 0 || mapped.linkGBs <= 0) return refuse("blockGBs, loadGBs or linkGBs of mapped");
   for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages, &platform.devices->lineMessages})
     if (cost->blockGBs <= 0 || cost->linkGBs <= 0) return refuse("blockGBs or linkGBs of lone, messages or linemessages");
   return {};

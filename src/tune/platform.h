@@ -52,6 +52,14 @@ struct CopyCost {
   double linkGBs = 392;  ///< from one device to all others together
 };
 
+/// A call whose blocks combine what lies in windows of all ranks.
+struct MappedCost {
+  double startUs = 16;    ///< until all have come to the call, and behind the last block
+  double blockGBs = 40;   ///< that a block loads from peers and stores to them, of an all-reduce
+  double loadGBs = 29;    ///< that it loads, of a reduce-scatter, which stores nothing there
+  double linkGBs = 330;   ///< that a device does
+};
+
 /// GPUs of one host. deviceMachine() is the built-in one.
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
@@ -65,7 +73,8 @@ struct DeviceMachine {
   /// And the blocks of gather, scatter and all-to-all, of which each only sends or only receives, are so many times as fast.
   double oneWay = 1;
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
-  CopyCost copies;  ///< may be missing in a file: then what stands here
+  CopyCost copies;    ///< may be missing in a file: then what stands here
+  MappedCost mapped;  ///< the same
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
   KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel
   KernelCost lineMessages;  ///< the same of the Lines kernel

@@ -29,7 +29,7 @@ class WrittenDown final : public exec::cuda::Executor {
   explicit WrittenDown(std::vector<Launched>& launches, FakeApi* const* fake = nullptr) : launches_(launches), fake_(fake) {}
   Status load(exec::cuda::KernelUses& uses) override {
     for (auto& use : uses.of) use.blocksPerMultiprocessor = 1;
-    uses.lone.blocksPerMultiprocessor = 1;
+    uses.lone.blocksPerMultiprocessor = uses.mapped.blocksPerMultiprocessor = 1;
     return {};
   }
   Status launch(KernelId kernel, const exec::cuda::Launch& launch, const exec::cuda::LaunchOptions& options, void* stream) override {
@@ -55,10 +55,11 @@ class WrittenDown final : public exec::cuda::Executor {
     return {};
   }
 
-  Status copies(const exec::cuda::CopyLaunch& launch, void*) override {
+  Status copies(const exec::cuda::CopyLaunch& launch, exec::cuda::CopyStage, void*) override {
     copies_.push_back(launch);
     return {};
   }
+  Status mapped(const exec::cuda::MappedLaunch&, const exec::cuda::Grid&, void*) override { return {}; }
 
  private:
   std::vector<Launched>& launches_;

@@ -248,6 +248,21 @@ TEST_F(FromEnvironment, FewerChannelsHaveMoreUnderWayInNoMoreMemory) {
   EXPECT_EQ(settingsOf().slots[0], 2);
 }
 
+TEST_F(FromEnvironment, WindowsArePreferredAsAsked) {
+  exec::cuda::KernelUses uses;
+  uses.mapped.clusters = {15, 30, 66};
+  Place place;
+  place.ranks = 2;
+  const auto settings = [&] { return readDeviceSettings(read(), {}, place, uses).value(); };
+  EXPECT_EQ(settings().mapped, plan::When::WhereFaster);
+  EXPECT_EQ(settings().mappedClusters, (exec::cuda::ClusterLimits{0, 60, 66}));
+  set("TUTTI_MAPPED", "0");
+  EXPECT_EQ(settings().mapped, plan::When::Never);
+  set("TUTTI_MAPPED", "1");
+  EXPECT_EQ(settings().mapped, plan::When::WherePossible);
+  EXPECT_EQ(settings().copyEngines, plan::When::WhereFaster);
+}
+
 TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   exec::cuda::KernelUses uses;
   for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;

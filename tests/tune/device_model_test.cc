@@ -122,6 +122,22 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfWindowsOfLines) {
   expectNear("direct", Collective::AllToAll, 16 * kMiB, 64, 34.4);
 }
 
+/// bench/gpu/compare --buffers windows-a with TUTTI_MAPPED=1, in a graph, on 2 H100.
+TEST(DeviceModel, IsNearWhatWasMeasuredOfMappedCalls) {
+  const auto expectNear = [](Collective collective, uint64_t bytes, int32_t blocks, double measured) {
+    const double estimate = mappedUs(deviceMachine(), collective, 2, bytes / 2, blocks) - deviceMachine().launchUs;
+    EXPECT_NEAR(estimate, measured, measured / 10) << name(collective) << " " << bytes << " " << blocks;
+  };
+  expectNear(Collective::AllReduce, kMiB, 12, 19.2);
+  expectNear(Collective::AllReduce, 4 * kMiB, 12, 29.1);
+  expectNear(Collective::AllReduce, 64 * kMiB, 12, 217);
+  expectNear(Collective::AllReduce, 256 * kMiB, 12, 821);
+  expectNear(Collective::AllReduce, 256 * kMiB, 8, 845);
+  expectNear(Collective::ReduceScatter, 16 * kMiB, 12, 44.3);
+  expectNear(Collective::ReduceScatter, 256 * kMiB, 12, 441);
+  expectNear(Collective::ReduceScatter, 256 * kMiB, 8, 577);
+}
+
 // What early launches and brief calls have changed is not charged to kernels that have neither.
 TEST(DeviceModel, ChargesLateGridsAndRoundsToLoneCallsAlone) {
   DeviceMachine machine = deviceMachine();

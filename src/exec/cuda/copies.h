@@ -6,9 +6,9 @@
 //   copies   of the host, on streams of their own behind Begin: into the peers' outputs, which are mapped here
 //   End      behind all of them: says to every rank that this one has written to "all of my data has arrived", and waits for the same
 //   flags    in memory of their owner, a line for each peer: the peer writes (relaxed, behind a fence), the owner polls (acquire)
-// 1. Every rank of the communicator runs both kernels for every such call, whether or not it moves anything, so all count alike; the count
-//    is on the device, since a graph is launched as often as its owner likes. `written` and `next` of all ranks belong together: a rank
-//    writes to another if and only if that one expects it.
+// 1. Every rank of the communicator runs both stages for every such call, whether or not it moves anything, so all count alike; the count
+//    is on the device, since a graph is launched as often as its owner likes. `writers` and `written` of all ranks belong together: a
+//    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) share count and flags.
 // 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n) behind it, and the writer says Ready(n + 1)
 //    behind that.
 // 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
@@ -34,6 +34,13 @@ struct alignas(128) CopyFlag {
   uint64_t arrived;  ///< the call's number
 };
 
+/// In own memory, zero before the first call.
+struct CopyState {
+  uint64_t count;  ///< calls so far
+  uint32_t isOpen;  ///< between the two stages of a mapped call (mapped.h): its first block has seen all peers' leave
+  uint32_t done;    ///< its blocks that have combined their parts
+};
+
 enum class CopyStage : uint32_t { Begin, End };
 inline constexpr int kCopyThreads = 32;  // a thread for each peer
 static_assert(kMaxLocalRanks <= kCopyThreads);
@@ -42,11 +49,10 @@ struct CopyLaunch {
   WaitControl wait;
   int32_t rank = 0;
   int32_t ranks = 1;
-  CopyStage stage = CopyStage::Begin;
   uint32_t place = 0;              ///< of this rank's output, as the peers that write there have it
   uint32_t writers = 0;            ///< bits: ranks that write to this one
   uint32_t written = 0;            ///< bits: ranks that this one writes to
-  uint64_t* count = nullptr;       ///< in own memory: calls so far
+  CopyState* state = nullptr;
   const CopyFlag* own = nullptr;   ///< [ranks] in own memory, by peer
   CopyFlag* theirs[kMaxLocalRanks] = {};   ///< of this rank, in each peer's memory
   uint32_t placeOf[kMaxLocalRanks] = {};   ///< of the output of each that this one writes to
@@ -63,46 +69,49 @@ class CopyStep {
  public:
   TUTTI_HD CopyStep(const CopyLaunch& launch, Side& side) : launch_(launch), side_(side) {}
 
-  TUTTI_HD void run() {
-    const bool begins = launch_.stage == CopyStage::Begin;
-    const uint64_t call = side_.load(launch_.count) + (begins ? 1 : 0);
+  /// False: what this thread waited for did not come, or is not what was promised.
+  TUTTI_HD bool run(CopyStage stage) {
+    const bool begins = stage == CopyStage::Begin;
+    const uint64_t call = side_.load(&launch_.state->count) + (begins ? 1 : 0);
     side_.meet();
     if (begins && side_.thread() == 0) {
       side_.post();
-      side_.store(launch_.count, call);
+      side_.store(&launch_.state->count, call);
     }
     side_.fence();  // what was on the stream before is seen by whoever sees the flag
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
-      if (has(begins ? launch_.writers : launch_.written, peer)) tell(peer, call);
+      if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call);
+    bool isWell = true;
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
-      if (has(begins ? launch_.written : launch_.writers, peer)) await(peer, call);
+      if (has(begins ? launch_.written : launch_.writers, peer)) isWell = await(stage, peer, call) && isWell;
+    return isWell;
   }
 
  private:
   TUTTI_HD static bool has(uint32_t bits, int peer) { return (bits >> peer & 1) != 0; }
 
-  TUTTI_HD void tell(int peer, uint64_t call) {
+  TUTTI_HD void tell(CopyStage stage, int peer, uint64_t call) {
     CopyFlag* const flag = launch_.theirs[peer];
-    if (launch_.stage == CopyStage::Begin)
+    if (stage == CopyStage::Begin)
       side_.store(&flag->ready, readyWord(call, launch_.place));
     else
       side_.store(&flag->arrived, call);
   }
 
-  TUTTI_HD void await(int peer, uint64_t call) {
+  TUTTI_HD bool await(CopyStage stage, int peer, uint64_t call) {
     const CopyFlag& flag = launch_.own[peer];
-    if (launch_.stage == CopyStage::End) {
-      (void)side_.await(Waiting::ForCopies, peer, call, [&](uint64_t& seen) { return (seen = side_.loadAcquire(&flag.arrived)) >= call; });
-      return;
-    }
+    if (stage == CopyStage::End)
+      return side_.await(Waiting::ForCopies, peer, call, [&](uint64_t& seen) { return (seen = side_.loadAcquire(&flag.arrived)) >= call; });
     const uint32_t number = static_cast<uint32_t>(call);
     const bool hasCome = side_.await(Waiting::ForLeave, peer, number, [&](uint64_t& seen) {
       seen = side_.loadAcquire(&flag.ready) >> 32;
       return seen == number;
     });
-    if (!hasCome) return;
+    if (!hasCome) return false;
     const auto seen = static_cast<uint32_t>(side_.loadAcquire(&flag.ready));
-    if (seen != launch_.placeOf[peer]) side_.report(Waiting::OtherPlace, peer, launch_.placeOf[peer], seen);
+    if (seen == launch_.placeOf[peer]) return true;
+    side_.report(Waiting::OtherPlace, peer, launch_.placeOf[peer], seen);
+    return false;
   }
 
   const CopyLaunch& launch_;

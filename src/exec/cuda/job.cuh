@@ -17,7 +17,7 @@
 namespace tutti::exec::cuda {
 
 inline constexpr int kMostSources = kMaxLocalRanks > kMostFan + 1 ? kMaxLocalRanks : kMostFan + 1;
-inline constexpr int kMostTargets = kMostFan + 1;
+inline constexpr int kMostTargets = kMostSources;  // what is combined of windows goes to all ranks
 
 struct Job {
   const std::byte* source[kMostSources];

@@ -55,6 +55,10 @@ const void* loneLineMessages();
 /// The kernel of copies.h, both its stages; one block.
 const void* copiesFunction();
 
+/// Those of mapped.h, which combine.
+const KernelEntry& mappedEntry();
+inline constexpr int kMappedThreads = 768;
+
 /// The kernel of probe.h; a block for each pair.
 const void* probeFunction();
 

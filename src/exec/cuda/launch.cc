@@ -103,6 +103,17 @@ Status loadAll(const LoneEntry& kernels, KernelUse& most) {
   return {};
 }
 
+Status loadMapped(int major, KernelUse& use) {
+  const KernelEntry& entry = mappedEntry();
+  Footprint kernel{"mapped", nullptr, entry.block.threads, 0};
+  for (const void* function : entry.function) {
+    kernel.function = function;
+    if (Status status = load(kernel, use); !status.ok()) return status;
+  }
+  if (major >= 9) countClusters(kernel, use);
+  return {};
+}
+
 template <class... Algorithms>
 bool reducesAmong(algo::TypeList<Algorithms...>, uint8_t algorithm) {
   static constexpr bool kReduces[] = {reduces(Algorithms::kTraits.collective)...};
@@ -128,8 +139,7 @@ bool canOverlap() {
   return can;
 }
 
-Status enqueue(const Footprint& kernel, void* parameters, const Grid& grid, bool isEarly, void* stream) {
-  void* arguments[] = {parameters};
+Status enqueue(const Footprint& kernel, void** arguments, const Grid& grid, bool isEarly, void* stream) {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
@@ -149,6 +159,11 @@ Status enqueue(const Footprint& kernel, void* parameters, const Grid& grid, bool
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   }
   return checkCuda(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching", kernel.name);
+}
+/// Of a kernel with one parameter.
+Status enqueue(const Footprint& kernel, void* parameter, const Grid& grid, bool isEarly, void* stream) {
+  void* arguments[] = {parameter};
+  return enqueue(kernel, arguments, grid, isEarly, stream);
 }
 
 }  // namespace
@@ -194,6 +209,7 @@ Status loadKernels(KernelUses* uses) {
   if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
   KernelUse ofNearPages;
   if (Status status = load({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, ofNearPages); !status.ok()) return status;
+  if (Status status = loadMapped(major, found.mapped); !status.ok()) return status;
   KernelUse ofCopies;
   if (Status status = load({"copies", copiesFunction(), kCopyThreads, 0}, ofCopies); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
@@ -248,9 +264,16 @@ Status launchNearPages(const NearLaunch& launch, void* stream) {
   return enqueue({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, &parameters, {nearBlocks(launch), 1}, false, stream);
 }
 
-Status launchCopies(const CopyLaunch& launch, void* stream) {
+Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream) {
+  MappedLaunch parameters = launch;
+  const KernelEntry& entry = mappedEntry();
+  return enqueue({"mapped", entry.function[placeOf(launch.type)], entry.block.threads, 0}, &parameters, grid, false, stream);
+}
+
+Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream) {
   CopyLaunch parameters = launch;
-  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, &parameters, {1, 1}, false, stream);
+  void* arguments[] = {&parameters, &stage};
+  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, arguments, {1, 1}, false, stream);
 }
 
 namespace {
@@ -263,7 +286,8 @@ class Kernels final : public Executor {
   }
   Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
   Status nearPages(const NearLaunch& launch, void* stream) override { return launchNearPages(launch, stream); }
-  Status copies(const CopyLaunch& launch, void* stream) override { return launchCopies(launch, stream); }
+  Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) override { return launchCopies(launch, stage, stream); }
+  Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) override { return launchMapped(launch, grid, stream); }
 };
 
 }  // namespace

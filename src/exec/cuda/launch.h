@@ -21,6 +21,7 @@
 #include "core/status.h"
 #include "exec/cuda/copies.h"
 #include "exec/cuda/grid.h"
+#include "exec/cuda/mapped.h"
 #include "exec/cuda/near_pages.h"
 #include "exec/cuda/probe.h"
 #include "exec/cuda/program.h"
@@ -62,13 +63,15 @@ struct KernelUse {
   int32_t localBytes = 0;  ///< of a thread: stack and spills
   int32_t sharedBytes = 0;
   int32_t blocksPerMultiprocessor = 0;
-  /// By kClusterSizes: how many clusters are on the device at once; 0: none, as before sm_90. Of kernels that run pipes.
+  /// By kClusterSizes: how many clusters are on the device at once; 0: none, as before sm_90. Of kernels that run pipes, and of mapped
+  /// ones.
   std::array<int32_t, kClusterSizes.size()> clusters{};
 };
 
 struct KernelUses {
   KernelUse of[kNumKernels];
   KernelUse lone;  ///< of the kernels of lone calls over windows of cells
+  KernelUse mapped;  ///< of those that combine what lies in windows
 };
 
 /// Loads every kernel on the current device. Kernels that the device is too old for are left out.
@@ -96,7 +99,11 @@ Status launchNearPages(const NearLaunch& launch, void* stream);
 
 /// A stage of a call that copy engines carry out: one block. Asynchronous; nothing of `launch` is read after the return but what it points
 /// to.
-Status launchCopies(const CopyLaunch& launch, void* stream);
+Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream);
+
+/// A whole call whose blocks combine what lies in windows; `grid`: of any size. Asynchronous; nothing of `launch` is read after the return
+/// but what it points to.
+Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream);
 
 /// What runs works on GPUs, as a parameter: the kernels of this build, or what a test puts in their place.
 class Executor {
@@ -109,7 +116,8 @@ class Executor {
   virtual Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) = 0;
   virtual Status probe(const ProbeLaunch& launch, void* stream) = 0;
   virtual Status nearPages(const NearLaunch& launch, void* stream) = 0;
-  virtual Status copies(const CopyLaunch& launch, void* stream) = 0;
+  virtual Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) = 0;
+  virtual Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) = 0;
 };
 
 /// Null in a build without kernels (TUTTI_CUDA=OFF).

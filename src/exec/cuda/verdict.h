@@ -22,9 +22,9 @@ enum class Waiting : uint32_t {
   ForCell,      ///< of a window: the peer's cell
   ForArrival,   ///< of a window: the peer's arrival
   ForHandOver,  ///< for another lane of the same rank; `peer` is the lane
-  ForLeave,     ///< of copies: the peer's leave to write to its output
-  ForCopies,    ///< of copies: the peer's data
-  OtherPlace,   ///< the peer's output lies elsewhere than a window promises (`expected` and `seen` are places)
+  ForLeave,     ///< of calls on windows: the peer's leave to use its buffers
+  ForCopies,    ///< of calls on windows: that the peer has done its part
+  OtherPlace,   ///< the peer's buffers lie elsewhere than a window promises (`expected` and `seen` are places)
   Mismatch,     ///< the peer is in a call with the same number and another signature (`expected` is the own one, `seen` its)
 };
 

@@ -53,7 +53,19 @@ Call unpackSignature(uint64_t signature) {
   return call;
 }
 
-std::string_view operationName(uint8_t opCode) { return opCode < kOpNames.size() ? kOpNames[opCode] : "?"; }
+Call onWindows(Call call) {
+  call.opCode = reduces(call.collective) ? static_cast<uint8_t>(call.opCode | kReducedOnWindows) : kOnWindows;
+  return call;
+}
+
+bool isOnWindows(const Call& call) {
+  return reduces(call.collective) ? (call.opCode & kReducedOnWindows) != 0 : call.opCode == kOnWindows;
+}
+
+std::string_view operationName(uint8_t opCode) {
+  const auto code = static_cast<uint8_t>(opCode & ~kReducedOnWindows);
+  return code < kOpNames.size() ? kOpNames[code] : "?";
+}
 
 std::string describeCall(const Call& call) {
   if (call.isMessage())
@@ -65,7 +77,7 @@ std::string describeCall(const Call& call) {
                             call.sequence, call.count, static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
   if (reduces(call.collective)) text += format(", {}", operationName(call.opCode));
   if (hasRoot(call.collective)) text += format(", root {}", call.root);
-  if (!reduces(call.collective) && call.opCode == kOnWindows) text += ", on buffers in symmetric windows";
+  if (isOnWindows(call)) text += ", on buffers in symmetric windows";
   return text;
 }
 
@@ -76,7 +88,7 @@ std::string describeSignature(uint64_t signature) {
 
 bool agree(const Call& a, const Call& b) {
   return a.collective == b.collective && a.type == b.type && a.count == b.count && a.sequence == b.sequence &&
-         (reduces(a.collective) ? a.opCode == b.opCode : (a.opCode == kOnWindows) == (b.opCode == kOnWindows)) &&
+         (reduces(a.collective) ? a.opCode == b.opCode : isOnWindows(a) == isOnWindows(b)) &&
          (!hasRoot(a.collective) || a.root == b.root);
 }
 

@@ -20,6 +20,12 @@ inline constexpr auto kShrinkCall = static_cast<Collective>(kNumCollectives + 1)
 /// promise that all ranks have to keep.
 inline constexpr uint8_t kOnWindows = 6;
 
+/// The same of a call that reduces, beside its operation: blocks of all ranks combine what lies there.
+inline constexpr uint8_t kReducedOnWindows = 8;
+/// `call` as one on buffers in symmetric windows; whether it is one.
+Call onWindows(Call call);
+bool isOnWindows(const Call& call);
+
 /// Where the sequence number lies in a signature of a collective.
 inline constexpr uint64_t kSequenceBits = 16;
 inline constexpr uint64_t kSequenceShift = 24;

@@ -123,6 +123,7 @@ std::string callFields(const Call& call) {
   std::string json = format(R"("operation":"{}","sequence":{},"count":{},"type":"{}")", operation, call.sequence, call.count,
                             static_cast<int>(call.type) < kNumDataTypes ? name(call.type) : "?");
   if (reduces(call.collective)) json += format(R"(,"op":"{}")", operationName(call.opCode));
+  if (isOnWindows(call)) json += R"(,"onWindows":true)";
   if (hasRoot(call.collective)) json += format(R"(,"root":{})", call.root);
   if (call.isMessage()) json += format(R"(,"peer":{})", call.root);
   return json;

@@ -356,7 +356,7 @@ exec::cuda::CopyLaunch Endpoint::copyLaunch() const {
   launch.wait = waitControl();
   launch.rank = rank_.value;
   launch.ranks = ranks_;
-  launch.count = asPointer<uint64_t>(control_.address() + layout.copyCount);
+  launch.state = asPointer<exec::cuda::CopyState>(control_.address() + layout.copyState);
   launch.own = asPointer<exec::cuda::CopyFlag>(peers_[static_cast<size_t>(rank_.value)].shared + layout.copyFlags);
   for (int32_t r = 0; r < std::min(ranks_, exec::cuda::kMaxLocalRanks); ++r)
     launch.theirs[r] = asPointer<exec::cuda::CopyFlag>(peers_[static_cast<size_t>(r)].shared + layout.copyFlags) + rank_.value;

@@ -47,7 +47,7 @@ struct ControlLayout {
     copyFlags = take(static_cast<uint64_t>(ranks) * sizeof(exec::cuda::CopyFlag));
     sharedBytes = at;
     probes = take(static_cast<uint64_t>(ranks) * sizeof(exec::cuda::ProbeSlot));
-    copyCount = take(sizeof(uint64_t));
+    copyState = take(sizeof(exec::cuda::CopyState));
     relay = take(sizeof(exec::cuda::AbortRelay));
     nearPages = take(exec::cuda::kMaxLocalRanks * sizeof(exec::cuda::SharePages));
     for (uint64_t& e : epochs) e = take(channels * sizeof(uint64_t));
@@ -57,7 +57,7 @@ struct ControlLayout {
   }
   uint64_t board, arrivals, copyFlags, sharedBytes;
   uint64_t probes;  ///< [rank]: what that rank writes when it tries the path; always on the GPU
-  uint64_t copyCount, relay, nearPages, handOver, bytes;
+  uint64_t copyState, relay, nearPages, handOver, bytes;
   uint64_t epochs[kNumWindows];
   uint64_t ends[kNumProtocols];
 };

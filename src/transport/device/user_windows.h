@@ -63,6 +63,7 @@ class UserWindows {
   /// Of the symmetric ones that all ranks have mapped, the latest that holds all of it; null: none does. The same on all ranks for the same
   /// place in the same window, as each of them sees the same windows.
   Ref find(driver::cuda::DevicePtr address, uint64_t size) const;
+  bool isEmpty() const { return windows_.empty(); }  ///< none is settled
   /// The window of that pointer; null: there is none.
   Ref find(const void* window) const;
   /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go.

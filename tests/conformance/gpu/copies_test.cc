@@ -274,7 +274,7 @@ TEST_F(GpuCopies, APolicyOfNoCtasTakesThemAndBoundsOfCtasHold) {
     ASSERT_EQ(ncclAllReduce(ins[r], outs[r], kRoom / 4, ncclFloat, ncclSum, comms[r], streams[r]), ncclSuccess);
   ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
   await();
-  EXPECT_GT(HostKernels::counts().launches, before.launches);
+  EXPECT_GT(HostKernels::counts().mapped, before.mapped) << "what reduces has no other way to the windows";
   EXPECT_LE(HostKernels::counts().mostBlocks, std::max(3, before.mostBlocks));
 }
 
@@ -517,7 +517,7 @@ TEST_F(GpuCopies, ADeadlineNamesWhoHasNotGivenLeave) {
   registerAll();
   ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
   EXPECT_EQ(stateOf(0), ncclRemoteError);
-  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("leave to write to the output of rank 1"), std::string::npos)
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("leave to use the buffers of rank 1"), std::string::npos)
       << ncclGetLastError(comms[0]);
   end(true);
 }

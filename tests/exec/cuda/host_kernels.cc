@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "core/format.h"
 #include "exec/cuda/host_block.h"
 #include "exec/cuda/loops.h"
+#include "exec/host/reduce/reduce.h"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -177,7 +179,7 @@ HostCounts HostKernels::counts() {
 
 Status HostKernels::load(KernelUses& uses) {
   for (KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
-  uses.lone.blocksPerMultiprocessor = 1;
+  uses.lone.blocksPerMultiprocessor = uses.mapped.blocksPerMultiprocessor = 1;
   return {};
 }
 
@@ -230,25 +232,69 @@ class HostCopySide {
   const CopyLaunch& launch_;
 };
 
+void demandCall(const Reach& reach, const CopyLaunch& launch) {
+  reach.demand(launch.state, sizeof *launch.state, "its state");
+  reach.demand(launch.own, static_cast<uint64_t>(launch.ranks) * sizeof(CopyFlag), "its flags");
+  for (int32_t peer = 0; peer < launch.ranks; ++peer)
+    if (((launch.writers | launch.written) >> peer & 1) != 0) reach.demand(launch.theirs[peer], sizeof(CopyFlag), "a peer's flag");
+}
+
 }  // namespace
 
-Status HostKernels::copies(const CopyLaunch& launch, void* stream) {
+Status HostKernels::copies(const CopyLaunch& launch, CopyStage stage, void* stream) {
   driver::cuda::Device device = -1;
   if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
   {
     const std::lock_guard lock(countsMutex);
     ++counted.copyStages;
   }
-  const Reach reach(fake_, device);
-  reach.demand(launch.count, sizeof *launch.count, "its count");
-  reach.demand(launch.own, static_cast<uint64_t>(launch.ranks) * sizeof(CopyFlag), "its flags");
-  for (int32_t peer = 0; peer < launch.ranks; ++peer)
-    if (((launch.writers | launch.written) >> peer & 1) != 0) reach.demand(launch.theirs[peer], sizeof(CopyFlag), "a peer's flag");
-  const auto play = [copy = launch] {
+  demandCall(Reach(fake_, device), launch);
+  const auto play = [copy = launch, stage] {
     HostCopySide side(copy);
-    CopyStep<HostCopySide>(copy, side).run();
+    (void)CopyStep<HostCopySide>(copy, side).run(stage);
   };
   const driver::cuda::Error error = fake_.enqueue(static_cast<driver::cuda::Stream>(stream), play);
+  return error == driver::cuda::Error::Success ? Status()
+                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+}
+
+namespace {
+
+/// One block after the other; a part is combined as a whole before anything of it is stored.
+void playMapped(const MappedLaunch& launch, int32_t blocks) {
+  HostCopySide side(launch.call);
+  CopyStep<HostCopySide> step(launch.call, side);
+  if (!step.run(CopyStage::Begin)) return;
+  const host::ReduceFn combine = host::selectReduce(launch.type, launch.op, host::SimdLevel::Portable);
+  const uint32_t scaled = launch.scaling.hasFactor ? (uint32_t{1} << launch.sources) - 1 : 0;
+  for (int32_t block = 0; block < blocks; ++block) {
+    const MappedPart part = mappedPart(launch.bytes, block, blocks);
+    std::vector<std::byte> sum(part.bytes);
+    const void* sources[kMaxLocalRanks];
+    for (int32_t s = 0; s < launch.sources; ++s) sources[s] = launch.source[s] + part.begin;
+    if (part.bytes == 0) continue;
+    combine(sum.data(), sources, launch.sources, part.bytes / sizeOf(launch.type), {launch.type, launch.op, launch.scaling}, scaled, true);
+    for (int32_t t = 0; t < launch.targets; ++t) std::memcpy(launch.target[t] + part.begin, sum.data(), sum.size());
+  }
+  (void)step.run(CopyStage::End);
+}
+
+}  // namespace
+
+Status HostKernels::mapped(const MappedLaunch& launch, const Grid& grid, void* stream) {
+  driver::cuda::Device device = -1;
+  if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
+  {
+    const std::lock_guard lock(countsMutex);
+    ++counted.mapped;
+    counted.mappedBlocks = grid.blocks;
+  }
+  const Reach reach(fake_, device);
+  demandCall(reach, launch.call);
+  for (int32_t s = 0; s < launch.sources; ++s) reach.demand(launch.source[s], launch.bytes, "a rank's input");
+  for (int32_t t = 0; t < launch.targets; ++t) reach.demand(launch.target[t], launch.bytes, "a rank's output");
+  const driver::cuda::Error error =
+      fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [launch, blocks = grid.blocks] { playMapped(launch, blocks); });
   return error == driver::cuda::Error::Success ? Status()
                                                : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
 }

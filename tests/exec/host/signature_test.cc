@@ -132,6 +132,20 @@ TEST(Signature, CallsAgreeInAllThatMatters) {
   EXPECT_FALSE(agree({Collective::AllGather, DataType::F32, kOnWindows, 0, 8, 2}, {Collective::AllGather, DataType::F32, 0, 0, 8, 2}));
 }
 
+TEST(Signature, TellsCallsOnWindowsApart) {
+  for (const Collective collective : {Collective::AllReduce, Collective::ReduceScatter}) {
+    const Call call{collective, DataType::BF16, 4, 0, 1000, 7};
+    const Call other = onWindows(call);
+    EXPECT_FALSE(agree(call, other));
+    EXPECT_NE(packSignature(call), packSignature(other));
+    EXPECT_EQ(unpackSignature(packSignature(other)), other);
+    EXPECT_EQ(describeCall(other), describeCall(call) + ", on buffers in symmetric windows");
+    EXPECT_NE(describeCall(other).find("avg"), std::string::npos);
+    EXPECT_EQ(onWindows(other), other);
+  }
+  EXPECT_EQ(onWindows({Collective::AllGather, DataType::F32, 3, 0, 8, 2}).opCode, kOnWindows);
+}
+
 TEST(Signature, DescribesMessagesExactly) {
   EXPECT_EQ(describeCall({Collective::SendRecv, DataType::F32, 0, 3, 10, 2, false}), "Send #2 of 40 bytes to rank 3");
   EXPECT_EQ(describeCall({Collective::SendRecv, DataType::I8, 0, 0, 7, 0, true}), "Recv #0 of 7 bytes from rank 0");

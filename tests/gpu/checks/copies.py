@@ -1,8 +1,10 @@
-"""Calls by copy engines on buffers in symmetric windows: right results of all collectives and sizes, eager and in graphs, and ends in time.
+"""Calls on buffers in symmetric windows, by copy engines and by blocks that combine what lies there: right results of all collectives and
+sizes, eager and in graphs, and ends in time.
 
 usage: copies.py [--gpus N] [--seconds S] [--only NAME] [--most BYTES]
 All ranks are of this process; with RANK, WORLD_SIZE and TUTTI_CHECK_ID (made by tests/gpu/check) it is one of several. The library is told
-by TUTTI_COPY_ENGINES=1 to take copy engines wherever it can, which the number of a graph's nodes shows.
+by TUTTI_COPY_ENGINES=1 and TUTTI_MAPPED=1 to go these ways wherever it can, which the number of a graph's nodes and pipes
+without memory show.
 """
 import argparse
 import ctypes
@@ -16,7 +18,9 @@ from checks import cuda, nccl  # noqa: E402
 from checks.graphs import World, doubles  # noqa: E402
 from checks.report import Report, expect  # noqa: E402
 
-NAMES = ("all_gather", "all_to_all", "broadcast")
+NAMES = ("all_gather", "all_to_all", "broadcast", "all_reduce", "reduce_scatter")
+COMBINED = ("all_reduce", "reduce_scatter")
+FULL_INPUT = ("all_to_all", "reduce_scatter")  # a chunk for each rank
 SYMMETRIC = 1
 SIZES = (8, 24, 4096, 100_008, 1 << 20, (4 << 20) + 8, 16 << 20)
 
@@ -74,20 +78,31 @@ class Case:
     def source(self, rank):
         if not self.in_place:
             return rank.source
+        if self.name == "reduce_scatter":
+            return rank.target
         return rank.target + 8 * (self.at + (rank.rank * self.count if self.name == "all_gather" else 0))
+
+    def output(self, rank):
+        """Where the result lies: the input of a reduce-scatter in place begins at the window's start."""
+        chunk = rank.rank * self.count if self.name == "reduce_scatter" and self.in_place else self.at
+        return rank.target + 8 * chunk
 
     def fill(self, turn):
         for rank in self.world.local:
             size = self.world.size
             rank.device.write(rank.target, bytes(8 * (self.at + size * self.count) + 64))
-            peers = range(size) if self.name == "all_to_all" else (0,)
+            peers = range(size) if self.name in FULL_INPUT else (0,)
             data = b"".join(doubles(self.count, value(rank.rank, peer, turn)) for peer in peers)
             if self.name != "broadcast" or rank.rank == self.root:
                 rank.device.write(self.source(rank), data)
 
     def call(self, rank, comm):
-        lib, target = self.world.lib, rank.target + 8 * self.at
-        if self.name == "all_gather":
+        lib, target = self.world.lib, self.output(rank)
+        if self.name == "all_reduce":
+            lib.all_reduce(self.source(rank), target, self.count, nccl.FLOAT64, nccl.SUM, comm, rank.stream)
+        elif self.name == "reduce_scatter":
+            lib.reduce_scatter(self.source(rank), target, self.count, nccl.FLOAT64, nccl.SUM, comm, rank.stream)
+        elif self.name == "all_gather":
             lib.all_gather(self.source(rank), target, self.count, nccl.FLOAT64, comm, rank.stream)
         elif self.name == "broadcast":
             lib.broadcast(self.source(rank), target, self.count, nccl.FLOAT64, self.root, comm, rank.stream)
@@ -99,9 +114,16 @@ class Case:
         for rank in self.world.local:
             if self.name == "broadcast":
                 wanted = doubles(self.count, value(self.root, 0, turn))
+            elif self.name in COMBINED:
+                peer = rank.rank if self.name == "reduce_scatter" else 0
+                wanted = doubles(self.count, lambda i: sum(value(r, peer, turn)(i) for r in range(self.world.size)))
             else:
                 peer = rank.rank if self.name == "all_to_all" else 0
                 wanted = b"".join(doubles(self.count, value(r, peer, turn)) for r in range(self.world.size))
+            if self.name == "reduce_scatter" and self.in_place:
+                found = rank.device.read(self.output(rank), len(wanted))
+                expect(found == wanted, f"{self.count} doubles in place: wrong values on rank {rank.rank} {when}")
+                continue
             found = rank.device.read(rank.target, 8 * self.at + len(wanted) + 64)
             expect(found[8 * self.at:-64] == wanted, f"{self.count} doubles at {self.at}, in place {self.in_place}: wrong values on rank "
                    f"{rank.rank} {when}")
@@ -125,9 +147,9 @@ def collective(world, name, most):
                 case.demand(turn, "eagerly")
             graphs = world.capture(lambda: world.each(comms, case.call))
             least = 4 + (1 if name == "broadcast" else world.size - 1)
-            if name != "broadcast" or any(rank.rank == case.root for rank in world.local):
+            if name not in COMBINED and (name != "broadcast" or any(rank.rank == case.root for rank in world.local)):
                 nodes = max(graph.nodes() for graph in graphs)
-                expect(nodes >= least, f"{nodes} nodes in a graph: expected {least} or more where copy engines are used")
+                expect(nodes >= least, f"{nodes} nodes in a graph: expected {least} or more on windows")
             for turn in range(2, 4):
                 case.fill(turn)
                 world.barrier(comms)
@@ -138,6 +160,10 @@ def collective(world, name, most):
                 graph.destroy()
             tried += 1
     world.healthy(comms)
+    if name in COMBINED:
+        text = ctypes.create_string_buffer(1024)
+        world.lib.call("tuttiCommGetMemory", comms[0], text, ctypes.c_size_t(len(text)), None)
+        expect(b'"pipes":0,' in text.value, f"large calls took pipes: {text.value.decode()}")
     world.shut(comms, windows)
     return f"{tried} cases"
 
@@ -161,7 +187,7 @@ def speed(world, most):
         rank.device.record(end, rank.stream)
         world.wait()
         us = rank.device.milliseconds(begin, end) * 100
-        moved = 8 * count * (1 if name == "broadcast" else world.size - 1)
+        moved = 8 * count * (1 if name in ("broadcast", "all_reduce") else world.size - 1)
         texts.append(f"{name} {us:.0f} us, {moved / us / 1e3:.0f} GB/s")
     world.shut(comms, windows)
     return "; ".join(texts)
@@ -202,6 +228,7 @@ def main():
         report.skip("all", "no GPU")
         return report.finish()
     os.environ.setdefault("TUTTI_COPY_ENGINES", "1")
+    os.environ.setdefault("TUTTI_MAPPED", "1")
     world = Windows(options)
     world.barrier = lambda comms: barrier(world, comms)
     for rank in world.local:

@@ -1,0 +1,341 @@
+#include "comm/device_windows.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/format.h"
+#include "exec/host/signature.h"
+
+namespace tutti::comm {
+
+using driver::cuda::CaptureStatus;
+using driver::cuda::DevicePtr;
+using driver::cuda::OwnedEvent;
+using driver::cuda::OwnedStream;
+using driver::cuda::Stream;
+using plan::When;
+using transport::device::UserWindow;
+
+namespace {
+
+constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Collective::AllToAll};
+/// Blocks that combine: more are hardly faster (docs/decisions/0042-mapped.md), and take multiprocessors from the caller's own kernels.
+constexpr int32_t kMappedBlocks = 12;
+/// Less for a block is not worth one.
+constexpr uint64_t kMappedBytes = 16384;
+/// A call that takes so much longer on these few blocks than on the many that pipes want is still the better one to have.
+constexpr double kWorthFewBlocks = 1.05;
+/// Above the numbers of all collectives and of what takes a number among them; four bits of a signature.
+constexpr uint64_t kFirstMark = 12;
+constexpr int kMarkShift = 60;
+static_assert(kFirstMark > static_cast<uint64_t>(exec::host::kShrinkCall) &&
+              kFirstMark + kCopied.size() <= 15);  // 15 are launches of several calls (device_verdict.cc)
+
+bool isMapped(Collective collective) { return collective == Collective::AllReduce || collective == Collective::ReduceScatter; }
+bool isCopied(Collective collective) { return std::find(kCopied.begin(), kCopied.end(), collective) != kCopied.end(); }
+
+DevicePtr addressOf(const void* pointer) { return reinterpret_cast<DevicePtr>(pointer); }
+
+/// Bytes that a rank gives to one other.
+uint64_t chunkBytes(const Call& call) { return call.count * sizeOf(call.type); }
+
+/// 32 bits of a window and an offset: no two neighbouring places have the same.
+uint32_t hashOf(const UserWindow& window, uint64_t offset) {
+  uint64_t x = (window.number + 1) * 0x9e3779b97f4a7c15U ^ offset;
+  x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9U;
+  return static_cast<uint32_t>(x >> 32);
+}
+
+}  // namespace
+
+uint64_t signatureOnWindows(const Call& call) {
+  const uint64_t signature = exec::host::packSignature(exec::host::onWindows(call));
+  if (reduces(call.collective)) return signature;
+  const auto at = std::find(kCopied.begin(), kCopied.end(), call.collective) - kCopied.begin();
+  return (signature & ((uint64_t{1} << kMarkShift) - 1)) | (kFirstMark + static_cast<uint64_t>(at)) << kMarkShift;
+}
+
+bool hasCopyMark(uint64_t signature) { return signature >> kMarkShift >= kFirstMark; }
+
+uint64_t withoutCopyMark(uint64_t signature) {
+  const uint64_t at = (signature >> kMarkShift) - kFirstMark;
+  if (!hasCopyMark(signature) || at >= kCopied.size()) return signature;
+  return (signature & ((uint64_t{1} << kMarkShift) - 1)) | static_cast<uint64_t>(kCopied[at]) << kMarkShift;
+}
+
+std::string DeviceWindows::obstacle(Collective collective) const {
+  const bool combines = isMapped(collective);
+  if (!combines && !isCopied(collective)) return "only all_gather, all_to_all, broadcast, all_reduce and reduce_scatter go that way";
+  if (ranks_ < 2) return "there is nobody to share windows with";
+  const When when = combines ? settings_.mapped : settings_.copyEngines;
+  if (when == When::Never) return combines ? "TUTTI_MAPPED=0 forbids it" : "TUTTI_COPY_ENGINES=0 forbids it";
+  if (endpoint_.usesHostMemory()) return "some GPUs do not reach each other's memory";
+  if (ranks_ > exec::cuda::kMaxLocalRanks) return format("at most {} ranks map each other's windows", exec::cuda::kMaxLocalRanks);
+  if (combines && settings_.mappedBlocks < 1) return "its blocks do not fit onto the device beside those of other ranks";
+  if (when == When::WherePossible) return {};
+  for (const tune::Filter* filter : {&settings_.restrictions.nccl, &settings_.restrictions.tutti, &settings_.protocols})
+    if (filter->restricts(collective)) return format("{} names kernels' ways", filter->source());
+  if (settings_.tuner != nullptr) return "a tuner is asked, and knows kernels' ways alone";
+  return {};
+}
+
+double DeviceWindows::estimateUs(const Call& call) const {
+  if (isMapped(call.collective)) {
+    const uint64_t share = std::min(shareElements(call), call.count) * sizeOf(call.type);
+    return tune::mappedUs(settings_.machine, call.collective, ranks_, share, blocksOf(call));
+  }
+  return tune::copyUs(settings_.machine, ranks_, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call));
+}
+
+bool DeviceWindows::isTaken(const Call& call, double kernelUs) const {
+  if (isMapped(call.collective)) return settings_.mapped == When::WherePossible || estimateUs(call) < kWorthFewBlocks * kernelUs;
+  return settings_.copyEngines == When::WherePossible || estimateUs(call) < kernelUs;
+}
+
+/// What one rank combines: of an all-reduce a share, whole lines but for the last.
+uint64_t DeviceWindows::shareElements(const Call& call) const {
+  if (call.collective != Collective::AllReduce) return call.count;
+  const uint64_t line = exec::cuda::kLineBytes / sizeOf(call.type);
+  const uint64_t each = (call.count + static_cast<uint64_t>(ranks_) - 1) / static_cast<uint64_t>(ranks_);
+  return (each + line - 1) / line * line;
+}
+
+int32_t DeviceWindows::blocksOf(const Call& call) const {
+  const uint64_t useful = shareElements(call) * sizeOf(call.type) / kMappedBytes + 1;
+  const int32_t wanted = std::max(settings_.minChannels, kMappedBlocks);
+  const int32_t most = std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
+  return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
+}
+
+uint64_t DeviceWindows::outBytes(const Call& call) const {
+  return call.collective == Collective::Broadcast ? chunkBytes(call) : chunkBytes(call) * static_cast<uint64_t>(ranks_);
+}
+
+Status DeviceWindows::checkBuffer(const UserWindow& window, DevicePtr address) const {
+  const auto buffer = device_.gpu->driver().bufferOf(address);
+  if (!buffer) return buffer.error();
+  if (*buffer == window.buffer) return {};
+  return error(Code::InvalidUsage,
+               "the memory of window {}, {} bytes at {:#x}, was freed while it was registered: end a window (ncclCommWindowDeregister) "
+               "before its memory is freed",
+               window.number, window.bytes.value, window.base);
+}
+
+Status DeviceWindows::choose(WindowCall& made, double kernelUs) const {
+  const Call& call = made.call;
+  if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty() || !isTaken(call, kernelUs)) return {};
+  return isMapped(call.collective) ? chooseMapped(made) : chooseCopies(made);
+}
+
+Status DeviceWindows::chooseCopies(WindowCall& made) const {
+  const Call& call = made.call;
+  auto window = endpoint_.windows().find(addressOf(made.out), outBytes(call));
+  if (window == nullptr) return {};
+  if (call.collective == Collective::AllToAll) {
+    const DevicePtr in = addressOf(made.in);
+    const DevicePtr out = addressOf(made.out);
+    const auto from = endpoint_.windows().find(in, outBytes(call));
+    if (from == nullptr || (in < out + outBytes(call) && out < in + outBytes(call))) return {};
+    TUTTI_TRY(checkBuffer(*from, in));
+  }
+  TUTTI_TRY(checkBuffer(*window, addressOf(made.out)));
+  made.window = std::move(window);
+  return {};
+}
+
+/// Where the output of an all-reduce lies upon the input, but not in place, peers would overwrite what others have not read yet. Windows
+/// are symmetric, so all ranks find it alike.
+Status DeviceWindows::chooseMapped(WindowCall& made) const {
+  const Call& call = made.call;
+  if (call.opCode == kPreMulSumCode) return {};  // a rank does not know the factors of the others
+  const DevicePtr in = addressOf(made.in);
+  const DevicePtr out = addressOf(made.out);
+  const bool isAllReduce = call.collective == Collective::AllReduce;
+  const uint64_t inBytes = chunkBytes(call) * (isAllReduce ? 1 : static_cast<uint64_t>(ranks_));
+  auto from = endpoint_.windows().find(in, inBytes);
+  if (from == nullptr) return {};
+  if (!isAllReduce) {
+    TUTTI_TRY(checkBuffer(*from, in));
+    made.window = std::move(from);
+    return {};
+  }
+  auto to = endpoint_.windows().find(out, inBytes);
+  if (to == nullptr || (in != out && in < out + inBytes && out < in + inBytes)) return {};
+  TUTTI_TRY(checkBuffer(*from, in));
+  TUTTI_TRY(checkBuffer(*to, out));
+  made.inWindow = std::move(from);
+  made.window = std::move(to);
+  return {};
+}
+
+/// The own part comes last: nobody else waits for it.
+std::vector<DeviceWindows::Piece> DeviceWindows::pieces(const WindowCall& copy) const {
+  const Call& call = copy.call;
+  const uint64_t bytes = chunkBytes(call);
+  const uint64_t offset = addressOf(copy.out) - copy.window->base;
+  std::vector<Piece> all;
+  if (call.collective == Collective::Broadcast && call.root != rank_.value) return all;
+  for (int32_t step = 1; step <= ranks_; ++step) {
+    const int32_t peer = (rank_.value + step) % ranks_;
+    const uint64_t mine = static_cast<uint64_t>(rank_.value) * bytes;
+    Piece piece{copy.window->at[static_cast<size_t>(peer)] + offset, addressOf(copy.in), bytes};
+    if (call.collective != Collective::Broadcast) piece.to += mine;
+    if (call.collective == Collective::AllToAll) piece.from += static_cast<uint64_t>(peer) * bytes;
+    if (piece.to != piece.from) all.push_back(piece);
+  }
+  return all;
+}
+
+/// What this rank does between the two kernels: its share of an all-reduce, from all inputs to all outputs, or its chunk of a
+/// reduce-scatter.
+exec::cuda::MappedLaunch DeviceWindows::mapped(const WindowCall& made) const {
+  const Call& call = made.call;
+  const bool isAllReduce = call.collective == Collective::AllReduce;
+  const UserWindow& inputs = isAllReduce ? *made.inWindow : *made.window;
+  const uint64_t first = std::min(shareElements(call) * static_cast<uint64_t>(rank_.value), isAllReduce ? call.count : UINT64_MAX);
+  const uint64_t elements = isAllReduce ? std::min(shareElements(call), call.count - first) : call.count;
+  const uint64_t begin = first * sizeOf(call.type);
+  exec::cuda::MappedLaunch launch;
+  launch.sources = ranks_;
+  launch.targets = isAllReduce ? ranks_ : 1;
+  const uint64_t fromOffset = addressOf(made.in) - inputs.base + begin;
+  for (int32_t r = 0; r < ranks_; ++r)
+    launch.source[r] = reinterpret_cast<const std::byte*>(inputs.at[static_cast<size_t>(r)] + fromOffset);
+  if (isAllReduce) {
+    const uint64_t toOffset = addressOf(made.out) - made.window->base + begin;
+    for (int32_t t = 0; t < ranks_; ++t) {  // no two ranks store to the same peer first
+      const auto peer = static_cast<size_t>((rank_.value + t + 1) % ranks_);
+      launch.target[t] = reinterpret_cast<std::byte*>(made.window->at[peer] + toOffset);
+    }
+  } else {
+    launch.target[0] = static_cast<std::byte*>(made.out);
+  }
+  launch.bytes = elements * sizeOf(call.type);
+  launch.type = call.type;
+  launch.op = made.op;
+  launch.scaling = made.scaling;
+  return launch;
+}
+
+uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
+  const bool isReduceScatter = made.call.collective == Collective::ReduceScatter;
+  const uint32_t place = hashOf(*made.window, addressOf(isReduceScatter ? made.in : made.out) - made.window->base);
+  if (made.inWindow == nullptr) return place;
+  return place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
+}
+
+Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
+  exec::cuda::CopyLaunch launch = endpoint_.copyLaunch();
+  launch.wait.signature = signatureOnWindows(made.call);
+  launch.place = placeOf(made);
+  std::fill(std::begin(launch.placeOf), std::end(launch.placeOf), launch.place);
+  const uint32_t others = ((uint32_t{1} << ranks_) - 1) & ~(uint32_t{1} << rank_.value);
+  const bool isBroadcast = made.call.collective == Collective::Broadcast;
+  const bool isRoot = isBroadcast && made.call.root == rank_.value;
+  launch.writers = !isBroadcast ? others : isRoot ? 0 : uint32_t{1} << made.call.root;
+  launch.written = !isBroadcast || isRoot ? others : 0;
+  if (isMapped(made.call.collective)) {
+    exec::cuda::MappedLaunch combine = mapped(made);
+    combine.call = launch;
+    const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
+    return executor_.mapped(combine, exec::cuda::makeGrid(blocksOf(made.call), most, settings_.mappedClusters), stream);
+  }
+  TUTTI_TRY(executor_.copies(launch, exec::cuda::CopyStage::Begin, stream));
+  TUTTI_TRY(copyAll(pieces(made), stream));
+  return executor_.copies(launch, exec::cuda::CopyStage::End, stream);
+}
+
+/// The first on the caller's stream, the others beside it.
+Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
+  if (pieces.empty()) return {};
+  driver::cuda::Driver& driver = device_.gpu->driver();
+  const auto others = pieces.subspan(1);
+  Lanes* lanes = nullptr;
+  if (!others.empty()) {
+    const auto found = lanesFor(stream, others.size());
+    if (!found) return found.error();
+    lanes = *found;
+    TUTTI_TRY(driver.record(lanes->forked.get(), stream));
+  }
+  TUTTI_TRY(driver.copy(pieces[0].to, pieces[0].from, Bytes(pieces[0].bytes), stream));
+  for (size_t i = 0; i < others.size(); ++i) {
+    const Lane& lane = lanes->lane[i];
+    TUTTI_TRY(driver.wait(lane.stream.get(), lanes->forked.get()));
+    TUTTI_TRY(driver.copy(others[i].to, others[i].from, Bytes(others[i].bytes), lane.stream.get()));
+    TUTTI_TRY(driver.record(lane.done.get(), lane.stream.get()));
+  }
+  for (size_t i = 0; i < others.size(); ++i) TUTTI_TRY(driver.wait(stream, lanes->lane[i].done.get()));
+  return {};
+}
+
+/// A set that no other capture has: one whose first stream is in none, or in that of `stream`.
+Result<DeviceWindows::Lanes*> DeviceWindows::lanesFor(Stream stream, size_t count) {
+  driver::cuda::Driver& driver = device_.gpu->driver();
+  const auto capture = driver.captureInfo(stream);
+  if (!capture) return tl::unexpected(capture.error());
+  const uint64_t wanted = capture->isActive() ? capture->id : 0;
+  Lanes* found = nullptr;
+  for (const auto& lanes : lanes_) {
+    const auto info = driver.captureInfo(lanes->lane.front().stream.get());
+    if (!info) return tl::unexpected(info.error());
+    if (info->status == CaptureStatus::None || (info->isActive() && info->id == wanted)) found = lanes.get();
+    if (found != nullptr) break;
+  }
+  if (found != nullptr && found->lane.size() >= count) return found;
+  const auto outside = driver::cuda::OutsideCaptures::enter(driver);
+  if (!outside) return tl::unexpected(outside.error());
+  if (found != nullptr) {
+    if (Status status = addLanes(*found, count); !status.ok()) return tl::unexpected(std::move(status));
+    return found;
+  }
+  auto made = std::make_unique<Lanes>();
+  auto forked = OwnedEvent::of(driver, driver.createEvent());
+  if (!forked) return tl::unexpected(std::move(forked).error());
+  made->forked = std::move(*forked);
+  if (Status status = addLanes(*made, count); !status.ok()) return tl::unexpected(std::move(status));
+  const std::lock_guard lock(mutex_);
+  lanes_.push_back(std::move(made));
+  return lanes_.back().get();
+}
+
+Status DeviceWindows::addLanes(Lanes& lanes, size_t count) {
+  driver::cuda::Driver& driver = device_.gpu->driver();
+  while (lanes.lane.size() < count) {
+    Lane lane;
+    auto stream = OwnedStream::of(driver, driver.createStream());
+    if (!stream) return std::move(stream).error();
+    lane.stream = std::move(*stream);
+    auto done = OwnedEvent::of(driver, driver.createEvent());
+    if (!done) return std::move(done).error();
+    lane.done = std::move(*done);
+    const std::lock_guard lock(mutex_);
+    lanes.lane.push_back(std::move(lane));
+  }
+  return {};
+}
+
+bool DeviceWindows::isIdle() {
+  const std::lock_guard lock(mutex_);
+  driver::cuda::Driver& driver = device_.gpu->driver();
+  for (const auto& lanes : lanes_) {
+    for (const Lane& lane : lanes->lane) {
+      const auto info = driver.captureInfo(lane.stream.get());
+      if (!info || info->status != CaptureStatus::None) continue;  // what it has is the graph's; to ask would break the capture
+      const auto idle = driver.isIdle(lane.stream.get());
+      if (idle && !*idle) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<OwnedStream> DeviceWindows::takeStreams() {
+  const std::lock_guard lock(mutex_);
+  std::vector<OwnedStream> all;
+  for (const auto& lanes : lanes_)
+    for (Lane& lane : lanes->lane) all.push_back(std::move(lane.stream));
+  lanes_.clear();
+  return all;
+}
+
+}  // namespace tutti::comm

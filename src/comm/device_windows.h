@@ -1,0 +1,113 @@
+// Calls on buffers in symmetric windows: which ones go that way, and how. Copies of the engines between two kernels (exec/cuda/copies.h)
+// where bytes are only moved; one kernel whose blocks combine what lies there (exec/cuda/mapped.h) where they are reduced.
+//
+// Owner: DeviceRank. Used by the thread that uses the communicator, but isIdle(), which any thread may call.
+// 1. All ranks take this way for a call, or none does, and no rank asks another one. That is decided from what all ranks have alike: the
+//    call, the settings, the constants, and that this rank's output (of a reduce-scatter its input, of an all-reduce both) lies in a window
+//    that all of them have registered as symmetric, which promises that the others' lie at the same place of theirs
+//    (transport/device/user_windows.h). Where a program breaks the
+//    promise, kernels or boards notice, and the communicator has failed; copies still go to where the promise says, inside the windows.
+// 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
+// upon
+//    the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all others). Of
+//    scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels.
+// 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
+//    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
+//    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
+// 4. Copies go in the order of rank + step, each on a stream of its own, forked from the caller's by an event and joined by others:
+//    captured, they are branches of the caller's graph. A stream in a capture that has not ended is not used by anybody else; there are as
+//    many sets of streams as captures at a time, and one. But for the first call of each, nothing is allocated or mapped.
+// 5. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
+// alignments.
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/devices.h"
+#include "core/call.h"
+#include "plan/device_plan.h"
+#include "transport/device/endpoint.h"
+
+namespace tutti::comm {
+
+/// What such a call knows of itself.
+struct WindowCall {
+  Call call;
+  const void* in = nullptr;
+  void* out = nullptr;
+  /// Of what peers have to find alike: the output, of a reduce-scatter the input; null: the call goes another way.
+  std::shared_ptr<const transport::device::UserWindow> window{};
+  std::shared_ptr<const transport::device::UserWindow> inWindow{};  ///< of the input as well: an all-reduce
+  ReduceOp op = ReduceOp::Sum;
+  Scaling scaling{};
+};
+
+/// A call's signature as ranks that go this way post it, so that those that go another notice; and back, for texts.
+uint64_t signatureOnWindows(const Call& call);
+bool hasCopyMark(uint64_t signature);
+uint64_t withoutCopyMark(uint64_t signature);
+
+class DeviceWindows {
+ public:
+  DeviceWindows(Device& device, exec::cuda::Executor& executor, transport::device::Endpoint& endpoint, const plan::DeviceSettings& settings,
+               Rank rank, int32_t ranks)
+      : device_(device), executor_(executor), endpoint_(endpoint), settings_(settings), rank_(rank), ranks_(ranks) {}
+
+  /// Why no call like this one can go this way, whatever its buffers; empty: some can.
+  std::string obstacle(Collective collective) const;
+  double estimateUs(const Call& call) const;
+  /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
+  bool isTaken(const Call& call, double kernelUs) const;
+  /// That combine, of a call that reduces.
+  int32_t blocksOf(const Call& call) const;
+  /// Sets the windows of `made` where the call goes this way. `kernelUs`: what it takes otherwise. InvalidUsage: the memory of a window
+  /// that holds the buffers has been freed.
+  Status choose(WindowCall& made, double kernelUs) const;
+  /// Its kernels, and copies between them, behind what is on `stream`, and before what follows there. Under a current context.
+  Status launch(const WindowCall& made, driver::cuda::Stream stream);
+
+  /// Whether no copy is under way outside graphs.
+  bool isIdle();
+  /// What graphs or copies may still use.
+  std::vector<driver::cuda::OwnedStream> takeStreams();
+
+ private:
+  struct Piece {
+    driver::cuda::DevicePtr to = 0;
+    driver::cuda::DevicePtr from = 0;
+    uint64_t bytes = 0;
+  };
+  struct Lane {
+    driver::cuda::OwnedStream stream;
+    driver::cuda::OwnedEvent done;
+  };
+  struct Lanes {
+    driver::cuda::OwnedEvent forked;
+    std::vector<Lane> lane;
+  };
+  uint64_t outBytes(const Call& call) const;
+  uint64_t shareElements(const Call& call) const;
+  Status chooseCopies(WindowCall& made) const;
+  Status chooseMapped(WindowCall& made) const;
+  std::vector<Piece> pieces(const WindowCall& copy) const;
+  exec::cuda::MappedLaunch mapped(const WindowCall& made) const;
+  uint32_t placeOf(const WindowCall& made) const;
+  Status checkBuffer(const transport::device::UserWindow& window, driver::cuda::DevicePtr address) const;
+  Result<Lanes*> lanesFor(driver::cuda::Stream stream, size_t count);
+  Status addLanes(Lanes& lanes, size_t count);
+  Status copyAll(std::span<const Piece> pieces, driver::cuda::Stream stream);
+
+  Device& device_;
+  exec::cuda::Executor& executor_;
+  transport::device::Endpoint& endpoint_;
+  const plan::DeviceSettings& settings_;
+  const Rank rank_;
+  const int32_t ranks_;
+  std::mutex mutex_;                           ///< protects the list, which isIdle() reads
+  std::vector<std::unique_ptr<Lanes>> lanes_;  // sets of streams
+};
+
+}  // namespace tutti::comm

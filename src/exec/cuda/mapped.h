@@ -1,0 +1,53 @@
+// A call that reduces what lies in windows of all ranks: its blocks load every rank's contributions where they lie, combine them in rank
+// order, and store the results where they belong, also into the peers' outputs. Plain views, the same on host and device; the host owns the
+// memory behind them.
+//
+//   Begin     as in copies.h, by the first block: all ranks have come to the call, their inputs are there and their outputs may be written.
+//             It opens the gate in own memory, for which the other blocks wait
+//   combine   every block its part; nobody waits
+//   End       as in copies.h, by the block that is done last: all ranks have stored what is this one's, and read what they needed of it
+// 1. Each rank combines a part that is its own: of an all-reduce one of as many shares as there are ranks, of a reduce-scatter its block.
+// 2. The bits are those of one-shot and two-shot: rank order, the accumulation type, rounded once.
+// 3. Sources and targets may be the same memory, place for place: every element is read and written by one thread.
+// 4. A Begin that gives up opens no gate, and nothing is combined; the others see the abort word, and report nothing.
+// 5. Blocks wait for the first one alone, which a device begins with, so they need not all be there at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/macros.h"
+#include "core/types.h"
+#include "exec/cuda/copies.h"
+#include "exec/cuda/window.h"
+
+namespace tutti::exec::cuda {
+
+struct MappedLaunch {
+  CopyLaunch call;
+  const std::byte* source[kMaxLocalRanks] = {};  ///< of each rank, in rank order: contributions as their owners have them
+  std::byte* target[kMaxLocalRanks] = {};
+  int32_t sources = 0;
+  int32_t targets = 0;
+  uint64_t bytes = 0;  ///< of each source and target; 0: nothing to do
+  DataType type = DataType::F32;
+  ReduceOp op = ReduceOp::Sum;
+  Scaling scaling;  ///< the same of all ranks' contributions
+};
+static_assert(std::is_trivially_copyable_v<MappedLaunch> && sizeof(MappedLaunch) <= 4096);
+
+/// The part of block `block` of `blocks`: from `begin`, so many bytes, cut at multiples of a line.
+struct MappedPart {
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
+};
+TUTTI_HD constexpr MappedPart mappedPart(uint64_t bytes, int32_t block, int32_t blocks) {
+  constexpr uint64_t kLine = 128;
+  const uint64_t each = (bytes / static_cast<uint64_t>(blocks) / kLine + 1) * kLine;
+  const uint64_t begin = each * static_cast<uint64_t>(block);
+  if (begin >= bytes) return {};
+  return {begin, bytes - begin < each ? bytes - begin : each};
+}
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,345 @@
+// All-reduce and reduce-scatter on buffers in symmetric windows, combined where they lie: the bits of the contract for every type and
+// operation, on all ranks alike, and other ways where that is not promised or not possible.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "conformance/gpu/faults.h"
+#include "conformance/reference.h"
+#include "core/format.h"
+#include "exec/cuda/host_kernels.h"
+
+namespace tutti::conformance {
+namespace {
+
+using driver::cuda::Error;
+using driver::cuda::Graph;
+using driver::cuda::Stream;
+using exec::cuda::HostKernels;
+using faults::kSlow;
+
+constexpr size_t kRoom = size_t{2} << 20;
+constexpr auto kPoison = std::byte{0xa5};
+
+/// Ranks of this thread with a window for inputs and one for outputs each.
+class GpuMapped : public testing::Test {
+ protected:
+  void open(int ranks, const char* mapped = "1") {
+    wish_ = std::make_unique<ScopedSetting>("TUTTI_MAPPED", mapped);
+    gpus = std::make_unique<FakeGpus>(ranks);
+    comms.resize(static_cast<size_t>(ranks));
+    ASSERT_EQ(ncclCommInitAll(comms.data(), ranks, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    for (int r = 0; r < ranks; ++r) {
+      const UseGpu use(*gpus, r);
+      streams.push_back(gpus->makeStream());
+      for (auto* list : {&ins, &outs}) {
+        list->push_back(nullptr);
+        ASSERT_EQ(ncclMemAlloc(&list->back(), kRoom), ncclSuccess);
+      }
+    }
+    inWindows.resize(comms.size());
+    outWindows.resize(comms.size());
+  }
+  void registerInputs() { registerThem(ins, inWindows); }
+  void registerOutputs() { registerThem(outs, outWindows); }
+  void TearDown() override {
+    for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t r = 0; r < streams.size(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      synchronize(*gpus, streams[r]);
+      EXPECT_EQ(gpus->driver().streamDestroy(streams[r]), Error::Success);
+    }
+    for (const auto* list : {&ins, &outs})
+      for (void* const memory : *list) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+    gpus.reset();
+    wish_.reset();
+  }
+
+  static Case caseOf(Kind kind, int ranks, DataType type, int operation, uint64_t count, bool inPlace = false) {
+    Case c;
+    c.kind = kind;
+    c.algorithm = kind == Kind::AllReduce ? "twoshot" : "direct";  // whose bits they are
+    c.ranks = ranks;
+    c.type = type;
+    c.operation = operation;
+    c.count = count;
+    c.inPlace = inPlace;
+    c.seed = count + static_cast<uint64_t>(operation) * 1000 + static_cast<uint64_t>(type);
+    c.data = count % 2 == 0 ? Data::Wild : Data::Ordinary;
+    return c;
+  }
+  std::byte* in(const Case& c, int r) const {
+    if (c.inPlace && c.kind == Kind::AllReduce) return out(c, r);
+    return static_cast<std::byte*>(ins[static_cast<size_t>(r)]) + static_cast<size_t>(c.sendOffset) * sizeOf(c.type);
+  }
+  std::byte* out(const Case& c, int r) const {
+    if (c.inPlace && c.kind == Kind::ReduceScatter) return in(c, r) + static_cast<size_t>(r) * c.count * sizeOf(c.type);
+    return static_cast<std::byte*>(outs[static_cast<size_t>(r)]) + static_cast<size_t>(c.recvOffset) * sizeOf(c.type);
+  }
+  void fill(const Case& c) {
+    inputs.clear();
+    for (int r = 0; r < c.ranks; ++r) {
+      inputs.push_back(makeInput(c, r));
+      std::memset(ins[static_cast<size_t>(r)], static_cast<int>(kPoison), kRoom);
+      std::memset(outs[static_cast<size_t>(r)], static_cast<int>(kPoison), kRoom);
+      std::memcpy(in(c, r), inputs.back().data(), inputs.back().size());
+    }
+  }
+  ncclResult_t callAll(const Case& c, const std::vector<ncclRedOp_t>& ops = {}) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    for (int r = 0; r < c.ranks; ++r) {
+      const auto at = static_cast<size_t>(r);
+      const auto type = static_cast<ncclDataType_t>(c.type);
+      const auto op = ops.empty() ? static_cast<ncclRedOp_t>(c.operation) : ops[at];
+      EXPECT_EQ(c.kind == Kind::AllReduce ? ncclAllReduce(in(c, r), out(c, r), c.count, type, op, comms[at], streams[at])
+                                          : ncclReduceScatter(in(c, r), out(c, r), c.count, type, op, comms[at], streams[at]),
+                ncclSuccess)
+          << ncclGetLastError(comms[at]);
+    }
+    return ncclGroupEnd();
+  }
+  void await() {
+    for (size_t r = 0; r < comms.size(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      synchronize(*gpus, streams[r]);
+    }
+  }
+  void expectRight(const Case& c, const std::string& when = "") {
+    const auto expected = expectedOutput(c, inputs);
+    for (int r = 0; r < c.ranks; ++r) {
+      const auto at = static_cast<size_t>(r);
+      ASSERT_EQ(firstDifference(c, out(c, r), expected[at]), "") << describe(c) << ", rank " << r << when;
+      const std::byte* const end = out(c, r) + expected[at].size();
+      if (!c.inPlace) {
+        ASSERT_EQ(std::memcmp(in(c, r), inputs[at].data(), inputs[at].size()), 0) << describe(c) << ": the input was changed";
+        ASSERT_TRUE(std::all_of(end, end + 256, [](std::byte b) { return b == kPoison; })) << describe(c) << ", rank " << r;
+        ASSERT_TRUE(std::all_of(static_cast<std::byte*>(outs[at]), out(c, r), [](std::byte b) { return b == kPoison; })) << describe(c);
+      }
+    }
+  }
+  /// Runs it once; `isMapped`: blocks combine where it lies.
+  void run(const Case& c, bool isMapped = true) {
+    fill(c);
+    const auto before = HostKernels::counts();
+    ASSERT_EQ(callAll(c), ncclSuccess) << describe(c) << ": " << ncclGetLastError(nullptr);
+    await();
+    const auto after = HostKernels::counts();
+    EXPECT_EQ(after.mapped - before.mapped, isMapped ? comms.size() : 0) << describe(c);
+    EXPECT_EQ(after.copyStages, before.copyStages) << describe(c);
+    EXPECT_EQ(after.launches != before.launches, !isMapped) << describe(c);
+    if (!isMapped) return;
+    ASSERT_NO_FATAL_FAILURE(expectRight(c));
+  }
+
+  std::unique_ptr<FakeGpus> gpus;
+  std::vector<ncclComm_t> comms;
+  std::vector<Stream> streams;
+  std::vector<void*> ins;
+  std::vector<void*> outs;
+  std::vector<ncclWindow_t> inWindows;
+  std::vector<ncclWindow_t> outWindows;
+  std::vector<Bytes> inputs;
+
+ private:
+  void registerThem(const std::vector<void*>& memory, std::vector<ncclWindow_t>& windows) {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (size_t r = 0; r < comms.size(); ++r)
+      ASSERT_EQ(ncclCommWindowRegister(comms[r], memory[r], kRoom, &windows[r], NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  }
+  std::unique_ptr<ScopedSetting> wish_;
+};
+
+class GpuMappedOfRanks : public GpuMapped, public testing::WithParamInterface<int> {};
+
+TEST_P(GpuMappedOfRanks, HasTheBitsOfTheContract) {
+  const int ranks = GetParam();
+  open(ranks);
+  registerInputs();
+  registerOutputs();
+  for (const Kind kind : {Kind::AllReduce, Kind::ReduceScatter})
+    for (int type = 0; type < kNumDataTypes; ++type)
+      for (int operation = 0; operation <= kAvg; ++operation)
+        for (const uint64_t count : {uint64_t{1}, uint64_t{37}, uint64_t{9002}}) {
+          const bool inPlace = (static_cast<uint64_t>(type + operation) + count) % 3 == 0;
+          Case c = caseOf(kind, ranks, static_cast<DataType>(type), operation, count, inPlace);
+          c.sendOffset = operation;
+          c.recvOffset = inPlace ? operation : 2 * operation;
+          ASSERT_NO_FATAL_FAILURE(run(c));
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMappedOfRanks, testing::Values(2, 3, 8), [](const auto& ranks) { return format("R{}", ranks.param); });
+
+TEST_F(GpuMapped, AllReduceWantsBothWindowsAndReduceScatterThatOfItsInput) {
+  open(2);
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 5000), false);
+  registerInputs();
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 5000), false);
+  run(caseOf(Kind::ReduceScatter, 2, DataType::F32, ncclSum, 5000));
+  registerOutputs();
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 5000));
+}
+
+/// Each rank has a factor of its own, and nobody else's.
+TEST_F(GpuMapped, PreMultipliedSumsGoAnotherWay) {
+  open(2);
+  registerInputs();
+  registerOutputs();
+  const Case c = caseOf(Kind::AllReduce, 2, DataType::F32, kPreMulHost, 5001);
+  fill(c);
+  std::vector<ncclRedOp_t> ops(2);
+  for (int r = 0; r < 2; ++r) {
+    uint64_t scalar = scalarOf(c, r);
+    ASSERT_EQ(
+        ncclRedOpCreatePreMulSum(&ops[static_cast<size_t>(r)], &scalar, ncclFloat, ncclScalarHostImmediate, comms[static_cast<size_t>(r)]),
+        ncclSuccess);
+  }
+  const auto before = HostKernels::counts();
+  ASSERT_EQ(callAll(c, ops), ncclSuccess);
+  await();
+  EXPECT_EQ(HostKernels::counts().mapped, before.mapped);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(checkPrecise(c, inputs, r, Bytes(out(c, r), out(c, r) + c.count * sizeof(float))), "");
+  for (size_t r = 0; r < 2; ++r) EXPECT_EQ(ncclRedOpDestroy(ops[r], comms[r]), ncclSuccess);
+}
+
+TEST_F(GpuMapped, AnOutputUponTheInputIsLeftToOthers) {
+  open(2);
+  registerInputs();
+  const auto before = HostKernels::counts();
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclAllReduce(ins[r], static_cast<float*>(ins[r]) + 64, 1000, ncclFloat, ncclSum, comms[r], streams[r]), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  await();
+  EXPECT_EQ(HostKernels::counts().mapped, before.mapped);
+}
+
+TEST_F(GpuMapped, OnlyWhereItPaysUnlessAskedFor) {
+  open(2, "-1");
+  registerInputs();
+  registerOutputs();
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 100), false);
+  char text[8192] = {};
+  ASSERT_EQ(tuttiExplain(comms[0], "all_reduce", size_t{1} << 26, ncclFloat, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
+  EXPECT_NE(std::string(text).find("\"mapped\""), std::string::npos) << text;
+  EXPECT_NE(std::string(text).find("taken for buffers in windows"), std::string::npos) << text;
+  ASSERT_EQ(tuttiExplain(comms[0], "all_reduce", 100, ncclFloat, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
+  const std::string all(text);
+  const size_t mapped = all.find("\"mapped\"");
+  ASSERT_NE(mapped, std::string::npos) << text;
+  EXPECT_LT(all.find("slower by", mapped), all.find('}', mapped)) << text;
+}
+
+TEST_F(GpuMapped, ForbiddenItIsNotTaken) {
+  open(2, "0");
+  registerInputs();
+  registerOutputs();
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 100'000), false);
+}
+
+TEST_F(GpuMapped, FewBlocksDoIt) {
+  open(2);
+  registerInputs();
+  registerOutputs();
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 1));
+  EXPECT_EQ(HostKernels::counts().mappedBlocks, 1);
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 400'001));
+  EXPECT_EQ(HostKernels::counts().mappedBlocks, 12);
+}
+
+TEST_F(GpuMapped, BoundsOfCtasHold) {
+  const ScopedSetting most("NCCL_MAX_CTAS", "3");
+  open(2);
+  registerInputs();
+  registerOutputs();
+  run(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 400'001));
+  EXPECT_EQ(HostKernels::counts().mappedBlocks, 3);
+}
+
+TEST_F(GpuMapped, MoreBlocksWhereTheUserWantsThem) {
+  const ScopedSetting least("NCCL_MIN_CTAS", "20");
+  open(2);
+  registerInputs();
+  registerOutputs();
+  run(caseOf(Kind::ReduceScatter, 2, DataType::F32, ncclSum, 200'001));
+  EXPECT_EQ(HostKernels::counts().mappedBlocks, 20);
+}
+
+/// A communicator that shares its GPUs with others of the same job leaves them room: blocks wait for the first one.
+TEST_F(GpuMapped, SeveralRanksOfAGpuFitOntoIt) {
+  const ScopedSetting shared("TUTTI_MULTI_RANK_GPU", "1");
+  const ScopedSetting least("NCCL_MIN_CTAS", "64");
+  open(8);
+  registerInputs();
+  registerOutputs();
+  run(caseOf(Kind::ReduceScatter, 8, DataType::I8, ncclSum, 200'000));
+  EXPECT_LE(HostKernels::counts().mappedBlocks, 132 / 8);
+}
+
+TEST_F(GpuMapped, GraphsRunItAgain) {
+  open(3);
+  registerInputs();
+  registerOutputs();
+  const Case c = caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 50'001);
+  std::vector<Graph> graphs(3);
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+  ASSERT_EQ(callAll(c), ncclSuccess);
+  for (size_t r = 0; r < 3; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
+  for (uint64_t turn = 0; turn < 3; ++turn) {
+    Case again = c;
+    again.seed = turn + 77;
+    fill(again);
+    for (size_t r = 0; r < 3; ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+    }
+    await();
+    ASSERT_NO_FATAL_FAILURE(expectRight(again, format(", replay {}", turn)));
+    ASSERT_NO_FATAL_FAILURE(run(c));
+  }
+  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+/// Of two ranks, one has its output elsewhere than the promise says.
+TEST_F(GpuMapped, ABrokenPromiseEndsTheCommunicator) {
+  open(2);
+  registerInputs();
+  registerOutputs();
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclAllReduce(ins[r], static_cast<float*>(outs[r]) + 64 * r, 1000, ncclFloat, ncclSum, comms[r], streams[r]), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  for (const ncclComm_t comm : comms) EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclInvalidUsage) << ncclGetLastError(comm);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("promises the same offset"), std::string::npos) << ncclGetLastError(comms[0]);
+  await();
+}
+
+/// One rank's buffers are in windows, as far as it knows, and the other's are elsewhere: signatures tell.
+TEST_F(GpuMapped, RanksThatGoDifferentWaysNotice) {
+  open(2);
+  registerInputs();
+  registerOutputs();
+  std::vector<void*> other(2);
+  for (int r = 0; r < 2; ++r) {
+    const UseGpu use(*gpus, r);
+    ASSERT_EQ(ncclMemAlloc(&other[static_cast<size_t>(r)], kRoom), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclAllReduce(r == 0 ? ins[0] : other[1], outs[r], 1000, ncclFloat, ncclSum, comms[r], streams[r]), ncclSuccess);
+  (void)ncclGroupEnd();
+  for (const ncclComm_t comm : comms) EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclInvalidUsage) << ncclGetLastError(comm);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("in symmetric windows"), std::string::npos) << ncclGetLastError(comms[0]);
+  await();
+  for (void* const memory : other) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+}
+
+}  // namespace
+}  // namespace tutti::conformance
