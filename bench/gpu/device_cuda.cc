@@ -59,7 +59,13 @@ class CudaGraph final : public Graph {
     if (number != 0) BENCH_CUDA(cudaGraphGetNodes(graph, nodes.data(), &number));
     for (const cudaGraphNode_t node : nodes) {
       cudaGraphNodeType type{};
-      BENCH_CUDA(cudaGraphNodeGetType(node, &type));
+      const cudaError_t code = cudaGraphNodeGetType(node, &type);
+      if (code == cudaErrorUnknown) {  // memory operations of a stream, which the runtime has no name for
+        (void)cudaGetLastError();
+        type = cudaGraphNodeTypeEmpty;
+      } else {
+        BENCH_CUDA(code);
+      }
       if (type == cudaGraphNodeTypeGraph) {
         cudaGraph_t child = nullptr;
         BENCH_CUDA(cudaGraphChildGraphNodeGetGraph(node, &child));

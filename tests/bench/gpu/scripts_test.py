@@ -101,14 +101,18 @@ class Goals(unittest.TestCase):
         self.check("G2", True, False, cells=cells)
 
     def test_large_all_reduces_need_few_blocks_too(self):
-        self.check("G3", True, False, "12 CTAs", cells=[cell("all_reduce", 64 * M, 1.0, ctas=12)])
-        self.check("G3", False, False, cells=[cell("all_reduce", 64 * M, 1.2, ctas=13)])
-        self.check("G3", False, False, cells=[cell("all_reduce", 64 * M, 1.2, ctas=0)])  # not looked at
+        plain = [cell("all_reduce", 64 * M, 0.5, ctas=32)]
+        self.check("G3", True, False, "12 CTAs", cells=plain, windows=[cell("all_reduce", 64 * M, 1.0, ctas=12)])
+        self.check("G3", False, False, "32 CTAs", cells=plain, windows=[cell("all_reduce", 64 * M, 1.2, ctas=13)])
+        self.check("G3", False, False, cells=plain, windows=[cell("all_reduce", 64 * M, 1.2, ctas=0)])  # not looked at
+        self.check("G3", None, None, "on symmetric windows", cells=plain)
 
     def test_copy_engines_may_have_one_block_for_flags(self):
         cells = [cell("all_gather", 64 * M, 1.1, ctas=1)]
-        self.check("G6", True, True, registered=cells)
-        self.check("G6", False, False, registered=[*cells, cell("broadcast", 64 * M, 1.1, ctas=2)])
+        self.check("G6", True, True, gathers=cells)
+        self.check("G6", False, False, gathers=[*cells, cell("broadcast", 64 * M, 1.1, ctas=3)])
+        self.check("G7", True, False, "1.60 (all_gather 64 KiB", engines=[cell("all_gather", 64 * K, 1.6), cell("all_gather", 16 * M, 1.0)])
+        self.check("G7", False, False, engines=[cell("all_gather", 64 * K, 1.4)])
 
     def test_fewest_sms_of_the_own_peak(self):
         sweep = []
