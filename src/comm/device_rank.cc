@@ -193,7 +193,10 @@ Status DeviceRank::choose(DeviceCall& call) const {
   if (call.plan == nullptr) return {};
   call.estimatedUs = call.plan->plan->estimatedUs;
   if (call.call.isMessage()) return {};
-  WindowCall found{call.call, call.in, call.out};
+  WindowCall found;
+  found.call = call.call;
+  found.in = call.in;
+  found.out = call.out;
   TUTTI_TRY(windows_->choose(found, call.plan->plan->estimatedUs));
   call.window = std::move(found.window);
   call.inWindow = std::move(found.inWindow);

@@ -39,10 +39,10 @@ struct WindowCall {
   const void* in = nullptr;
   void* out = nullptr;
   /// Of what peers have to find alike: the output, of a reduce-scatter the input; null: the call goes another way.
-  std::shared_ptr<const transport::device::UserWindow> window{};
-  std::shared_ptr<const transport::device::UserWindow> inWindow{};  ///< of the input as well: an all-reduce
+  std::shared_ptr<const transport::device::UserWindow> window;
+  std::shared_ptr<const transport::device::UserWindow> inWindow;  ///< of the input as well: an all-reduce
   ReduceOp op = ReduceOp::Sum;
-  Scaling scaling{};
+  Scaling scaling;
 };
 
 /// A call's signature as ranks that go this way post it, so that those that go another notice; and back, for texts.
