@@ -23,7 +23,7 @@ using driver::cuda::Stream;
 using exec::cuda::HostKernels;
 using faults::kSlow;
 
-constexpr size_t kRoom = size_t{2} << 20;
+constexpr size_t kRoom = size_t{4} << 20;
 constexpr auto kPoison = std::byte{0xa5};
 
 /// Ranks of this thread with a window for inputs and one for outputs each.
@@ -278,7 +278,7 @@ TEST_F(GpuMapped, SeveralRanksOfAGpuFitOntoIt) {
   open(8);
   registerInputs();
   registerOutputs();
-  run(caseOf(Kind::ReduceScatter, 8, DataType::I8, ncclSum, 200'000));
+  run(caseOf(Kind::ReduceScatter, 8, DataType::I8, ncclSum, 400'000));  // for 25 blocks each
   EXPECT_LE(HostKernels::counts().mappedBlocks, 132 / 8);
 }
 
