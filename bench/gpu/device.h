@@ -36,11 +36,14 @@ struct Difference {
   uint64_t first = 0;   ///< index of the first of them
 };
 
-/// A product of two square matrices, made again and again on a stream of its own.
+/// A product of two matrices, made again and again on a stream of its own. What one shape loses to multiprocessors that are taken depends
+/// on how full its last wave of blocks is, so shapes take turns.
 class Product {
  public:
+  static constexpr int kShapes = 8;
   virtual ~Product() = default;
   virtual std::string name() const = 0;
+  /// Any kShapes that follow each other are all of them.
   virtual void issue() = 0;
   virtual cudaStream_t stream() const = 0;
 };
@@ -67,8 +70,8 @@ class Device {
   virtual std::unique_ptr<Graph> capture(const Work& issue) = 0;
   /// Keeps the stream busy for about so long.
   virtual void delay(cudaStream_t stream, double us) = 0;
-  /// `size`: rows and columns, a multiple of 16.
-  virtual std::unique_ptr<Product> makeProduct(int size) = 0;
+  /// `size`: rows and most columns, a multiple of 16.
+  virtual std::unique_ptr<Product> makeProduct(int size, bool isOfZeros) = 0;
 
   /// The three below use these tables, and wait for their end.
   virtual void setCodes(const Codes& codes) = 0;

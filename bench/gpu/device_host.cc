@@ -53,7 +53,7 @@ class HostDevice final : public Device {
   }
   std::unique_ptr<Graph> capture(const Work&) override { return nullptr; }
   void delay(cudaStream_t, double us) override { std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(us)); }
-  std::unique_ptr<Product> makeProduct(int) override { return std::make_unique<HostProduct>(); }
+  std::unique_ptr<Product> makeProduct(int, bool) override { return std::make_unique<HostProduct>(); }
 
   void setCodes(const Codes& codes) override { codes_ = codes; }
   void fill(std::byte* memory, uint64_t count, uint64_t seed, int rank) override {

@@ -54,6 +54,7 @@ struct BenchOptions {
   int root = 0;
 
   int productSize = 8192;       ///< overlap
+  bool isProductOfZeros = false;  ///< overlap
   uint64_t seed = 1;            ///< torture
   uint64_t steps = 0;           ///< torture; 0: until the time is up
   bool isMixed = false;         ///< torture: calls of several communicators at once

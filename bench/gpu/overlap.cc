@@ -1,6 +1,7 @@
 #include "gpu/overlap.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "bench/percentile.h"
@@ -10,7 +11,8 @@
 namespace tutti::bench::gpu {
 namespace {
 
-constexpr double kCover = 2.5;   // what runs beside lasts so much longer, alone, than what is timed
+constexpr double kCover = 2.5;   // products beside calls that are timed last so much longer, alone
+constexpr double kPart = 0.5;    // calls beside products that are timed last such a part of their time, alone
 constexpr int kCallsOfGraph = 10;
 constexpr int kMostLaunches = 400;  // below the depth of a stream's queue
 
@@ -28,7 +30,7 @@ class Overlap {
         libraries_(openBoth(options)),
         buffers_(device, options, libraries_[options.isMemoryOfA ? 0 : 1], world.rank(), world.ranks()),
         writer_(options, world.isLead()),
-        product_(device.makeProduct(options.productSize)) {
+        product_(device.makeProduct(options.productSize, options.isProductOfZeros)) {
     writer_.header(device, {libraries_[0].version(), libraries_[1].version()}, {libraries_[0].path(), libraries_[1].path()});
     if (world.isLead())
       std::printf("beside %s\n%-14s %10s %-8s %12s %10s %12s %10s\n", product_->name().c_str(), "call", "size", "library", "product us",
@@ -53,7 +55,7 @@ class Overlap {
 
  private:
   struct Times {
-    std::vector<double> productAlone, productBeside, callAlone, callBeside;
+    std::vector<double> productAlone, productBeside, both, callAlone, callBeside;
   };
 
   void launchCalls(Side& side, const CallKind& kind, int launches) {
@@ -83,17 +85,24 @@ class Overlap {
     world_.barrier();
   }
 
+  /// Products while the calls run, and until the last of both has ended.
+  void runTogether(Side& side, const CallKind& kind, int launches, int products, Times& times) {
+    const auto begin = std::chrono::steady_clock::now();
+    launchCalls(side, kind, launches);
+    times.productBeside.push_back(timeProducts(products));
+    device_.wait();
+    times.both.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / products);
+  }
+
   void runRound(Side& side, const CallKind& kind, int launches, int products, Times& times) {
-    const auto cover = [](int count) { return std::min(kMostLaunches, static_cast<int>(std::ceil(kCover * count))); };
     settle();
     times.productAlone.push_back(timeProducts(products));
     settle();
     times.callAlone.push_back(timeCalls(side, kind, launches));
     settle();
-    launchCalls(side, kind, cover(launches));
-    times.productBeside.push_back(timeProducts(products));
+    runTogether(side, kind, launches, products, times);
     settle();
-    launchProducts(cover(products));
+    launchProducts(std::clamp(static_cast<int>(std::ceil(kCover * kPart * products)), 1, kMostLaunches));
     times.callBeside.push_back(timeCalls(side, kind, launches));
   }
 
@@ -101,7 +110,7 @@ class Overlap {
     const std::string what = describe(kind, world_.ranks());
     world_.step(what + ": first calls beside products");
     double graphUs = 0;
-    launchProducts(1);
+    launchProducts(Product::kShapes);
     for (Side& side : sides_) {
       const Library::Environment own(*side.library);
       makeCalls(side, kind);
@@ -111,12 +120,12 @@ class Overlap {
       settle();
       graphUs = std::max(graphUs, timeCalls(side, kind, 1) * kCallsOfGraph);
     }
-    const double productUs = timeProducts(2);
+    const double productUs = timeProducts(Product::kShapes);
     const std::vector<double> most = world_.largest({graphUs, productUs});
-    // Both last about as long: some blocks, and at least two products.
-    const double lengthUs = std::max({options_.blockUs, 2 * most[0], 2 * most[1]});
-    const int launches = std::clamp(static_cast<int>(lengthUs / most[0]), 1, static_cast<int>(kMostLaunches / kCover));
-    const int products = std::clamp(static_cast<int>(lengthUs / most[1]), 2, static_cast<int>(kMostLaunches / kCover));
+    const double lengthUs = std::max(options_.blockUs, most[0] / kPart);
+    const int sets = std::clamp(static_cast<int>(std::ceil(lengthUs / (most[1] * Product::kShapes))), 1, kMostLaunches / Product::kShapes);
+    const int products = sets * Product::kShapes;
+    const int launches = std::clamp(static_cast<int>(kPart * products * most[1] / most[0]), 1, kMostLaunches);
     std::array<Times, 2> times;
     for (int round = 0; round < options_.rounds; ++round) {
       world_.step(format("{}: beside products, round {}", what, round));
@@ -131,11 +140,12 @@ class Overlap {
     side.graph.reset();
     const auto median = [&](const std::vector<double>& own) { return medianOf(world_.largest(own)); };
     const double productAlone = median(times.productAlone), productBeside = median(times.productBeside);
+    const double both = median(times.both);
     const double callAlone = median(times.callAlone), callBeside = median(times.callBeside);
     writer_.object({{"overlap", std::string(kind.operation->name)}, {"library", side.library->name()}, {"product", product_->name()}},
                    {{"bytes", double(kind.bytes(world_.ranks()))}, {"ranks", world_.ranks()}, {"maxCtas", options_.ctas.front()},
                     {"launches", launches}, {"products", products}, {"productAloneUs", productAlone}, {"productBesideUs", productBeside},
-                    {"callAloneUs", callAlone}, {"callBesideUs", callBeside}});
+                    {"bothUs", both}, {"callAloneUs", callAlone}, {"callBesideUs", callBeside}});
     if (!world_.isLead()) return;
     std::printf("%-14s %10s %-8s %12s %9.1f%% %12s %9.1f%%\n", std::string(kind.operation->name).c_str(),
                 formatBytes(kind.bytes(world_.ranks())).c_str(), side.library->name().c_str(), formatNumber(productBeside).c_str(),
