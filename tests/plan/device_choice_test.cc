@@ -28,6 +28,32 @@ TEST(DeviceChoice, SmallCallsTakeWindowsAndLargeOnesTheRing) {
   EXPECT_EQ(world.plan(0, shapeOf(Collective::AllReduce, 2))->kernel, KernelId::Cells);
 }
 
+/// Between two ranks that both send, while there are few; the choice is that of the longer slices.
+TEST(DeviceChoice, SlicesOverWindowsOfLinesAreWhatABlockStoresAtOnce) {
+  const auto sliceBytes = [](int32_t ranks, Collective collective, uint64_t bytes) {
+    DeviceSettings settings = settingsFor(ranks);
+    settings.shareBytes[2] = 35840;
+    settings.maxChannels = 64;
+    settings.windowChannels.fill(64);
+    settings.protocols = filterOf("NCCL_PROTO", "LL128");
+    settings.restrictions.tutti = filterOf("TUTTI_ALGO", "twoshot,direct");
+    World world(ranks, settings);
+    const PlanPtr plan = world.plan(0, shapeOf(collective, bytes / sizeof(float)));
+    EXPECT_EQ(plan->kernel, KernelId::LineWindow);
+    EXPECT_EQ(plan->blocks(), 64);
+    return plan->work.geometry.sliceElems * sizeof(float);
+  };
+  constexpr uint64_t kBatch = 192 * 120, kLong = 280 * 120;
+  for (const Collective collective : {Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll}) {
+    EXPECT_EQ(sliceBytes(2, collective, 8 << 20), kBatch) << name(collective);
+    EXPECT_EQ(sliceBytes(2, collective, 8'847'360), kBatch) << "six slices of " << name(collective);
+    EXPECT_EQ(sliceBytes(2, collective, 8'847'424), kLong) << "seven";
+    EXPECT_EQ(sliceBytes(4, collective, 4 << 20), kLong) << "not measured between four";
+  }
+  EXPECT_EQ(sliceBytes(2, Collective::AllReduce, 8 << 20), kBatch);
+  EXPECT_EQ(sliceBytes(2, Collective::Broadcast, 4 << 20), kLong) << "half of the ranks send";
+}
+
 TEST(DeviceChoice, KernelsThatAreNotThereAreNotChosen) {
   for (int without = 0; without < exec::cuda::kNumKernels; ++without) {
     DeviceSettings settings = settingsFor(4);
