@@ -32,7 +32,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
     config.shareBytes[w] = settings.shareBytes[static_cast<size_t>(w)];
     config.channels = std::max(config.channels, config.windowChannels[w]);
   }
-  config.copyEngines = static_cast<int32_t>(settings.copyEngines);
+  config.copyEngines = 2 * static_cast<int32_t>(settings.copyEngines) + (settings.movesLittle ? 1 : 0);
   config.mapped = static_cast<int32_t>(settings.mapped);
   config.leastBlocks = settings.minChannels;
   config.plainKernels = (settings.hasSimple ? 1 : 0) + (settings.hasBulk ? 2 : 0);
@@ -216,7 +216,12 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
     call.type = shape.type;
     call.count = shape.count;
     other.estimatedUs = windows_->estimateUs(call);
-    if (isCombined) other.channels = windows_->blocksOf(call);
+    if (isCombined) {
+      other.channels = windows_->blocksOf(call);
+    } else if (windows_->isLittle(call)) {
+      other.kernel = "moved";
+      other.channels = 1;
+    }
     other.reason =
         windows_->isTaken(call, chosen->estimatedUs)
             ? format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for no others{}",

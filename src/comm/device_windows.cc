@@ -85,7 +85,15 @@ double DeviceWindows::estimateUs(const Call& call) const {
     const uint64_t share = std::min(shareElements(call), call.count) * sizeOf(call.type);
     return tune::mappedUs(settings_.machine, call.collective, ranks_, share, blocksOf(call));
   }
+  return isLittle(call) ? movedUs(call) : copyUs(call);
+}
+
+double DeviceWindows::copyUs(const Call& call) const {
   return tune::copyUs(settings_.machine, ranks_, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call));
+}
+
+double DeviceWindows::movedUs(const Call& call) const {
+  return tune::movedUs(settings_.machine, static_cast<uint64_t>(ranks_) * chunkBytes(call));
 }
 
 bool DeviceWindows::isTaken(const Call& call, double kernelUs) const {
@@ -241,9 +249,19 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
     const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
     return executor_.mapped(combine, exec::cuda::makeGrid(blocksOf(made.call), most, settings_.mappedClusters), stream);
   }
+  if (isLittle(made.call)) return moveAll(launch, made, stream);
   TUTTI_TRY(executor_.copies(launch, exec::cuda::CopyStage::Begin, stream));
   TUTTI_TRY(copyAll(pieces(made), stream));
   return executor_.copies(launch, exec::cuda::CopyStage::End, stream);
+}
+
+Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, Stream stream) {
+  exec::cuda::MovedLaunch moved;
+  moved.call = launch;
+  moved.elementBytes = static_cast<uint32_t>(sizeOf(made.call.type));
+  for (const Piece& piece : pieces(made))
+    moved.piece[moved.pieces++] = {reinterpret_cast<const std::byte*>(piece.from), reinterpret_cast<std::byte*>(piece.to), piece.bytes};
+  return executor_.moved(moved, stream);
 }
 
 /// The first on the caller's stream, the others beside it.

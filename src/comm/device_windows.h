@@ -1,16 +1,16 @@
-// Calls on buffers in symmetric windows: which ones go that way, and how. Copies of the engines between two kernels (exec/cuda/copies.h)
-// where bytes are only moved; one kernel whose blocks combine what lies there (exec/cuda/mapped.h) where they are reduced.
+// Calls on buffers in symmetric windows: which ones go that way, and how. Copies of the engines between two kernels (exec/cuda/copies.h),
+// or one kernel of one block (exec/cuda/moved.h), where bytes are only moved; one kernel whose blocks combine what lies there
+// (exec/cuda/mapped.h) where they are reduced.
 //
 // Owner: DeviceRank. Used by the thread that uses the communicator, but isIdle(), which any thread may call.
 // 1. All ranks take this way for a call, or none does, and no rank asks another one. That is decided from what all ranks have alike: the
 //    call, the settings, the constants, and that this rank's output (of a reduce-scatter its input, of an all-reduce both) lies in a window
 //    that all of them have registered as symmetric, which promises that the others' lie at the same place of theirs
-//    (transport/device/user_windows.h). Where a program breaks the
-//    promise, kernels or boards notice, and the communicator has failed; copies still go to where the promise says, inside the windows.
+//    (transport/device/user_windows.h). Where a program breaks the promise, kernels or boards notice, and the communicator has failed;
+//    copies still go to where the promise says, inside the windows.
 // 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
-// upon
-//    the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all others). Of
-//    scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels.
+//    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
+//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels.
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
@@ -59,6 +59,8 @@ class DeviceWindows {
   /// Why no call like this one can go this way, whatever its buffers; empty: some can.
   std::string obstacle(Collective collective) const;
   double estimateUs(const Call& call) const;
+  /// Whether one block carries a call out that reduces nothing, because copy engines would not have begun.
+  bool isLittle(const Call& call) const { return settings_.movesLittle && movedUs(call) < copyUs(call); }
   /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
   bool isTaken(const Call& call, double kernelUs) const;
   /// That combine, of a call that reduces.
@@ -89,6 +91,8 @@ class DeviceWindows {
     std::vector<Lane> lane;
   };
   uint64_t outBytes(const Call& call) const;
+  double copyUs(const Call& call) const;
+  double movedUs(const Call& call) const;
   uint64_t shareElements(const Call& call) const;
   Status chooseCopies(WindowCall& made) const;
   Status chooseMapped(WindowCall& made) const;
@@ -98,6 +102,7 @@ class DeviceWindows {
   Status checkBuffer(const transport::device::UserWindow& window, driver::cuda::DevicePtr address) const;
   Result<Lanes*> lanesFor(driver::cuda::Stream stream, size_t count);
   Status addLanes(Lanes& lanes, size_t count);
+  Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, driver::cuda::Stream stream);
   Status copyAll(std::span<const Piece> pieces, driver::cuda::Stream stream);
 
   Device& device_;

@@ -249,6 +249,7 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     settings.copyEngines = plan::When::Never;
   else if (copyEngines == 1 || config.ctaPolicy == kZero)
     settings.copyEngines = plan::When::WherePossible;
+  settings.movesLittle = copyEngines != 1;
   const int64_t mapped = config::get<Param::TuttiMapped>();
   settings.mapped = mapped == 0 ? plan::When::Never : mapped == 1 ? plan::When::WherePossible : plan::When::WhereFaster;
   settings.deterministic = host.deterministic;

@@ -76,6 +76,7 @@ struct DeviceSettings {
   /// use the device; 0: never.
   int32_t mostEarlyRanks = 0;
   When copyEngines = When::WhereFaster;  ///< that carry out what only moves
+  bool movesLittle = true;               ///< one block does so instead where that is faster (exec/cuda/moved.h)
   When mapped = When::WhereFaster;       ///< blocks that combine what lies in windows of all ranks (exec/cuda/mapped.h)
   exec::cuda::ClusterLimits mappedClusters{};  ///< on this rank's device; no plan depends on it
   int32_t mappedBlocks = 64;                   ///< of theirs that are on the device at once, beside those of other ranks on it

@@ -25,6 +25,11 @@ inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentB
   return machine.launchUs + cost.startUs + ranks * cost.copyUs + static_cast<double>(sentBytes) / (cost.linkGBs * 1e3);
 }
 
+/// Of a call by one block that stores `storedBytes`, here or there.
+inline double movedUs(const DeviceMachine& machine, uint64_t storedBytes) {
+  return machine.launchUs + machine.moved.startUs + static_cast<double>(storedBytes) / (machine.moved.blockGBs * 1e3);
+}
+
 /// Of an all-reduce or reduce-scatter whose `blocks` blocks combine what lies in windows: of `shareBytes` each rank, from all into all or
 /// one.
 inline double mappedUs(const DeviceMachine& machine, Collective collective, int32_t ranks, uint64_t shareBytes, int32_t blocks) {

@@ -147,6 +147,11 @@ constexpr Field<CopyCost> kCopyFields[] = {
     {"linkGBs", &CopyCost::linkGBs},
 };
 
+constexpr Field<MovedCost> kMovedFields[] = {
+    {"startUs", &MovedCost::startUs},
+    {"blockGBs", &MovedCost::blockGBs},
+};
+
 constexpr Field<MappedCost> kMappedFields[] = {
     {"startUs", &MappedCost::startUs},
     {"blockGBs", &MappedCost::blockGBs},
@@ -166,6 +171,10 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("mapped")) {
     Reader mapped = reader.object("mapped");
     readFields(mapped, kMappedFields, machine.mapped);
+  }
+  if (reader.has("moved")) {
+    Reader moved = reader.object("moved");
+    readFields(moved, kMovedFields, machine.moved);
   }
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
@@ -198,6 +207,7 @@ Json devicesJson(const DeviceMachine& machine) {
   json["kernels"]["messages"] = kernelJson(machine.messages);
   json["kernels"]["linemessages"] = kernelJson(machine.lineMessages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
+  json["moved"] = fieldsOf(kMovedFields, machine.moved);
   json["mapped"] = fieldsOf(kMappedFields, machine.mapped);
   return json;
 }
@@ -251,6 +261,7 @@ Status checkPlatform(const Platform& platform) {
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
   if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
+  if (platform.devices->moved.blockGBs <= 0) return refuse("blockGBs of moved");
   const MappedCost& mapped = platform.devices->mapped;
   if (mapped.blockGBs <= 0 || mapped.loadGBs <= 0 || mapped.linkGBs <= 0) return refuse("blockGBs, loadGBs or linkGBs of mapped");
   for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages, &platform.devices->lineMessages})

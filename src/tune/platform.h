@@ -47,9 +47,15 @@ struct KernelCost {
 
 /// A call that copy engines carry out.
 struct CopyCost {
-  double startUs = 23;   ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
+  double startUs = 12.5;   ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
   double copyUs = 3;     ///< of every copy
-  double linkGBs = 392;  ///< from one device to all others together
+  double linkGBs = 340;  ///< from one device to all others together
+};
+
+/// A call that moves little between windows, by one block.
+struct MovedCost {
+  double startUs = 7.9;   ///< until all have come to the call, and behind the last byte
+  double blockGBs = 50;   ///< that the block stores, here or there
 };
 
 /// A call whose blocks combine what lies in windows of all ranks.
@@ -74,6 +80,7 @@ struct DeviceMachine {
   double oneWay = 1;
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
   CopyCost copies;    ///< may be missing in a file: then what stands here
+  MovedCost moved;    ///< the same
   MappedCost mapped;  ///< the same
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
   KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel

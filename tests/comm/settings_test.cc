@@ -261,6 +261,10 @@ TEST_F(FromEnvironment, WindowsArePreferredAsAsked) {
   set("TUTTI_MAPPED", "1");
   EXPECT_EQ(settings().mapped, plan::When::WherePossible);
   EXPECT_EQ(settings().copyEngines, plan::When::WhereFaster);
+  EXPECT_TRUE(settings().movesLittle);
+  set("TUTTI_COPY_ENGINES", "1");
+  EXPECT_EQ(settings().copyEngines, plan::When::WherePossible);
+  EXPECT_FALSE(settings().movesLittle) << "who asks for engines gets engines";
 }
 
 TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {

@@ -122,6 +122,22 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfWindowsOfLines) {
   expectNear("direct", Collective::AllToAll, 16 * kMiB, 64, 34.4);
 }
 
+/// bench/gpu/compare --only all_gather --buffers windows with TUTTI_COPY_ENGINES=1, and with NCCL_CTA_POLICY=2, in a graph, on 2 H100.
+TEST(DeviceModel, IsNearWhatWasMeasuredOfCopiesAndOfOneBlock) {
+  const auto copies = [](uint64_t bytes) { return copyUs(deviceMachine(), 2, bytes / 2) - deviceMachine().launchUs; };
+  const auto moved = [](uint64_t bytes) { return movedUs(deviceMachine(), bytes) - deviceMachine().launchUs; };
+  EXPECT_NEAR(copies(65536), 17.3, 1.7);
+  EXPECT_NEAR(copies(kMiB), 20.3, 2);
+  EXPECT_NEAR(copies(4 * kMiB), 26.6, 2.7);
+  EXPECT_NEAR(copies(16 * kMiB), 47.0, 4.7);
+  EXPECT_NEAR(copies(64 * kMiB), 119, 12);
+  EXPECT_NEAR(moved(4096), 7.8, 0.8);
+  EXPECT_NEAR(moved(65536), 9.4, 0.9);
+  EXPECT_NEAR(moved(262144), 13.3, 1.3);
+  EXPECT_LT(moved(262144), copies(262144));
+  EXPECT_GT(moved(kMiB), copies(kMiB));
+}
+
 /// bench/gpu/compare --buffers windows-a with TUTTI_MAPPED=1, in a graph, on 2 H100.
 TEST(DeviceModel, IsNearWhatWasMeasuredOfMappedCalls) {
   const auto expectNear = [](Collective collective, uint64_t bytes, int32_t blocks, double measured) {

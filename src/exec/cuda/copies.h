@@ -61,7 +61,7 @@ static_assert(std::is_trivially_copyable_v<CopyLaunch> && sizeof(CopyLaunch) <= 
 
 TUTTI_HD constexpr uint64_t readyWord(uint64_t call, uint32_t place) { return call << 32 | place; }
 
-/// One stage, carried out by threads that a Side stands for: thread() and threads(), load() and store() of words, fence(), meet() (a
+/// Stages, carried out by threads that a Side stands for: thread() and threads(), load() and store() of words, fence(), meet() (a
 /// barrier behind which all see what one has stored), post() (on the boards), await(waiting, peer, call, attempt) and report(waiting, peer,
 /// expected, seen).
 template <class Side>
@@ -72,15 +72,16 @@ class CopyStep {
   /// False: what this thread waited for did not come, or is not what was promised.
   TUTTI_HD bool run(CopyStage stage) {
     const bool begins = stage == CopyStage::Begin;
-    const uint64_t call = side_.load(&launch_.state->count) + (begins ? 1 : 0);
+    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins ? 1 : 0);
+    const uint64_t call = call_;
     side_.meet();
-    if (begins && side_.thread() == 0) {
-      side_.post();
-      side_.store(&launch_.state->count, call);
-    }
     side_.fence();  // what was on the stream before is seen by whoever sees the flag
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
       if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call);
+    if (begins && side_.thread() == 0) {
+      side_.store(&launch_.state->count, call);
+      side_.post();
+    }
     bool isWell = true;
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
       if (has(begins ? launch_.written : launch_.writers, peer)) isWell = await(stage, peer, call) && isWell;
@@ -116,6 +117,7 @@ class CopyStep {
 
   const CopyLaunch& launch_;
   Side& side_;
+  uint64_t call_ = 0;  ///< its number; 0: not read yet
 };
 
 }  // namespace tutti::exec::cuda

@@ -55,6 +55,10 @@ const void* loneLineMessages();
 /// The kernel of copies.h, both its stages; one block.
 const void* copiesFunction();
 
+/// The kernel of moved.h; one block.
+const void* movedFunction();
+inline constexpr int kMovedThreads = 768;
+
 /// Those of mapped.h, which combine.
 const KernelEntry& mappedEntry();
 inline constexpr int kMappedThreads = 768;

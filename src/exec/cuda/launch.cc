@@ -212,6 +212,7 @@ Status loadKernels(KernelUses* uses) {
   if (Status status = loadMapped(major, found.mapped); !status.ok()) return status;
   KernelUse ofCopies;
   if (Status status = load({"copies", copiesFunction(), kCopyThreads, 0}, ofCopies); !status.ok()) return status;
+  if (Status status = load({"moved", movedFunction(), kMovedThreads, 0}, ofCopies); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
 }
@@ -270,6 +271,11 @@ Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream) 
   return enqueue({"mapped", entry.function[placeOf(launch.type)], entry.block.threads, 0}, &parameters, grid, false, stream);
 }
 
+Status launchMoved(const MovedLaunch& launch, void* stream) {
+  MovedLaunch parameters = launch;
+  return enqueue({"moved", movedFunction(), kMovedThreads, 0}, &parameters, {1, 1}, false, stream);
+}
+
 Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream) {
   CopyLaunch parameters = launch;
   void* arguments[] = {&parameters, &stage};
@@ -287,6 +293,7 @@ class Kernels final : public Executor {
   Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
   Status nearPages(const NearLaunch& launch, void* stream) override { return launchNearPages(launch, stream); }
   Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) override { return launchCopies(launch, stage, stream); }
+  Status moved(const MovedLaunch& launch, void* stream) override { return launchMoved(launch, stream); }
   Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) override { return launchMapped(launch, grid, stream); }
 };
 

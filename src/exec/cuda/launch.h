@@ -22,6 +22,7 @@
 #include "exec/cuda/copies.h"
 #include "exec/cuda/grid.h"
 #include "exec/cuda/mapped.h"
+#include "exec/cuda/moved.h"
 #include "exec/cuda/near_pages.h"
 #include "exec/cuda/probe.h"
 #include "exec/cuda/program.h"
@@ -101,6 +102,9 @@ Status launchNearPages(const NearLaunch& launch, void* stream);
 /// to.
 Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream);
 
+/// A whole call that moves little, by one block. Asynchronous; nothing of `launch` is read after the return but what it points to.
+Status launchMoved(const MovedLaunch& launch, void* stream);
+
 /// A whole call whose blocks combine what lies in windows; `grid`: of any size. Asynchronous; nothing of `launch` is read after the return
 /// but what it points to.
 Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream);
@@ -117,6 +121,7 @@ class Executor {
   virtual Status probe(const ProbeLaunch& launch, void* stream) = 0;
   virtual Status nearPages(const NearLaunch& launch, void* stream) = 0;
   virtual Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) = 0;
+  virtual Status moved(const MovedLaunch& launch, void* stream) = 0;
   virtual Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) = 0;
 };
 

@@ -111,7 +111,7 @@ class Goals(unittest.TestCase):
         cells = [cell("all_gather", 64 * M, 1.1, ctas=1)]
         self.check("G6", True, True, gathers=cells)
         self.check("G6", False, False, gathers=[*cells, cell("broadcast", 64 * M, 1.1, ctas=3)])
-        self.check("G7", True, False, "1.60 (all_gather 64 KiB", engines=[cell("all_gather", 64 * K, 1.6), cell("all_gather", 16 * M, 1.0)])
+        self.check("G7", True, False, "1.60 (all_gather 64 KiB", engines=[cell("all_gather", 64 * K, 1.6), cell("all_gather", M, 1.0)])
         self.check("G7", False, False, engines=[cell("all_gather", 64 * K, 1.4)])
 
     def test_fewest_sms_of_the_own_peak(self):

@@ -1,5 +1,5 @@
-// Calls that copy engines carry out on buffers in symmetric windows: right to the last byte, by copies where that is promised and by
-// kernels everywhere else, on all ranks alike; and what happens when promises, peers or driver calls break.
+// Calls that copy engines, or one block, carry out on buffers in symmetric windows: right to the last byte, by copies where that is
+// promised and by kernels everywhere else, on all ranks alike; and what happens when promises, peers or driver calls break.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -26,6 +26,7 @@ using faults::kSlow;
 constexpr size_t kRoom = size_t{1} << 20;
 
 enum class Kind { AllGather, AllToAll, Broadcast };
+enum class Way { Kernels, Copies, Block };
 
 /// What rank `from` gives to `to` at byte i.
 uint8_t given(size_t from, size_t to, size_t i, size_t salt) { return static_cast<uint8_t>(mix(mix(from * 31 + to, i / 7), salt) + i); }
@@ -81,6 +82,24 @@ class GpuCopies : public testing::Test {
     }
     inWindows.resize(ranks);
     outWindows.resize(ranks);
+  }
+  /// Of a policy that wants no multiprocessors for data.
+  void openZero(int ranks, int maxCtas = NCCL_CONFIG_UNDEF_INT) {
+    open(static_cast<size_t>(ranks), "-1");
+    end();
+    comms.assign(static_cast<size_t>(ranks), nullptr);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    config.maxCTAs = maxCtas;
+    ncclUniqueId id;
+    ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (int r = 0; r < ranks; ++r) {
+      const UseGpu use(*gpus, r);
+      ASSERT_EQ(ncclCommInitRankConfig(&comms[static_cast<size_t>(r)], ranks, id, r, &config), ncclSuccess);
+    }
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+    registerAll();
   }
   void registerAll(int flags = NCCL_WIN_COLL_SYMMETRIC) {
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
@@ -171,8 +190,9 @@ class GpuCopies : public testing::Test {
         ASSERT_EQ(all[i], 0xa5) << what << ": rank " << r << " was written to behind its output";
     }
   }
-  /// Runs it once, and says whether copy engines did.
-  void run(const Trial& t, bool byCopies, size_t salt = 1) {
+  void run(const Trial& t, bool byCopies, size_t salt = 1) { run(t, byCopies ? Way::Copies : Way::Kernels, salt); }
+  /// Runs it once, and sees who did.
+  void run(const Trial& t, Way way, size_t salt = 1) {
     const std::string what = format("kind {}, {} bytes at {}, in place {}, root {}, {} ranks", static_cast<int>(t.kind), t.bytes, t.offset,
                                     t.inPlace, t.root, ranks());
     fill(t, salt);
@@ -181,8 +201,9 @@ class GpuCopies : public testing::Test {
     await();
     expectRight(t, salt, what);
     const auto after = HostKernels::counts();
-    EXPECT_EQ(after.copyStages - before.copyStages, byCopies ? 2 * ranks() : 0) << what;
-    EXPECT_EQ(after.launches != before.launches, !byCopies && t.bytes != 0) << what;
+    EXPECT_EQ(after.copyStages - before.copyStages, way == Way::Copies ? 2 * ranks() : 0) << what;
+    EXPECT_EQ(after.moved - before.moved, way == Way::Block ? ranks() : 0) << what;
+    EXPECT_EQ(after.launches != before.launches, way == Way::Kernels && t.bytes != 0) << what;
   }
   ncclResult_t stateOf(size_t r) { return awaitError(comms[r], 5 * kSlow); }
 
@@ -238,8 +259,10 @@ TEST_F(GpuCopies, OnlyWhereTheyAreFasterUnlessAskedFor) {
   ASSERT_EQ(tuttiExplain(comms[0], "all_gather", size_t{1} << 28, ncclInt8, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
   EXPECT_NE(std::string(text).find("\"copies\""), std::string::npos) << text;
   EXPECT_NE(std::string(text).find("NCCL_WIN_COLL_SYMMETRIC"), std::string::npos) << text;
+  EXPECT_NE(std::string(text).find("copy engines"), std::string::npos) << text;
   ASSERT_EQ(tuttiExplain(comms[0], "all_gather", 100, ncclInt8, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
   EXPECT_NE(std::string(text).find("slower by"), std::string::npos) << text;
+  EXPECT_NE(std::string(text).find("\"moved\""), std::string::npos) << text;
 }
 
 TEST_F(GpuCopies, ForbiddenTheyAreNotTaken) {
@@ -249,25 +272,9 @@ TEST_F(GpuCopies, ForbiddenTheyAreNotTaken) {
 }
 
 TEST_F(GpuCopies, APolicyOfNoCtasTakesThemAndBoundsOfCtasHold) {
-  open(2, "-1");
-  registerAll();
-  std::vector<ncclComm_t> zero(2);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-  config.maxCTAs = 3;
-  ncclUniqueId id;
-  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  for (int r = 0; r < 2; ++r) {
-    const UseGpu use(*gpus, r);
-    ASSERT_EQ(ncclCommInitRankConfig(&zero[static_cast<size_t>(r)], 2, id, r, &config), ncclSuccess);
-  }
-  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
-  deregisterAll();
-  end();
-  comms = zero;
-  registerAll();
-  run({Kind::AllGather, 1000, 0}, true);
+  openZero(2, 3);
+  run({Kind::AllGather, 400'000, 0}, Way::Copies);
+  run({Kind::AllGather, 1000, 0}, Way::Block);
   const auto before = HostKernels::counts();
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
   for (size_t r = 0; r < 2; ++r)
@@ -276,6 +283,56 @@ TEST_F(GpuCopies, APolicyOfNoCtasTakesThemAndBoundsOfCtasHold) {
   await();
   EXPECT_GT(HostKernels::counts().mapped, before.mapped) << "what reduces has no other way to the windows";
   EXPECT_LE(HostKernels::counts().mostBlocks, std::max(3, before.mostBlocks));
+}
+
+class GpuMovedOfRanks : public GpuCopies, public testing::WithParamInterface<int> {};
+
+TEST_P(GpuMovedOfRanks, EveryByteOfALittleIsRightAndOneBlockMovesIt) {
+  openZero(GetParam());
+  size_t salt = 0;
+  for (const size_t bytes : {size_t{1}, size_t{3}, size_t{4096}, size_t{50'003}})
+    for (const size_t offset : {size_t{0}, size_t{1}, size_t{4099}})
+      for (const bool inPlace : {false, true}) {
+        run({Kind::AllGather, bytes, offset, inPlace}, Way::Block, ++salt);
+        run({Kind::AllToAll, bytes, offset, false}, Way::Block, ++salt);
+        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>(salt % ranks())}, Way::Block, ++salt);
+      }
+  run({Kind::AllGather, 1'000'000 / ranks(), 0}, Way::Copies, ++salt);  // and what either has counted, the other knows
+  run({Kind::AllGather, 1000, 0}, Way::Block, ++salt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMovedOfRanks, testing::Values(2, 3, 4), [](const auto& ranks) { return format("R{}", ranks.param); });
+
+TEST_F(GpuCopies, CapturedALittleIsOneNode) {
+  openZero(2);
+  const Trial t{Kind::AllToAll, 5000, 100};
+  std::vector<Graph> graphs(2);
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
+  for (size_t salt = 20; salt < 23; ++salt) {
+    fill(t, salt);
+    for (size_t r = 0; r < 2; ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+    }
+    await();
+    expectRight(t, salt, format("replay {}", salt));
+  }
+  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+TEST_F(GpuCopies, ADeadlineOfALittleNamesWhoHasNotGivenLeave) {
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "300");
+  openZero(2);
+  std::memset(outs[1], 0xa5, kRoom);
+  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+  EXPECT_EQ(stateOf(0), ncclRemoteError);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("leave to use the buffers of rank 1"), std::string::npos)
+      << ncclGetLastError(comms[0]);
+  for (size_t i = 0; i < 2000; ++i) ASSERT_EQ(static_cast<uint8_t*>(outs[1])[i], 0xa5) << "written to without leave";
+  end(true);
 }
 
 TEST_F(GpuCopies, AWindowThatOneRankCannotShareIsNone) {

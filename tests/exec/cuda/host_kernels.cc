@@ -258,6 +258,30 @@ Status HostKernels::copies(const CopyLaunch& launch, CopyStage stage, void* stre
                                                : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
 }
 
+Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
+  driver::cuda::Device device = -1;
+  if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
+  {
+    const std::lock_guard lock(countsMutex);
+    ++counted.moved;
+  }
+  const Reach reach(fake_, device);
+  demandCall(reach, launch.call);
+  for (int32_t p = 0; p < launch.pieces; ++p) {
+    reach.demand(launch.piece[p].from, launch.piece[p].bytes, "a piece");
+    reach.demand(launch.piece[p].to, launch.piece[p].bytes, "where a piece goes");
+  }
+  const driver::cuda::Error error = fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [launch] {
+    HostCopySide side(launch.call);
+    CopyStep<HostCopySide> step(launch.call, side);
+    if (!step.run(CopyStage::Begin)) return;
+    for (int32_t p = 0; p < launch.pieces; ++p) std::memcpy(launch.piece[p].to, launch.piece[p].from, launch.piece[p].bytes);
+    (void)step.run(CopyStage::End);
+  });
+  return error == driver::cuda::Error::Success ? Status()
+                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+}
+
 namespace {
 
 /// One block after the other; a part is combined as a whole before anything of it is stored.

@@ -1,0 +1,32 @@
+// A call that only moves little between windows: one kernel of one block, which is done before copy engines would have begun. Plain views,
+// the same on host and device; the host owns the memory behind them.
+//
+//   Begin, the pieces in their order, End: as in copies.h, but that a block moves them
+// 1. Pieces of one rank do not overlap; source and target of one are different memory.
+// 2. Begin that gives up moves nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "exec/cuda/copies.h"
+#include "exec/cuda/window.h"
+
+namespace tutti::exec::cuda {
+
+struct MovedPiece {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  uint64_t bytes = 0;
+};
+
+struct MovedLaunch {
+  CopyLaunch call;
+  MovedPiece piece[kMaxLocalRanks] = {};
+  int32_t pieces = 0;
+  uint32_t elementBytes = 1;  ///< all addresses are multiples of it
+};
+static_assert(std::is_trivially_copyable_v<MovedLaunch> && sizeof(MovedLaunch) <= 4096);
+
+}  // namespace tutti::exec::cuda
