@@ -258,7 +258,7 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
 Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, Stream stream) {
   exec::cuda::MovedLaunch moved;
   moved.call = launch;
-  moved.elementBytes = static_cast<uint32_t>(sizeOf(made.call.type));
+  moved.elementBytes = sizeOf(made.call.type);
   for (const Piece& piece : pieces(made))
     moved.piece[moved.pieces++] = {reinterpret_cast<const std::byte*>(piece.from), reinterpret_cast<std::byte*>(piece.to), piece.bytes};
   return executor_.moved(moved, stream);
