@@ -1,7 +1,6 @@
 #include "gpu/overlap.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "bench/percentile.h"
@@ -55,7 +54,7 @@ class Overlap {
 
  private:
   struct Times {
-    std::vector<double> productAlone, productBeside, both, callAlone, callBeside;
+    std::vector<double> productAlone, productBeside, callAlone, callBeside;
   };
 
   void launchCalls(Side& side, const CallKind& kind, int launches) {
@@ -85,22 +84,14 @@ class Overlap {
     world_.barrier();
   }
 
-  /// Products while the calls run, and until the last of both has ended.
-  void runTogether(Side& side, const CallKind& kind, int launches, int products, Times& times) {
-    const auto begin = std::chrono::steady_clock::now();
-    launchCalls(side, kind, launches);
-    times.productBeside.push_back(timeProducts(products));
-    device_.wait();
-    times.both.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / products);
-  }
-
   void runRound(Side& side, const CallKind& kind, int launches, int products, Times& times) {
     settle();
     times.productAlone.push_back(timeProducts(products));
     settle();
     times.callAlone.push_back(timeCalls(side, kind, launches));
     settle();
-    runTogether(side, kind, launches, products, times);
+    launchCalls(side, kind, launches);
+    times.productBeside.push_back(timeProducts(products));
     settle();
     launchProducts(std::clamp(static_cast<int>(std::ceil(kCover * kPart * products)), 1, kMostLaunches));
     times.callBeside.push_back(timeCalls(side, kind, launches));
@@ -140,12 +131,11 @@ class Overlap {
     side.graph.reset();
     const auto median = [&](const std::vector<double>& own) { return medianOf(world_.largest(own)); };
     const double productAlone = median(times.productAlone), productBeside = median(times.productBeside);
-    const double both = median(times.both);
     const double callAlone = median(times.callAlone), callBeside = median(times.callBeside);
     writer_.object({{"overlap", std::string(kind.operation->name)}, {"library", side.library->name()}, {"product", product_->name()}},
                    {{"bytes", double(kind.bytes(world_.ranks()))}, {"ranks", world_.ranks()}, {"maxCtas", options_.ctas.front()},
                     {"launches", launches}, {"products", products}, {"productAloneUs", productAlone}, {"productBesideUs", productBeside},
-                    {"bothUs", both}, {"callAloneUs", callAlone}, {"callBesideUs", callBeside}});
+                    {"callAloneUs", callAlone}, {"callBesideUs", callBeside}});
     if (!world_.isLead()) return;
     std::printf("%-14s %10s %-8s %12s %9.1f%% %12s %9.1f%%\n", std::string(kind.operation->name).c_str(),
                 formatBytes(kind.bytes(world_.ranks())).c_str(), side.library->name().c_str(), formatNumber(productBeside).c_str(),

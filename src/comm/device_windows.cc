@@ -24,8 +24,12 @@ constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Colle
 constexpr int32_t kMappedBlocks = 12;
 /// Less for a block is not worth one.
 constexpr uint64_t kMappedBytes = 16384;
-/// A call that takes so much longer on these few blocks than on the many that pipes want is still the better one to have.
+/// A call that takes so much longer on these few blocks, or on none, than on the many that pipes want is still the better one to have.
 constexpr double kWorthFewBlocks = 1.05;
+constexpr double kWorthNoBlocks = 1.06;
+/// So much of memory that is not aligned to vectors a block moves as fast as engines begin.
+constexpr uint64_t kLittleThatIsAskew = 8192;
+constexpr uint64_t kVectorBytes = 16;
 /// Above the numbers of all collectives and of what takes a number among them; four bits of a signature.
 constexpr uint64_t kFirstMark = 12;
 constexpr int kMarkShift = 60;
@@ -98,7 +102,7 @@ double DeviceWindows::movedUs(const Call& call) const {
 
 bool DeviceWindows::isTaken(const Call& call, double kernelUs) const {
   if (isMapped(call.collective)) return settings_.mapped == When::WherePossible || estimateUs(call) < kWorthFewBlocks * kernelUs;
-  return settings_.copyEngines == When::WherePossible || estimateUs(call) < kernelUs;
+  return settings_.copyEngines == When::WherePossible || estimateUs(call) < kWorthNoBlocks * kernelUs;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.
@@ -177,7 +181,7 @@ Status DeviceWindows::chooseMapped(WindowCall& made) const {
   return {};
 }
 
-/// The own part comes last: nobody else waits for it.
+/// The own part comes last.
 std::vector<DeviceWindows::Piece> DeviceWindows::pieces(const WindowCall& copy) const {
   const Call& call = copy.call;
   const uint64_t bytes = chunkBytes(call);
@@ -190,6 +194,7 @@ std::vector<DeviceWindows::Piece> DeviceWindows::pieces(const WindowCall& copy) 
     Piece piece{copy.window->at[static_cast<size_t>(peer)] + offset, addressOf(copy.in), bytes};
     if (call.collective != Collective::Broadcast) piece.to += mine;
     if (call.collective == Collective::AllToAll) piece.from += static_cast<uint64_t>(peer) * bytes;
+    piece.isOwn = peer == rank_.value;
     if (piece.to != piece.from) all.push_back(piece);
   }
   return all;
@@ -249,18 +254,28 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
     const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
     return executor_.mapped(combine, exec::cuda::makeGrid(blocksOf(made.call), most, settings_.mappedClusters), stream);
   }
-  if (isLittle(made.call)) return moveAll(launch, made, stream);
+  const std::vector<Piece> all = pieces(made);
+  if (isLittle(made.call) && suitsABlock(all)) return moveAll(launch, made, all, stream);
   TUTTI_TRY(executor_.copies(launch, exec::cuda::CopyStage::Begin, stream));
-  TUTTI_TRY(copyAll(pieces(made), stream));
+  TUTTI_TRY(copyAll(all, stream));
   return executor_.copies(launch, exec::cuda::CopyStage::End, stream);
 }
 
-Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, Stream stream) {
+/// A block moves memory that is askew word by word or slower, and engines do not care. Peers may do otherwise: all of them say the same to
+/// each other.
+bool DeviceWindows::suitsABlock(std::span<const Piece> pieces) {
+  return std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
+    return piece.bytes <= kLittleThatIsAskew || (piece.to | piece.from) % kVectorBytes == 0;
+  });
+}
+
+Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, Stream stream) {
   exec::cuda::MovedLaunch moved;
   moved.call = launch;
   moved.elementBytes = sizeOf(made.call.type);
-  for (const Piece& piece : pieces(made))
+  for (const Piece& piece : pieces)
     moved.piece[moved.pieces++] = {reinterpret_cast<const std::byte*>(piece.from), reinterpret_cast<std::byte*>(piece.to), piece.bytes};
+  moved.given = moved.pieces - (!pieces.empty() && pieces.back().isOwn ? 1 : 0);
   return executor_.moved(moved, stream);
 }
 

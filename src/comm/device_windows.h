@@ -81,6 +81,7 @@ class DeviceWindows {
     driver::cuda::DevicePtr to = 0;
     driver::cuda::DevicePtr from = 0;
     uint64_t bytes = 0;
+    bool isOwn = false;  ///< stays on this rank
   };
   struct Lane {
     driver::cuda::OwnedStream stream;
@@ -102,7 +103,8 @@ class DeviceWindows {
   Status checkBuffer(const transport::device::UserWindow& window, driver::cuda::DevicePtr address) const;
   Result<Lanes*> lanesFor(driver::cuda::Stream stream, size_t count);
   Status addLanes(Lanes& lanes, size_t count);
-  Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, driver::cuda::Stream stream);
+  static bool suitsABlock(std::span<const Piece> pieces);
+  Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, driver::cuda::Stream stream);
   Status copyAll(std::span<const Piece> pieces, driver::cuda::Stream stream);
 
   Device& device_;

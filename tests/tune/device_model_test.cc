@@ -126,14 +126,15 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfWindowsOfLines) {
 TEST(DeviceModel, IsNearWhatWasMeasuredOfCopiesAndOfOneBlock) {
   const auto copies = [](uint64_t bytes) { return copyUs(deviceMachine(), 2, bytes / 2) - deviceMachine().launchUs; };
   const auto moved = [](uint64_t bytes) { return movedUs(deviceMachine(), bytes) - deviceMachine().launchUs; };
-  EXPECT_NEAR(copies(65536), 17.3, 1.7);
+  EXPECT_NEAR(copies(262144), 19.8, 2);
   EXPECT_NEAR(copies(kMiB), 20.3, 2);
   EXPECT_NEAR(copies(4 * kMiB), 26.6, 2.7);
   EXPECT_NEAR(copies(16 * kMiB), 47.0, 4.7);
   EXPECT_NEAR(copies(64 * kMiB), 119, 12);
-  EXPECT_NEAR(moved(4096), 7.8, 0.8);
-  EXPECT_NEAR(moved(65536), 9.4, 0.9);
-  EXPECT_NEAR(moved(262144), 13.3, 1.3);
+  EXPECT_NEAR(moved(4096), 7.35, 0.7);
+  EXPECT_NEAR(moved(65536), 7.95, 0.8);
+  EXPECT_NEAR(moved(262144), 11.9, 1.2);
+  EXPECT_NEAR(moved(524288), 18.6, 1.9);
   EXPECT_LT(moved(262144), copies(262144));
   EXPECT_GT(moved(kMiB), copies(kMiB));
 }

@@ -1,14 +1,15 @@
 // A call whose data copy engines move: two kernels of one block stand around its copies, and none of its bytes passes through an SM. Plain
 // views and the steps of those kernels, the same on host and device; the host owns the memory behind them.
 //
-//   Begin    counts the call, says to every rank that writes to this one "my output may be written", and waits until every rank that this
-//            one writes to has said so
+//   Begin    says to every rank that writes to this one "my output may be written", counts the call and posts it on the boards, which
+//            nobody waits for, and waits until every rank that this one writes to has said so
 //   copies   of the host, on streams of their own behind Begin: into the peers' outputs, which are mapped here
 //   End      behind all of them: says to every rank that this one has written to "all of my data has arrived", and waits for the same
 //   flags    in memory of their owner, a line for each peer: the peer writes (relaxed, behind a fence), the owner polls (acquire)
 // 1. Every rank of the communicator runs both stages for every such call, whether or not it moves anything, so all count alike; the count
 //    is on the device, since a graph is launched as often as its owner likes. `writers` and `written` of all ranks belong together: a
-//    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) share count and flags.
+//    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) and those of one block (moved.h) share count and
+//    flags, so a rank may move what others copy.
 // 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n) behind it, and the writer says Ready(n + 1)
 //    behind that.
 // 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
@@ -71,20 +72,27 @@ class CopyStep {
 
   /// False: what this thread waited for did not come, or is not what was promised.
   TUTTI_HD bool run(CopyStage stage) {
+    tellAll(stage);
+    return awaitAll(stage);
+  }
+
+  /// The half that others wait for, behind all that was stored for them.
+  TUTTI_HD void tellAll(CopyStage stage) {
     const bool begins = stage == CopyStage::Begin;
     if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins ? 1 : 0);
-    const uint64_t call = call_;
     side_.meet();
     side_.fence();  // what was on the stream before is seen by whoever sees the flag
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
-      if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call);
-    if (begins && side_.thread() == 0) {
-      side_.store(&launch_.state->count, call);
-      side_.post();
-    }
+      if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call_);
+    if (!begins || side_.thread() != 0) return;
+    side_.store(&launch_.state->count, call_);
+    side_.post();
+  }
+  /// Of the stage that has told.
+  TUTTI_HD bool awaitAll(CopyStage stage) {
     bool isWell = true;
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
-      if (has(begins ? launch_.written : launch_.writers, peer)) isWell = await(stage, peer, call) && isWell;
+      if (has(stage == CopyStage::Begin ? launch_.written : launch_.writers, peer)) isWell = await(stage, peer, call_) && isWell;
     return isWell;
   }
 

@@ -41,10 +41,15 @@ __global__ void __launch_bounds__(kMovedThreads, 1) movedKernel(const __grid_con
   __syncthreads();
   if (!shared.isOpen) return;
 #pragma unroll 1
-  for (int p = 0; p < launch.pieces; ++p)
+  for (int p = 0; p <= launch.pieces; ++p) {
+    if (p == launch.given) {
+      __syncthreads();
+      if (isSide) step.tellAll(CopyStage::End);
+    }
+    if (p == launch.pieces) break;
     passOver<kMoveUnroll>(shared.job[p], shared.context, true, MovePass{shared.job[p], shared.context.numbers.elementBytes});
-  __syncthreads();
-  if (isSide) (void)step.run(CopyStage::End);
+  }
+  if (isSide) (void)step.awaitAll(CopyStage::End);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ const void* copiesFunction();
 
 /// The kernel of moved.h; one block.
 const void* movedFunction();
-inline constexpr int kMovedThreads = 768;
+inline constexpr int kMovedThreads = 256;
 
 /// Those of mapped.h, which combine.
 const KernelEntry& mappedEntry();

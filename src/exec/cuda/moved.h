@@ -3,7 +3,9 @@
 //
 //   Begin, the pieces in their order, End: as in copies.h, but that a block moves them
 // 1. Pieces of one rank do not overlap; source and target of one are different memory.
-// 2. Begin that gives up moves nothing.
+// 2. What is given to peers comes first, and End tells of it before the rank's own piece is moved, which concerns nobody else.
+// 3. Begin that gives up moves nothing.
+// 4. The block is small: it has to find room beside the caller's kernels, and keeps that while it waits for peers.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +27,7 @@ struct MovedLaunch {
   CopyLaunch call;
   MovedPiece piece[kMaxLocalRanks] = {};
   int32_t pieces = 0;
+  int32_t given = 0;          ///< of them to peers, the first ones
   uint32_t elementBytes = 1;  ///< all addresses are multiples of it
 };
 static_assert(std::is_trivially_copyable_v<MovedLaunch> && sizeof(MovedLaunch) <= 4096);

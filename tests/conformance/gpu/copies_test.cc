@@ -26,7 +26,7 @@ using faults::kSlow;
 constexpr size_t kRoom = size_t{1} << 20;
 
 enum class Kind { AllGather, AllToAll, Broadcast };
-enum class Way { Kernels, Copies, Block };
+enum class Way { Kernels, Copies, Block, CopiesOrBlock };
 
 /// What rank `from` gives to `to` at byte i.
 uint8_t given(size_t from, size_t to, size_t i, size_t salt) { return static_cast<uint8_t>(mix(mix(from * 31 + to, i / 7), salt) + i); }
@@ -201,8 +201,10 @@ class GpuCopies : public testing::Test {
     await();
     expectRight(t, salt, what);
     const auto after = HostKernels::counts();
-    EXPECT_EQ(after.copyStages - before.copyStages, way == Way::Copies ? 2 * ranks() : 0) << what;
-    EXPECT_EQ(after.moved - before.moved, way == Way::Block ? ranks() : 0) << what;
+    const uint64_t byCopies = (after.copyStages - before.copyStages) / 2, byBlock = after.moved - before.moved;
+    EXPECT_EQ(byCopies + byBlock, way == Way::Kernels ? 0 : ranks()) << what;
+    EXPECT_TRUE(way != Way::Copies || byBlock == 0) << what;
+    EXPECT_TRUE(way != Way::Block || byCopies == 0) << what;
     EXPECT_EQ(after.launches != before.launches, way == Way::Kernels && t.bytes != 0) << what;
   }
   ncclResult_t stateOf(size_t r) { return awaitError(comms[r], 5 * kSlow); }
@@ -290,23 +292,58 @@ class GpuMovedOfRanks : public GpuCopies, public testing::WithParamInterface<int
 TEST_P(GpuMovedOfRanks, EveryByteOfALittleIsRightAndOneBlockMovesIt) {
   openZero(GetParam());
   size_t salt = 0;
-  for (const size_t bytes : {size_t{1}, size_t{3}, size_t{4096}, size_t{50'003}})
+  for (const size_t bytes : {size_t{1}, size_t{3}, size_t{4096}, size_t{50'000}, size_t{50'003}})
     for (const size_t offset : {size_t{0}, size_t{1}, size_t{4099}})
       for (const bool inPlace : {false, true}) {
-        run({Kind::AllGather, bytes, offset, inPlace}, Way::Block, ++salt);
-        run({Kind::AllToAll, bytes, offset, false}, Way::Block, ++salt);
-        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>(salt % ranks())}, Way::Block, ++salt);
+        // More that is askew is left to engines, by the ranks that have it.
+        const Way way = bytes < 8192 || (bytes % 16 == 0 && offset == 0) ? Way::Block : Way::CopiesOrBlock;
+        run({Kind::AllGather, bytes, offset, inPlace}, way, ++salt);
+        run({Kind::AllToAll, bytes, offset, false}, way, ++salt);
+        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>(salt % ranks())}, way, ++salt);
       }
-  run({Kind::AllGather, 1'000'000 / ranks(), 0}, Way::Copies, ++salt);  // and what either has counted, the other knows
+  run({Kind::AllGather, 50'000, 16, false}, Way::CopiesOrBlock, ++salt);
+  run({Kind::AllGather, 50'000, 1, true}, Way::Copies, ++salt);  // and what either has counted, the other knows
   run({Kind::AllGather, 1000, 0}, Way::Block, ++salt);
+  if (GetParam() < 4) run({Kind::AllGather, 1'000'000 / ranks(), 0}, Way::Copies, ++salt);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, GpuMovedOfRanks, testing::Values(2, 3, 4), [](const auto& ranks) { return format("R{}", ranks.param); });
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMovedOfRanks, testing::Values(2, 3, 8), [](const auto& ranks) { return format("R{}", ranks.param); });
+
+/// All ranks call, and those whose pieces are aligned take another way than the others.
+TEST_F(GpuCopies, ABlockAndEnginesMeetInOneCall) {
+  openZero(2);
+  const Trial t{Kind::AllGather, 50'008, 0};  // what rank 1 gives begins between two vectors
+  fill(t, 7);
+  const auto before = HostKernels::counts();
+  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+  await();
+  expectRight(t, 7, "both ways");
+  EXPECT_EQ(HostKernels::counts().moved - before.moved, 1u);
+  EXPECT_EQ(HostKernels::counts().copyStages - before.copyStages, 2u);
+}
+
+TEST_F(GpuCopies, ElementsOfALittleMayBeOfAnySize) {
+  openZero(3);
+  for (size_t r = 0; r < 3; ++r) {
+    auto* const own = static_cast<double*>(ins[r]);
+    for (size_t i = 0; i < 999; ++i) own[i] = 1000.0 * static_cast<double>(r) + static_cast<double>(i);
+  }
+  const auto before = HostKernels::counts();
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 3; ++r) ASSERT_EQ(ncclAllGather(ins[r], outs[r], 999, ncclDouble, comms[r], streams[r]), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  await();
+  EXPECT_EQ(HostKernels::counts().moved - before.moved, 3u);
+  for (size_t r = 0; r < 3; ++r)
+    for (size_t i = 0; i < 2997; ++i)
+      ASSERT_EQ(static_cast<double*>(outs[r])[i], 1000.0 * static_cast<double>(i / 999) + static_cast<double>(i % 999)) << r << " " << i;
+}
 
 TEST_F(GpuCopies, CapturedALittleIsOneNode) {
   openZero(2);
-  const Trial t{Kind::AllToAll, 5000, 100};
+  const Trial t{Kind::AllToAll, 4000, 100};
   std::vector<Graph> graphs(2);
+  const auto before = HostKernels::counts();
   for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
   ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
   for (size_t r = 0; r < 2; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
@@ -320,7 +357,41 @@ TEST_F(GpuCopies, CapturedALittleIsOneNode) {
     await();
     expectRight(t, salt, format("replay {}", salt));
   }
+  EXPECT_EQ(HostKernels::counts().moved - before.moved, 2u) << "made once each";
+  EXPECT_EQ(HostKernels::counts().launches, before.launches);
   for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+TEST_F(GpuCopies, ABrokenPromiseOfALittleIsAnErrorOfBothRanks) {
+  openZero(2);
+  std::memset(outs[0], 0xa5, kRoom);
+  std::memset(outs[1], 0xa5, kRoom);
+  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+  ASSERT_EQ(call({Kind::AllGather, 1000, 512}, 1, streams[1]), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(stateOf(r), ncclInvalidUsage);
+    EXPECT_NE(std::string(ncclGetLastError(comms[r])).find("lies elsewhere"), std::string::npos) << ncclGetLastError(comms[r]);
+  }
+  await();
+  for (const void* out : outs)
+    for (size_t i = 0; i < 4096; ++i) ASSERT_EQ(static_cast<const uint8_t*>(out)[i], 0xa5) << "something was moved";
+  end(true);
+}
+
+TEST_F(GpuCopies, AnAbortEndsTheKernelOfALittle) {
+  openZero(2);
+  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const faults::Stopwatch watch;
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  comms[0] = nullptr;
+  {
+    const UseGpu use(*gpus, 0);
+    synchronize(*gpus, streams[0]);
+  }
+  EXPECT_LT(watch.seconds(), kSlow);
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+  comms[1] = nullptr;
 }
 
 TEST_F(GpuCopies, ADeadlineOfALittleNamesWhoHasNotGivenLeave) {
@@ -579,8 +650,8 @@ TEST_F(GpuCopies, ADeadlineNamesWhoHasNotGivenLeave) {
   end(true);
 }
 
-TEST(GpuCopiesFail, EveryDriverCallMayFail) {
-  const ScopedSetting engines("TUTTI_COPY_ENGINES", "1");
+/// Of registering and calling; `leastFailing`: calls whose failure the program hears of.
+void failEveryDriverCall(size_t leastFailing) {
   const ScopedSetting limit("TUTTI_TIMEOUT_MS", "2000");
   size_t failing = 0;
   for (size_t nth = 1; nth < 1000; ++nth) {
@@ -616,12 +687,25 @@ TEST(GpuCopiesFail, EveryDriverCallMayFail) {
         ASSERT_EQ(static_cast<char*>(data[static_cast<size_t>(r)])[i], static_cast<char>(i / 10'000 + 1)) << "call " << nth;
     }
     for (void* const memory : data) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
-    EXPECT_FALSE(HasFailure()) << "call " << nth << ": " << (failed ? driver::cuda::symbolOf(*failed) : "none") << ", " << text;
-    if (HasFailure()) return;
+    EXPECT_FALSE(testing::Test::HasFailure()) << "call " << nth << ": " << (failed ? driver::cuda::symbolOf(*failed) : "none") << ", "
+                                              << text;
+    if (testing::Test::HasFailure()) return;
     if (!failed) break;
     if (result != ncclSuccess) ++failing;
   }
-  EXPECT_GT(failing, 20u);
+  EXPECT_GT(failing, leastFailing);
+}
+
+TEST(GpuCopiesFail, EveryDriverCallMayFail) {
+  const ScopedSetting engines("TUTTI_COPY_ENGINES", "1");
+  failEveryDriverCall(20);
+}
+
+TEST(GpuCopiesFail, EveryDriverCallOfALittleMayFail) {
+  const ScopedSetting policy("NCCL_CTA_POLICY", "2");
+  const auto before = HostKernels::counts();
+  failEveryDriverCall(5);
+  EXPECT_GT(HostKernels::counts().moved, before.moved);
 }
 
 }  // namespace

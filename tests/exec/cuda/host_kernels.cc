@@ -267,7 +267,10 @@ Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
   }
   const Reach reach(fake_, device);
   demandCall(reach, launch.call);
+  if (launch.given < launch.pieces - 1 || launch.given > launch.pieces) refuse("more than one piece is a rank's own");
   for (int32_t p = 0; p < launch.pieces; ++p) {
+    const auto places = reinterpret_cast<uintptr_t>(launch.piece[p].from) | reinterpret_cast<uintptr_t>(launch.piece[p].to);
+    if ((places | launch.piece[p].bytes) % launch.elementBytes != 0) refuse("a piece is no multiple of its elements");
     reach.demand(launch.piece[p].from, launch.piece[p].bytes, "a piece");
     reach.demand(launch.piece[p].to, launch.piece[p].bytes, "where a piece goes");
   }
@@ -275,8 +278,11 @@ Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
     HostCopySide side(launch.call);
     CopyStep<HostCopySide> step(launch.call, side);
     if (!step.run(CopyStage::Begin)) return;
-    for (int32_t p = 0; p < launch.pieces; ++p) std::memcpy(launch.piece[p].to, launch.piece[p].from, launch.piece[p].bytes);
-    (void)step.run(CopyStage::End);
+    const auto move = [](const MovedPiece& piece) { std::memcpy(piece.to, piece.from, piece.bytes); };
+    std::for_each(launch.piece, launch.piece + launch.given, move);
+    step.tellAll(CopyStage::End);
+    std::for_each(launch.piece + launch.given, launch.piece + launch.pieces, move);
+    (void)step.awaitAll(CopyStage::End);
   });
   return error == driver::cuda::Error::Success ? Status()
                                                : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));

@@ -22,7 +22,7 @@ NAMES = ("all_gather", "all_to_all", "broadcast", "all_reduce", "reduce_scatter"
 COMBINED = ("all_reduce", "reduce_scatter")
 FULL_INPUT = ("all_to_all", "reduce_scatter")  # a chunk for each rank
 SYMMETRIC = 1
-SIZES = (8, 24, 4096, 100_008, 1 << 20, (4 << 20) + 8, 16 << 20)
+SIZES = (8, 24, 4096, 65_536, 100_008, 1 << 20, (4 << 20) + 8, 16 << 20)
 
 
 class Windows(World):
@@ -130,9 +130,10 @@ class Case:
             expect(not any(found[:8 * self.at]) and not any(found[-64:]), f"rank {rank.rank} was written to outside its output {when}")
 
 
-def is_little(size):
-    """Whether one block moves it, as all ranks give so much to each other one."""
-    return os.environ.get("TUTTI_COPY_ENGINES") != "1" and size <= 4096
+def is_little(size, at):
+    """Whether one block moves it, as all ranks give so much to each other one. More than some KiB that is askew is the engines'."""
+    is_even = size % 16 == 0 and at == 0
+    return os.environ.get("TUTTI_COPY_ENGINES") != "1" and size <= (100_000 if is_even else 4096)
 
 
 def collective(world, name, most):
@@ -154,7 +155,7 @@ def collective(world, name, most):
             least = 4 + (1 if name == "broadcast" else world.size - 1)
             if name not in COMBINED and (name != "broadcast" or any(rank.rank == case.root for rank in world.local)):
                 nodes = max(graph.nodes() for graph in graphs)
-                if is_little(size):
+                if is_little(size, at):
                     expect(nodes <= 3, f"{nodes} nodes in a graph of {size} bytes: expected a kernel between two events")
                 else:
                     expect(nodes >= least, f"{nodes} nodes in a graph of {size} bytes: expected {least} or more on windows")
