@@ -207,6 +207,20 @@ class GpuCopies : public testing::Test {
     EXPECT_TRUE(way != Way::Block || byCopies == 0) << what;
     EXPECT_EQ(after.launches != before.launches, way == Way::Kernels && t.bytes != 0) << what;
   }
+  void abortWhileRankZeroWaits() {
+    ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const faults::Stopwatch watch;
+    EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+    comms[0] = nullptr;
+    {
+      const UseGpu use(*gpus, 0);
+      synchronize(*gpus, streams[0]);
+    }
+    EXPECT_LT(watch.seconds(), kSlow);
+    EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+    comms[1] = nullptr;
+  }
   ncclResult_t stateOf(size_t r) { return awaitError(comms[r], 5 * kSlow); }
 
   std::unique_ptr<FakeGpus> gpus;
@@ -380,18 +394,7 @@ TEST_F(GpuCopies, ABrokenPromiseOfALittleIsAnErrorOfBothRanks) {
 
 TEST_F(GpuCopies, AnAbortEndsTheKernelOfALittle) {
   openZero(2);
-  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const faults::Stopwatch watch;
-  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
-  comms[0] = nullptr;
-  {
-    const UseGpu use(*gpus, 0);
-    synchronize(*gpus, streams[0]);
-  }
-  EXPECT_LT(watch.seconds(), kSlow);
-  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
-  comms[1] = nullptr;
+  abortWhileRankZeroWaits();
 }
 
 TEST_F(GpuCopies, ADeadlineOfALittleNamesWhoHasNotGivenLeave) {
@@ -625,18 +628,7 @@ TEST_F(GpuCopies, AnAbortEndsTheirKernels) {
   open(2);
   registerAll();
   run({Kind::AllGather, 1000, 0}, true);
-  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const faults::Stopwatch watch;
-  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
-  comms[0] = nullptr;
-  {
-    const UseGpu use(*gpus, 0);
-    synchronize(*gpus, streams[0]);
-  }
-  EXPECT_LT(watch.seconds(), kSlow);
-  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
-  comms[1] = nullptr;
+  abortWhileRankZeroWaits();
 }
 
 TEST_F(GpuCopies, ADeadlineNamesWhoHasNotGivenLeave) {
