@@ -10,7 +10,8 @@
 //    copies still go to where the promise says, inside the windows.
 // 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
 //    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
-//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels.
+//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels. What is little
+//    one block moves instead; engines and that block say the same to the peers, so here ranks may differ.
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.

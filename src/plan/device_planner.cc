@@ -28,7 +28,9 @@ constexpr int32_t kChannelCounts[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
 constexpr uint64_t kSlotParts[] = {0, 2, 4};
 /// What the threads of a block store at once over a window of lines, each its part of four (exec/cuda/brief_lines.cuh). Where every rank
 /// sends and receives, slices of so much are faster than longer ones, as long as they are few: measured between two ranks alone.
-constexpr uint64_t kBatchBytes = 192 * exec::cuda::kLineDataBytes;
+constexpr uint64_t kPartsOfLine = exec::cuda::kLineBytes / 16;
+constexpr uint64_t kBatchBytes = exec::cuda::mostLoneThreads(Protocol::Lines) / kPartsOfLine * 4 * exec::cuda::kLineDataBytes;
+static_assert(kBatchBytes == 23040, "what was measured");
 constexpr uint64_t kMostBatches = 6;
 bool sendsAndReceives(Collective collective) {
   return collective == Collective::AllReduce || collective == Collective::AllGather || collective == Collective::ReduceScatter ||
@@ -168,13 +170,10 @@ DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& sh
   const Protocol protocol = kernelInfo(option.kernel).protocol;
   const auto p = static_cast<size_t>(protocol);
   const uint64_t pieceBytes = carriedBytes(protocol, settings_.slotBytes[p]);
-  bool isInBatches = false;
   Draft draft;
   draft.option = option;
   if (isWindow(algorithm)) {
     draft.sliceBytes = carriedBytes(protocol, exec::cuda::shareRoom(protocol, settings_.shareBytes[windowOf(option.kernel)]));
-    isInBatches =
-        protocol == Protocol::Lines && layout_.ranks() == 2 && sendsAndReceives(shape.collective) && draft.sliceBytes > kBatchBytes;
   } else {
     draft.sliceBytes = slotParts == 0 ? piecesOf(algorithm, settings_.slots[p]) * pieceBytes
                                       : std::max(pieceBytes / slotParts / algo::kShareAlignBytes, uint64_t{1}) * algo::kShareAlignBytes;
@@ -183,7 +182,9 @@ DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& sh
       algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, draft.sliceBytes);
   draft.cost = model_.estimate(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
   draft.estimatedUs = draft.cost.sum();
-  if (isInBatches && draft.geometry.partElems * sizeOf(shape.type) <= kMostBatches * kBatchBytes) {
+  const uint64_t partBytes = draft.geometry.partElems * sizeOf(shape.type);
+  if (option.kernel == KernelId::LineWindow && layout_.ranks() == 2 && sendsAndReceives(shape.collective) &&
+      draft.sliceBytes > kBatchBytes && partBytes <= kMostBatches * kBatchBytes) {
     draft.sliceBytes = kBatchBytes;  // the constants are of the longer slices, and a choice between kernels should not change for this
     draft.geometry =
         algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, kBatchBytes);

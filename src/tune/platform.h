@@ -47,7 +47,7 @@ struct KernelCost {
 
 /// A call that copy engines carry out.
 struct CopyCost {
-  double startUs = 14.5;   ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
+  double startUs = 14.5; ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
   double copyUs = 3;     ///< of every copy
   double linkGBs = 355;  ///< from one device to all others together
 };

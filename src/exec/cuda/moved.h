@@ -28,7 +28,7 @@ struct MovedLaunch {
   MovedPiece piece[kMaxLocalRanks] = {};
   int32_t pieces = 0;
   int32_t given = 0;          ///< of them to peers, the first ones
-  uint32_t elementBytes = 1;  ///< all addresses are multiples of it
+  uint32_t elementBytes = 1;  ///< all addresses and lengths are multiples of it
 };
 static_assert(std::is_trivially_copyable_v<MovedLaunch> && sizeof(MovedLaunch) <= 4096);
 

@@ -32,7 +32,7 @@ struct EndpointConfig {
   uint64_t slotBytes[kNumProtocols] = {};  ///< of memory
   int32_t windowChannels[kNumWindows] = {};
   int32_t checks = 1;  ///< calls are compared
-  int32_t copyEngines = 0;  ///< when calls are carried out by them, and whether by one block where that is faster
+  int32_t copyEngines = 0;  ///< when calls are carried out by them, doubled, and 1 more if by one block where that is faster
   int32_t mapped = 0;       ///< and by blocks that combine what lies in windows
   int32_t leastBlocks = 1;   ///< of a call, as the user wants
   int32_t plainKernels = 0;  ///< which may be chosen of those whose protocol is Simple

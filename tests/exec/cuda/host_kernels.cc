@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -170,6 +171,12 @@ void play(KernelId kernel, const Launch& launch, int32_t blocks) {
   }
 }
 
+Status put(driver::cuda::FakeApi& fake, void* stream, std::function<void()> play) {
+  const driver::cuda::Error error = fake.enqueue(static_cast<driver::cuda::Stream>(stream), std::move(play));
+  if (error == driver::cuda::Error::Success) return {};
+  return tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+}
+
 }  // namespace
 
 HostCounts HostKernels::counts() {
@@ -194,10 +201,7 @@ Status HostKernels::launch(KernelId kernel, const Launch& launch, const LaunchOp
     counted.mostBlocks = std::max(counted.mostBlocks, options.blocks);
   }
   const auto copy = std::make_shared<const Launch>(launch);
-  const driver::cuda::Error error =
-      fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [kernel, copy, blocks = options.blocks] { play(kernel, *copy, blocks); });
-  return error == driver::cuda::Error::Success ? Status()
-                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+  return put(fake_, stream, [kernel, copy, blocks = options.blocks] { play(kernel, *copy, blocks); });
 }
 
 namespace {
@@ -253,9 +257,7 @@ Status HostKernels::copies(const CopyLaunch& launch, CopyStage stage, void* stre
     HostCopySide side(copy);
     (void)CopyStep<HostCopySide>(copy, side).run(stage);
   };
-  const driver::cuda::Error error = fake_.enqueue(static_cast<driver::cuda::Stream>(stream), play);
-  return error == driver::cuda::Error::Success ? Status()
-                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+  return put(fake_, stream, play);
 }
 
 Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
@@ -274,7 +276,7 @@ Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
     reach.demand(launch.piece[p].from, launch.piece[p].bytes, "a piece");
     reach.demand(launch.piece[p].to, launch.piece[p].bytes, "where a piece goes");
   }
-  const driver::cuda::Error error = fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [launch] {
+  return put(fake_, stream, [launch] {
     HostCopySide side(launch.call);
     CopyStep<HostCopySide> step(launch.call, side);
     if (!step.run(CopyStage::Begin)) return;
@@ -284,8 +286,6 @@ Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
     std::for_each(launch.piece + launch.given, launch.piece + launch.pieces, move);
     (void)step.awaitAll(CopyStage::End);
   });
-  return error == driver::cuda::Error::Success ? Status()
-                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
 }
 
 namespace {
@@ -323,10 +323,7 @@ Status HostKernels::mapped(const MappedLaunch& launch, const Grid& grid, void* s
   demandCall(reach, launch.call);
   for (int32_t s = 0; s < launch.sources; ++s) reach.demand(launch.source[s], launch.bytes, "a rank's input");
   for (int32_t t = 0; t < launch.targets; ++t) reach.demand(launch.target[t], launch.bytes, "a rank's output");
-  const driver::cuda::Error error =
-      fake_.enqueue(static_cast<driver::cuda::Stream>(stream), [launch, blocks = grid.blocks] { playMapped(launch, blocks); });
-  return error == driver::cuda::Error::Success ? Status()
-                                               : tutti::error(Code::UnhandledCudaError, "the launch failed: {}", static_cast<int>(error));
+  return put(fake_, stream, [launch, blocks = grid.blocks] { playMapped(launch, blocks); });
 }
 
 }  // namespace tutti::exec::cuda
