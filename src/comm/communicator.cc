@@ -65,12 +65,14 @@ Status Communicator::openParts(const Outcome& outcome) {
   settings_.machine.cores = outcome.place.cores;
   settings_.spansProcesses = outcome.hub->spansProcesses();
   settings_.copies = outcome.place.copies ? transport::local::kReachesCopies : 0;
-  if (outcome.place.pastCacheBytes > 0) settings_.pastCacheBytes = outcome.place.pastCacheBytes;
+  settings_.pastCacheBytes = outcome.place.pastCacheBytes;
   settings_.spansHosts = settings_.machine.spansHosts = outcome.hub->spansHosts();
   spins_ = readSpins();
   auto found = process().layouts.find(outcome, onGpu_, settings_.nodeRanks);
   if (!found) return std::move(found).error();
   layout_ = std::move(found->layout);
+  settings_.cacheShare =
+      cacheShareOf(outcome.place.cacheBytes, outcome.place.caches, (ranks() + layout_.nodes() - 1) / layout_.nodes());
   sites_ = outcome.sites;
   if (outcome.hub->spansHosts())
     TUTTI_TRY(outcome.hub->remote()->use({[layout = layout_](const transport::local::PipeKey& key, bool sends) {

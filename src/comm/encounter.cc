@@ -2,9 +2,28 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace tutti::comm {
+
+namespace {
+
+/// The last-level caches of a machine that its ranks are below: those that ranks are bound to, or that one of them may use.
+int32_t cachesOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members) {
+  std::set<std::pair<uint64_t, int32_t>> bound;
+  std::set<uint64_t> machines;
+  int32_t most = 0;
+  for (const int32_t member : members) {
+    const Arrival& arrival = arrivals[static_cast<size_t>(member)];
+    most = std::max(most, arrival.caches);
+    machines.insert(arrival.machine);
+    if (arrival.cache >= 0) bound.emplace(arrival.machine, arrival.cache);
+  }
+  return std::max(most, static_cast<int32_t>(bound.size() / std::max<size_t>(1, machines.size())));
+}
+
+}  // namespace
 
 Grouping formGroups(std::span<const Arrival> arrivals) {
   std::vector<int32_t> order(arrivals.size());
@@ -38,11 +57,13 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
       agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
       agreed.streams = agreed.streams && arrival.streams != 0;
       agreed.copies = agreed.copies && arrival.copies != 0;
+      agreed.cacheBytes = std::max(agreed.cacheBytes, arrival.cacheBytes);
       agreed.pastCacheBytes = std::max(agreed.pastCacheBytes, arrival.pastCacheBytes);
       agreed.constantsDiffer = agreed.constantsDiffer || arrival.constants != agreed.constants;
       agreed.multiprocessors = std::min(agreed.multiprocessors, arrival.multiprocessors);
     }
     if (agreed.constantsDiffer) agreed.constants = 0;
+    agreed.caches = cachesOf(arrivals, members);
     for (size_t i = 0; i < members.size(); ++i) {
       agreed.rank = Rank(static_cast<int32_t>(i));
       grouping.places[static_cast<size_t>(members[i])] = agreed;

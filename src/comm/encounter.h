@@ -31,8 +31,10 @@ struct Arrival {
   int32_t gpu = -1;             ///< the dev of its GPU in the machine's topology; -1: a host device, or a GPU that is not there
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
+  int32_t caches = 0;  ///< last-level caches that its thread may be below
   uint64_t machine = 0;  ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
-  uint64_t pastCacheBytes = 0;  ///< from which it would store results past its caches (readPastCacheBytes()); 0: never asked
+  uint64_t cacheBytes = 0;      ///< of one of those caches; 0: not known
+  uint64_t pastCacheBytes = 0;  ///< from which its user wants results stored past the caches (readPastCacheBytes()); 0: automatic
   uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
 };
 
@@ -50,6 +52,8 @@ struct Place {
   bool keepsLines = false;      ///< of all
   bool streams = false;         ///< of all
   bool copies = false;          ///< of all
+  int32_t caches = 0;           ///< last-level caches of a machine that they are below
+  uint64_t cacheBytes = 0;      ///< of the largest
   uint64_t pastCacheBytes = 0;  ///< the most that any of them said
   uint32_t constants = 0;       ///< of all; 0: the built-in ones
   bool constantsDiffer = false; ///< then all take the built-in ones

@@ -147,7 +147,7 @@ void Layouts::await() {
 
 Status Layouts::describe(int32_t gpu, Arrival& arrival) {
   const bool onGpu = gpu >= 0;
-  arrival.pastCacheBytes = readPastCacheBytes(0);
+  arrival.pastCacheBytes = readPastCacheBytes();
   const auto machine = machineOf(onGpu);
   if (!*machine) {
     if (!config::get<Param::TopoFile>().empty()) return Status(machine->error()).at("NCCL_TOPO_FILE");
@@ -157,7 +157,8 @@ Status Layouts::describe(int32_t gpu, Arrival& arrival) {
     const machine::Place place = placeOf(**machine, *allowed);
     arrival.numa = place.numa;
     arrival.cache = place.cache;
-    arrival.pastCacheBytes = readPastCacheBytes(machine::cacheBytesOf(*(*machine)->files, *allowed));
+    arrival.caches = static_cast<int32_t>(machine::cachesOf(*(*machine)->files, *allowed).size());
+    arrival.cacheBytes = machine::cacheBytesOf(*(*machine)->files, *allowed);
   }
   arrival.machine = (*machine)->hash;
   if (!onGpu && config::get<Param::GraphFile>().empty()) return {};

@@ -286,10 +286,17 @@ bool wantsCopies() {
   return wish < 0 ? transport::local::copiesPay() : wish != 0;
 }
 
-uint64_t readPastCacheBytes(uint64_t cacheBytes) {
-  if (const int64_t bytes = config::get<Param::TuttiPastCacheBytes>(); bytes > 0) return static_cast<uint64_t>(bytes);
-  // `bench_mpi all_reduce --buffers ncclmem`: on an EPYC with 32 MiB it pays at 16 MiB, on a Xeon with 300 at 32 and not yet at 16.
-  return std::clamp<uint64_t>(cacheBytes / 8, 16 << 20, 32 << 20);
+uint64_t readPastCacheBytes() {
+  const int64_t bytes = config::get<Param::TuttiPastCacheBytes>();
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
+uint64_t cacheShareOf(uint64_t cacheBytes, int32_t caches, int32_t nodeRanks) {
+  constexpr uint64_t kLeastShare = 2 << 20;
+  constexpr uint64_t kUsualBytes = 32 << 20;
+  const int32_t each = std::max(1, caches);
+  const auto sharers = static_cast<uint64_t>(std::max(1, (nodeRanks + each - 1) / each));
+  return std::max(kLeastShare, (cacheBytes > 0 ? cacheBytes : kUsualBytes) / sharers);
 }
 
 int64_t readFlightEvents() { return config::get<Param::TuttiFlightRecorder>(); }

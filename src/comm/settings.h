@@ -22,9 +22,10 @@ int32_t readSpins();
 bool readCrowded(int32_t ranks);
 /// TUTTI_CMA: whether this rank would have processes of a host copy large values out of each other's memory. They do if all would.
 bool wantsCopies();
-/// From how many bytes on calls of this process should store their results past its caches: what the user says, or by the size of the last
-/// of them (0: not known).
-uint64_t readPastCacheBytes(uint64_t cacheBytes);
+/// TUTTI_PAST_CACHE_BYTES; 0: automatic.
+uint64_t readPastCacheBytes();
+/// The part of the last-level caches that one of `nodeRanks` ranks has, which can use `caches` of `cacheBytes` (0: not known) together.
+uint64_t cacheShareOf(uint64_t cacheBytes, int32_t caches, int32_t nodeRanks);
 int64_t readFlightEvents();
 /// TUTTI_TIMEOUT_MS, TUTTI_WARN_MS and TUTTI_CHECKS.
 void readWaitLimits(exec::host::Turn& turn);

@@ -33,6 +33,8 @@ class Connections {
   transport::local::Neighbour* neighbour(Rank rank) { return hub_.neighbour(rank); }
   /// How to store what `reader` reads from slots and cells.
   transport::local::StoreChoice* stores(Rank reader) { return &stores_[reader.value]; }
+  /// How to store what is combined and written to the outputs of others.
+  transport::local::StoreChoice* results() { return &results_; }
 
  private:
   transport::local::Hub& hub_;
@@ -41,6 +43,7 @@ class Connections {
   std::map<transport::local::PipeKey, std::unique_ptr<transport::local::RecvEnd>> receives_;
   std::map<int32_t, transport::local::WindowView> windows_;
   std::map<int32_t, transport::local::StoreChoice> stores_;
+  transport::local::StoreChoice results_{transport::local::StoreChoice::kWorthOfResults};
 };
 
 }  // namespace tutti::connect

@@ -32,6 +32,36 @@ connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16,
 /// The ports of such pipes are the algorithm's and these.
 constexpr uint8_t kFinePorts = 64;
 
+/// Messages between processes of a host that no system call copies: as much as the other pipes hold, in shorter slots, so that a rank's
+/// writing and its reading take turns while both are in its second cache. No more slots than boards can hold calls apart. Not where ranks
+/// share cores, which then take turns more often.
+/// `bench_mpi alltoall --from 256K --to 16M`.
+connect::PipeSize shorter(const connect::PipeSize& pipe) {
+  const uint32_t times = std::clamp<uint32_t>(32 / pipe.slots, 1, 4);
+  return {pipe.slots * times, std::max<uint64_t>(64, pipe.slotBytes / times)};
+}
+
+/// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
+/// with 300 MiB, where 16 MiB take longer past it.
+constexpr uint64_t kPastAnyCache = 32 << 20;
+
+/// A process's part of a call from which on it writes its results to the outputs of all ranks that offer them. `bench_mpi all_reduce
+/// --from 64K --to 8M`, of 2, 4 and 8 ranks, with and without `--buffers ncclmem`.
+constexpr uint64_t kLeastPlacedBytes = 256 << 10;
+
+/// What the buffers of a rank have together, on an average; `bytes` are those of the larger one.
+uint64_t footprint(Collective collective, uint64_t bytes, uint64_t ranks) {
+  switch (collective) {
+    case Collective::AllReduce:
+    case Collective::AllToAll: return 2 * bytes;
+    case Collective::AllGather:
+    case Collective::ReduceScatter: return bytes + bytes / ranks;
+    case Collective::Gather:
+    case Collective::Scatter: return 2 * bytes / ranks;
+    default: return bytes;
+  }
+}
+
 constexpr uint64_t kMostCellBytes = 1 << 20;
 
 bool movesMessages(Collective collective) {
@@ -78,9 +108,11 @@ bool Planner::copies(const Shape& shape, uint64_t bytes) const {
   return settings_.copies != 0 && fitsCalls && isFaster;
 }
 
-/// Whether the call's buffers are too large to stay in the cache until their owner looks at them again.
-bool Planner::isPastCache(const algo::Geometry& geometry, DataType type) const {
-  return geometry.totalElems * sizeOf(type) >= settings_.pastCacheBytes;
+/// Whether the call's buffers are too large to stay in the cache until their owner looks at them again. Where they would, results stored
+/// past it have to be fetched, and two ranks near each other take twice as long.
+bool Planner::isPastCache(Collective collective, uint64_t bytes) const {
+  if (settings_.pastCacheBytes > 0) return bytes >= settings_.pastCacheBytes;
+  return bytes >= kPastAnyCache || footprint(collective, bytes, static_cast<uint64_t>(layout_.ranks())) >= settings_.cacheShare;
 }
 
 /// How the call would be cut for the algorithm.
@@ -108,9 +140,15 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
     draft.firstPort = kFinePorts;
     draft.sliceBytes = std::clamp<uint64_t>(bytes / 4, draft.pipes.slotBytes / 2, draft.pipes.slotBytes);
   }
+  const bool isCrowded = ranks > settings_.machine.cores;
+  if (messages && shares && !settings_.spansHosts && settings_.copies == 0 && !isCrowded) {
+    draft.pipes = shorter(draft.pipes);
+    draft.sliceBytes = draft.pipes.slotBytes;
+  }
   const int32_t channels = window || messages ? 1 : wanted;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
-  if (lends) draft.loans = traits.places && isPastCache(draft.geometry, shape.type) ? Loans::Placed : Loans::Read;
+  const bool isLong = shares && bytes / static_cast<uint64_t>(ranks) >= kLeastPlacedBytes;
+  if (lends) draft.loans = traits.places && (isLong || isPastCache(shape.collective, bytes)) ? Loans::Placed : Loans::Read;
   draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans,
                                shares && !copies(shape, bytes));
   draft.estimatedUs = draft.cost.sum();
@@ -204,7 +242,7 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->elementBytes = sizeOf(shape.type);
   plan->rank = rank_;
   plan->ranks = layout_.ranks();
-  plan->pastCache = isPastCache(drafted->geometry, shape.type);
+  plan->pastCache = isPastCache(shape.collective, plan->geometry.totalElems * plan->elementBytes);
   plan->usesWindow = drafted->algorithm->traits.needs == algo::Needs::PeerMemory;
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
   plan->lends = drafted->loans != Loans::None;
@@ -237,6 +275,7 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
     plan.windows.push_back(*window);
     plan.stores.push_back(Rank(r) == rank_ ? nullptr : connections_.stores(Rank(r)));
   }
+  if (plan.places) plan.results = connections_.results();
   return {};
 }
 

@@ -38,8 +38,8 @@ struct Settings {
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
   uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes leave in a bank of its window at once, all together
-  /// Results of calls from here on are stored past the cache. `tutti bench all_gather` with 2 ranks shows where that begins to pay.
-  uint64_t pastCacheBytes = 16 << 20;
+  uint64_t pastCacheBytes = 0;     ///< results of calls from here on are stored past the cache; 0: where they do not fit into cacheShare
+  uint64_t cacheShare = 16 << 20;  ///< of the last-level cache, a rank's: what both its buffers have to fit into
   uint64_t copiedBytes = 2 << 20;  ///< the same where they copy by system call instead; what there is room for
   bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
   bool spansHosts = false;         ///< no window that all ranks see
@@ -108,7 +108,7 @@ class Planner {
   struct Draft;
   uint64_t cellBytes(bool copies) const;
   bool copies(const Shape& shape, uint64_t bytes) const;
-  bool isPastCache(const algo::Geometry& geometry, DataType type) const;
+  bool isPastCache(Collective collective, uint64_t bytes) const;
   int32_t channelsFor(const Shape& shape) const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape, int32_t channels);
   Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);

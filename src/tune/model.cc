@@ -15,6 +15,8 @@ namespace {
 // --to 4M` with TUTTI_ALGO=alltoall:direct and alltoall:p2p.
 constexpr double kCellsAgain = 1.1;
 constexpr uint64_t kMovedBytes = 32768;
+// Where ranks share cores, each pair's pipe has room of its own, in nobody's cache, and all of it together is many times what a window has.
+constexpr double kPairsApart = 1.1;
 
 }  // namespace
 
@@ -42,7 +44,8 @@ Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry,
   const double share = isSmall ? std::min(worked, 2 * p.crossing) : worked;
   const bool movesInCells = window && copiesIntoCells && !reduces(algorithm.traits.collective);
   const bool isAgain = movesInCells && bytes > kMovedBytes && ranks == 2 && crowding <= 1;
-  const double traffic = (isAgain ? kCellsAgain : 1) * share * static_cast<double>(bytes) / machine_.bytesPerNs;
+  const bool isApart = !window && copiesIntoCells && crowding >= 2 && algorithm.traits.collective == Collective::AllToAll;
+  const double traffic = (isAgain ? kCellsAgain : isApart ? kPairsApart : 1) * share * static_cast<double>(bytes) / machine_.bytesPerNs;
   if (machine_.spansHosts) {
     const double leaving = p.leaving * static_cast<double>(bytes) / machine_.farBytesPerNs;
     return {0, (p.farHops * machine_.farHopNs + p.hops * hopNs) / 1000, p.messages * messageNs * crowding / 1000,

@@ -96,5 +96,32 @@ TEST(FormGroups, TakesTheLargestBoundOfStoresPastCaches) {
   for (const Place& place : formGroups(arrivals).places) EXPECT_EQ(place.pastCacheBytes, uint64_t{32} << 20);
 }
 
+TEST(FormGroups, CountsTheCachesOfAMachine) {
+  const auto cachesOf = [](const std::vector<Arrival>& arrivals) {
+    const Grouping grouping = formGroups(arrivals);
+    for (const Place& place : grouping.places) EXPECT_EQ(place.caches, grouping.places[0].caches);
+    return grouping.places[0].caches;
+  };
+  const auto rank = [](uint64_t machine, int32_t cache, int32_t caches) {
+    Arrival arrival;
+    arrival.machine = machine;
+    arrival.cache = cache;
+    arrival.caches = caches;
+    return arrival;
+  };
+  EXPECT_EQ(cachesOf({rank(7, -1, 0), rank(7, -1, 0)}), 0) << "nobody knows";
+  EXPECT_EQ(cachesOf({rank(7, 0, 1), rank(7, 0, 1)}), 1);
+  EXPECT_EQ(cachesOf({rank(7, 0, 1), rank(7, 8, 1), rank(7, 16, 1), rank(7, 8, 1)}), 3) << "bound to one each";
+  EXPECT_EQ(cachesOf({rank(7, -1, 8), rank(7, -1, 8)}), 8) << "free to use all";
+  EXPECT_EQ(cachesOf({rank(7, 0, 1), rank(7, 8, 1), rank(9, 0, 1), rank(9, 8, 1)}), 2) << "two machines of two";
+}
+
+TEST(FormGroups, TakesTheLargestCache) {
+  std::vector<Arrival> arrivals(3);
+  arrivals[1].cacheBytes = 32 << 20;
+  arrivals[2].cacheBytes = 16 << 20;
+  for (const Place& place : formGroups(arrivals).places) EXPECT_EQ(place.cacheBytes, uint64_t{32} << 20);
+}
+
 }  // namespace
 }  // namespace tutti::comm

@@ -492,6 +492,16 @@ TEST_F(FromEnvironment, LimitsOfWaits) {
   EXPECT_GT(turn.timeoutNs.load(), 0) << "does not run over";
 }
 
+TEST(CacheShare, IsOfTheCachesThatRanksOfANodeUse) {
+  constexpr uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(cacheShareOf(32 * kMiB, 1, 2), 16 * kMiB);
+  EXPECT_EQ(cacheShareOf(32 * kMiB, 8, 8), 32 * kMiB);
+  EXPECT_EQ(cacheShareOf(32 * kMiB, 8, 2), 32 * kMiB) << "a rank uses one at a time";
+  EXPECT_EQ(cacheShareOf(32 * kMiB, 8, 17), 32 * kMiB / 3);
+  EXPECT_EQ(cacheShareOf(32 * kMiB, 1, 1000), 2 * kMiB);
+  EXPECT_EQ(cacheShareOf(0, 0, 2), 16 * kMiB) << "nobody knows";
+}
+
 TEST_F(FromEnvironment, RanksThatOutnumberCoresLookAtWhoNeedsTheirs) {
   EXPECT_TRUE(readCrowded(100000));
   EXPECT_FALSE(readCrowded(1));

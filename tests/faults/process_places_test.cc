@@ -1,5 +1,6 @@
-// Results that are written to the outputs of other processes at once (TUTTI_PAST_CACHE_BYTES): right wherever buffers lie and whoever has
-// which kind, and no output is written to after its call has failed, also where a writer was stopped in the middle and goes on later.
+// Results that are written to the outputs of other processes at once, through caches and past them (TUTTI_PAST_CACHE_BYTES): right wherever
+// buffers lie and whoever has which kind, and no output is written to after its call has failed, also where a writer was stopped in the
+// middle and goes on later.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -47,10 +48,12 @@ class Memory {
 
 int valueAt(size_t i, int rank, int round) { return static_cast<int>(i * 2654435761U >> 8) + rank * 77 + round; }
 
-void placeEverything() {
-  setenv("TUTTI_PAST_CACHE_BYTES", "4096", 1);
+/// `bytes`: calls of so many and more go past the caches. What goes through them is placed only if a rank's part is long.
+void placeResults(const char* bytes) {
+  setenv("TUTTI_PAST_CACHE_BYTES", bytes, 1);
   setenv("TUTTI_ALGO", "allreduce:twoshot", 1);
 }
+void placeEverything() { placeResults("4096"); }
 
 struct Call {
   size_t count;
@@ -87,10 +90,14 @@ void sumAll(Self& self, ncclComm_t comm, const Call& call, uint32_t fromMemAlloc
   EXPECT_TRUE(std::all_of(begin + call.outOffset + bytes, begin + call.outOffset + bytes + kGuard, isLeft)) << text;
 }
 
-TEST(ProcessPlaces, ResultsAreRightWhereverBuffersLie) {
+class PastCaches : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(, PastCaches, testing::Values("4096", "1099511627776"));
+
+TEST_P(PastCaches, ResultsAreRightWhereverBuffersLie) {
   for (const int ranks : {2, 3, 4}) {
     ProcessRanks children(ranks, [ranks](Self& self) {
-      placeEverything();
+      placeResults(GetParam());
       ncclComm_t comm = joinAll(self);
       const uint32_t all = (1U << ranks) - 1;
       int round = 0;

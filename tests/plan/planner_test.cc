@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "algo/sendrecv.h"
 #include "connect/channels.h"
 
 namespace tutti::plan {
@@ -318,6 +319,94 @@ TEST(Planner, SummarizingOpensNothing) {
   const auto pipe = ranks.hub->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 3, 64);
   ASSERT_TRUE(pipe);
   EXPECT_EQ(pipe->slots, 3U);
+}
+
+/// Whether the results of a call of so many bytes are stored past the cache.
+bool goesPast(Settings settings, Collective collective, uint64_t bytes, int32_t ranks = 2) {
+  settings.sliceBytes = 1 << 20;
+  const uint64_t parts = collective == Collective::AllReduce || collective == Collective::Broadcast ? 1 : static_cast<uint64_t>(ranks);
+  const auto plan = Ranks(ranks, settings).plan(0, shapeOf(collective, bytes / 4 / parts));
+  return plan != nullptr && plan->pastCache;
+}
+
+TEST(Planner, ResultsGoPastTheCacheWhereBothBuffersDoNotFitIntoARanksShare) {
+  Settings settings;
+  settings.cacheShare = 6 << 20;
+  const auto from = [&](Collective collective, uint64_t bytes, int32_t ranks = 2) {
+    EXPECT_TRUE(goesPast(settings, collective, bytes, ranks)) << static_cast<int>(collective);
+    EXPECT_FALSE(goesPast(settings, collective, bytes - 64, ranks)) << static_cast<int>(collective);
+  };
+  from(Collective::AllReduce, 3 << 20);
+  from(Collective::AllToAll, 3 << 20);
+  from(Collective::AllGather, 4 << 20);
+  from(Collective::ReduceScatter, 4 << 20);
+  from(Collective::Broadcast, 6 << 20);
+  from(Collective::Gather, 6 << 20);
+  from(Collective::Gather, 12 << 20, 4);
+  settings.cacheShare = uint64_t{1} << 40;
+  from(Collective::Broadcast, 32 << 20);
+}
+
+TEST(Planner, TheUserSaysFromWhereResultsGoPastTheCache) {
+  Settings settings;
+  settings.cacheShare = 2 << 20;
+  settings.pastCacheBytes = 5 << 20;
+  for (const Collective collective : {Collective::AllReduce, Collective::AllGather, Collective::Broadcast}) {
+    EXPECT_TRUE(goesPast(settings, collective, 5 << 20));
+    EXPECT_FALSE(goesPast(settings, collective, (5 << 20) - 64));
+  }
+}
+
+TEST(Planner, ProcessesPlaceResultsOfLongParts) {
+  const auto places = [](bool spansProcesses, int32_t ranks, uint64_t bytes) {
+    Settings settings = only("twoshot");
+    settings.spansProcesses = spansProcesses;
+    const auto plan = Ranks(ranks, settings).plan(0, shapeOf(Collective::AllReduce, bytes / 4));
+    EXPECT_EQ(plan->places, plan->results != nullptr);
+    return plan->places && !plan->pastCache;
+  };
+  constexpr uint64_t kLong = 256 << 10;
+  for (const int32_t ranks : {2, 3}) {
+    const auto n = static_cast<uint64_t>(ranks);
+    EXPECT_TRUE(places(true, ranks, n * kLong));
+    EXPECT_FALSE(places(true, ranks, n * (kLong - 4)));
+    EXPECT_FALSE(places(false, ranks, n * kLong)) << "threads read them where they are";
+  }
+}
+
+/// The slots of the pipe that a rank's messages to its neighbour take, and what they hold.
+std::pair<uint32_t, uint64_t> messagePipe(const Settings& settings) {
+  Ranks ranks(2, settings);
+  EXPECT_NE(ranks.plan(0, shapeOf(Collective::AllToAll, 1 << 20)), nullptr);
+  const auto pipe = ranks.hub->pipe({ChannelId(0), algo::kMessagePort, Rank(0), Rank(1)}, 3, 64);  // as it was opened
+  return pipe ? std::pair(pipe->slots, pipe->slotBytes) : std::pair(0U, uint64_t{0});
+}
+
+TEST(Planner, MessagesBetweenProcessesHaveShortSlotsWhereEachRankHasACore) {
+  Settings settings = only("p2p");
+  settings.spansProcesses = true;
+  settings.machine.cores = 2;
+  EXPECT_EQ(messagePipe(settings), std::pair(16U, uint64_t{65536}));
+  settings.slots = 20;
+  EXPECT_EQ(messagePipe(settings), std::pair(20U, uint64_t{262144})) << "more would be further ahead than boards are long";
+  settings.slots = 4;
+  settings.machine.cores = 1;
+  EXPECT_EQ(messagePipe(settings), std::pair(4U, uint64_t{262144}));
+  settings.machine.cores = 2;
+  settings.copies = 1;
+  EXPECT_EQ(messagePipe(settings), std::pair(4U, uint64_t{262144}));
+}
+
+TEST(Planner, ProcessesThatShareCoresExchangeThroughWindows) {
+  Settings settings;
+  settings.spansProcesses = true;
+  for (const uint64_t bytes : {128 << 10, 1 << 20, 16 << 20})
+    for (const int32_t ranks : {4, 8}) {
+      settings.machine.cores = 2;
+      EXPECT_EQ(Ranks(ranks, settings).plan(0, shapeOf(Collective::AllToAll, bytes / 4 / static_cast<uint64_t>(ranks)))->algorithm,
+                "direct")
+          << bytes << ", " << ranks << " ranks";
+    }
 }
 
 /// Two hosts of one rank with three devices each: what fills a slice on each device runs on all of them.

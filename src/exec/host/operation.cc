@@ -1,7 +1,6 @@
 #include "exec/host/operation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "core/format.h"
@@ -23,15 +22,13 @@ using transport::local::SlotHead;
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
 
-int64_t nowNs() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 /// Into a slot or a cell, that another core reads next. Whether it went past the cache.
 bool storeFor(transport::local::StoreChoice* stores, std::byte* space, const std::byte* value, uint64_t bytes) {
   if (stores == nullptr || bytes < transport::local::StoreChoice::kLeastBytes) return copyBytes(space, value, bytes, false), false;
-  const int64_t began = nowNs();
+  const int64_t began = transport::local::StoreChoice::nowNs();
   const bool isPast = stores->isPast(bytes, began);
   copyBytes(space, value, bytes, isPast);
-  stores->took(bytes, isPast, began, nowNs());
+  stores->took(bytes, isPast, began, transport::local::StoreChoice::nowNs());
   return isPast;
 }
 
@@ -214,7 +211,8 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
       combine(dst, sources, numSources, range.elems, ownFirst, true);
     } else if (bytes > 0 && dst != sources[0]) {
       const bool isFresh = step.numFrom > 0 && from[0].end->head().isFresh();
-      (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, plan_->pastCache && step.numTo == 0);
+      const bool isSentFromHere = step.numTo > 0 && step.numFrom > 0;
+      (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, plan_->pastCache && !isSentFromHere);
     }
     // What is only copied is sent from the input: lines of the output that a reader has as well are slow to write in the next call.
     stable = step.numFrom == 0 && !step.reduce ? static_cast<const std::byte*>(sources[0]) : dst;

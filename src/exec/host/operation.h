@@ -182,6 +182,7 @@ class Operation {
   bool findTargets(const BoundStep& step, uint64_t epoch, uint64_t bytes);
   uint64_t findTarget(const BoundStep& step, uint64_t epoch, Rank peer, uint64_t bytes);
   void combineToAll(const algo::Range& range);
+  void combineToAll(const algo::Range& range, bool isPast);
   const std::byte* lentBy(transport::local::Neighbour* owner, uint64_t address, uint64_t bytes, std::byte* to, size_t operand);
   bool mayLend(const std::byte* stable, uint64_t bytes, uint64_t space, uint32_t reach) const;
   /// Whether a peer speaks of the call that this operation carries out. If not, the operation has failed and says why.
@@ -234,7 +235,8 @@ class Operation {
     std::byte* here = nullptr;  // as this process sees it
     uint64_t from = 0;          // what of it is written: in bytes from there
     uint64_t to = 0;
-    bool isPast = true;         // the cache
+    bool isInWindow = false;    // else an output
+    bool isPast = false;        // of what is in a window: the cache
   };
   static constexpr uint64_t kInCell = 1;
   std::vector<Target> targets_;     // of the LoadReduce under way, beside the own output

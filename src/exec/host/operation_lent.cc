@@ -22,6 +22,15 @@ Pages pagesOf(uint64_t address, uint64_t bytes) {
   return from + last >= bytes ? Pages() : Pages{from, bytes - last};
 }
 
+/// Past the cache needs fenceStreams() before anybody is told.
+void store(std::byte* to, const std::byte* from, uint64_t bytes, bool isPast) {
+  if (isPast) {
+    streamBytes(to, from, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 }  // namespace
 
 /// Whether a value is better read where it lies than copied into `space` bytes. `reach`: what its reader can read.
@@ -96,8 +105,8 @@ uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank,
   const transport::local::WindowView& window = *plan_->windows[peer];
   const uint32_t reach = window.returned[plan_->rank.value].reach.load(std::memory_order_acquire);  // pairs with Hub::window
   if (!mayLend(out_, bytes, window.cellBytes, reach)) {  // runStore() will not lend either
-    if (bytes > window.cellBytes) return 0;
-    targets_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, plan_->stores[peer]->prefersPast(bytes)});
+    if (bytes > window.cellBytes || !plan_->pastCache) return 0;
+    targets_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, true, plan_->stores[peer]->prefersPast(bytes)});
     return kInCell;
   }
   const transport::local::CellHead& head = step.window->head(epoch, rank);
@@ -111,8 +120,21 @@ uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank,
 }
 
 /// What all ranks have stored, combined as combine() does, to the own output and to the targets. A tile of it lies in the first-level cache
-/// while it is written to all of them, and no output is brought into a cache to be written.
+/// while it is written to all of them. Nothing is brought into a cache to be written if the call is too large for that, and nothing of
+/// other ranks if they are too far away.
 void Operation::combineToAll(const algo::Range& range) {
+  const uint64_t bytes = range.elems * plan_->elementBytes;
+  const bool isOpen = !plan_->pastCache && bytes >= transport::local::StoreChoice::kLeastBytes &&
+                      std::any_of(targets_.begin(), targets_.end(), [](const Target& target) { return !target.isInWindow; });
+  if (!isOpen) return combineToAll(range, plan_->pastCache);
+  const int64_t began = transport::local::StoreChoice::nowNs();
+  const bool isPast = plan_->results->isPast(bytes, began);
+  combineToAll(range, isPast);
+  plan_->results->took(bytes, isPast, began, transport::local::StoreChoice::nowNs());
+}
+
+/// `isPast`: those of other ranks go past the cache.
+void Operation::combineToAll(const algo::Range& range, bool isPast) {
   constexpr uint64_t kTileBytes = 4096;
   alignas(transport::local::kCacheLine) std::byte tile[kTileBytes];
   const uint64_t bytes = range.elems * plan_->elementBytes;
@@ -126,16 +148,12 @@ void Operation::combineToAll(const algo::Range& range) {
     size = elems * plan_->elementBytes;
     for (size_t r = 0; r < cells_.size(); ++r) tileSources_[r] = static_cast<const std::byte*>(cells_[r]) + done;
     combine(tile, tileSources_.data(), plan_->ranks, elems, false, true);
-    streamBytes(own + done, tile, size);
+    store(own + done, tile, size, plan_->pastCache);
     for (const Target& target : targets_) {
       const uint64_t from = std::max(done, target.from);
       const uint64_t to = std::min(done + size, target.to);
       if (from >= to) continue;
-      if (target.isPast) {
-        streamBytes(target.here + from, tile + (from - done), to - from);
-      } else {
-        std::memcpy(target.here + from, tile + (from - done), to - from);
-      }
+      store(target.here + from, tile + (from - done), to - from, target.isInWindow ? target.isPast : isPast);
     }
   }
   fenceStreams();

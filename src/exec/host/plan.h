@@ -69,6 +69,7 @@ struct HostPlan {
   std::vector<transport::local::Neighbour*> neighbours;  ///< by rank, where plans use the window: as in Source
   std::vector<const transport::local::WindowView*> windows;  ///< of all ranks, where plans lend
   std::vector<transport::local::StoreChoice*> stores;        ///< for all ranks but the own one, there
+  transport::local::StoreChoice* results = nullptr;  ///< for results that are written to other ranks' outputs, where plans place them
   bool pastCache = false;  ///< too large to stay in the cache: what nobody reads soon is stored past it
   ReduceFn reduceFn = nullptr;            ///< null: the collective does not reduce
   std::vector<std::vector<BoundLane>> channels;  ///< [channel][lane]

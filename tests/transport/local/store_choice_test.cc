@@ -43,6 +43,17 @@ TEST(StoreChoice, GoesPastItFarFromTheReader) {
   EXPECT_GE(writer.store(1000, kFar), 1000 - 2 * 4);
 }
 
+TEST(StoreChoice, ResultsHaveABoundOfTheirOwn) {
+  constexpr Writer::Costs kSeldom{10'000, 5'500};  // nearly twice as fast
+  Writer ofValues;
+  EXPECT_LE(ofValues.store(1000, kSeldom), 2 * 4);
+  Writer ofResults;
+  ofResults.choice = StoreChoice(StoreChoice::kWorthOfResults);
+  EXPECT_GE(ofResults.store(1000, kSeldom), 1000 - 2 * 4);
+  ofResults.choice = StoreChoice(StoreChoice::kWorthOfResults);
+  EXPECT_LE(ofResults.store(1000, {10'000, 7'000}), 2 * 4);
+}
+
 TEST(StoreChoice, TriesTheOtherWayLessAndLessOften) {
   Writer writer;
   const int64_t began = writer.now;
