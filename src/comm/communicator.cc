@@ -17,13 +17,6 @@ namespace tutti::comm {
 
 using exec::host::Work;
 
-namespace {
-
-/// A sender may be so far ahead of who reads from it; boards keep 64 runs of like calls.
-constexpr uint32_t kMostSlotsOfLate = 32;
-
-}  // namespace
-
 Communicator::Communicator(Rank rank, int32_t ranks, int32_t device, uint64_t hash, Config config, std::shared_ptr<Shared> shared,
                            bool onGpu)
     : rank_(rank),
@@ -71,8 +64,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   auto found = process().layouts.find(outcome, onGpu_, settings_.nodeRanks);
   if (!found) return std::move(found).error();
   layout_ = std::move(found->layout);
-  settings_.cacheShare =
-      cacheShareOf(outcome.place.cacheBytes, outcome.place.caches, (ranks() + layout_.nodes() - 1) / layout_.nodes());
+  settings_.cacheShare = cacheShareOf(outcome.place.cacheBytes, outcome.place.caches, found->fullestHost);
   sites_ = outcome.sites;
   if (outcome.hub->spansHosts())
     TUTTI_TRY(outcome.hub->remote()->use({[layout = layout_](const transport::local::PipeKey& key, bool sends) {
@@ -86,7 +78,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
   turn_->isCrowded = readCrowded(ranks());
-  turn_->comparesLate = settings_.slots <= kMostSlotsOfLate;
+  turn_->comparesLate = settings_.slots <= plan::kMostSlotsOfLate;
   readWaitLimits(*turn_);
   settings_.tuner = openTuner(process().tuners, {hash_, ranks(), layout_.nodes()});
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);

@@ -176,6 +176,8 @@ Result<RankLayout> Layouts::find(const Outcome& outcome, bool onGpu, int32_t nod
   RankLayout made;
   const std::span<const Arrival> members = outcome.membersOrNone();
   const std::vector<connect::RankPlace> places = placesOf(*outcome.hub, members);
+  std::map<int32_t, int32_t> ranksOf;
+  for (const connect::RankPlace& place : places) made.fullestHost = std::max(made.fullestHost, ++ranksOf[place.host]);
   made.layout = nodeRanks > 0 ? connect::Layout::natural(outcome.place.ranks, nodeRanks)
                 : onGpu       ? connect::Layout::byPlace(places)
                               : connect::Layout::byPlace(places, numaOrderOf(members, machineOf(false)));

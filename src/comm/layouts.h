@@ -28,6 +28,7 @@ namespace tutti::comm {
 /// What a communicator was given. Plain; any thread.
 struct RankLayout {
   connect::Layout layout = connect::Layout::natural(0);
+  int32_t fullestHost = 0;  ///< The most ranks that one host has; 0 on GPUs of one host.
   topo::CpuSet nearGpu;  ///< Where threads that serve the rank belong; empty: anywhere.
 };
 

@@ -291,11 +291,11 @@ uint64_t readPastCacheBytes() {
   return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
 }
 
-uint64_t cacheShareOf(uint64_t cacheBytes, int32_t caches, int32_t nodeRanks) {
+uint64_t cacheShareOf(uint64_t cacheBytes, int32_t caches, int32_t hostRanks) {
   constexpr uint64_t kLeastShare = 2 << 20;
   constexpr uint64_t kUsualBytes = 32 << 20;
   const int32_t each = std::max(1, caches);
-  const auto sharers = static_cast<uint64_t>(std::max(1, (nodeRanks + each - 1) / each));
+  const auto sharers = static_cast<uint64_t>(std::max(1, (hostRanks + each - 1) / each));
   return std::max(kLeastShare, (cacheBytes > 0 ? cacheBytes : kUsualBytes) / sharers);
 }
 

@@ -24,8 +24,8 @@ bool readCrowded(int32_t ranks);
 bool wantsCopies();
 /// TUTTI_PAST_CACHE_BYTES; 0: automatic.
 uint64_t readPastCacheBytes();
-/// The part of the last-level caches that one of `nodeRanks` ranks has, which can use `caches` of `cacheBytes` (0: not known) together.
-uint64_t cacheShareOf(uint64_t cacheBytes, int32_t caches, int32_t nodeRanks);
+/// The part of the last-level caches that one of `hostRanks` ranks has, which can use `caches` of `cacheBytes` (0: not known) together.
+uint64_t cacheShareOf(uint64_t cacheBytes, int32_t caches, int32_t hostRanks);
 int64_t readFlightEvents();
 /// TUTTI_TIMEOUT_MS, TUTTI_WARN_MS and TUTTI_CHECKS.
 void readWaitLimits(exec::host::Turn& turn);

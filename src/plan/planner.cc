@@ -33,12 +33,10 @@ connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16,
 constexpr uint8_t kFinePorts = 64;
 
 /// Messages between processes of a host that no system call copies: as much as the other pipes hold, in shorter slots, so that a rank's
-/// writing and its reading take turns while both are in its second cache. No more slots than boards can hold calls apart. Not where ranks
-/// share cores, which then take turns more often.
+/// writing and its reading take turns while both are in its second cache. Not where ranks share cores, which then take turns more often.
 /// `bench_mpi alltoall --from 256K --to 16M`.
 connect::PipeSize shorter(const connect::PipeSize& pipe) {
-  const uint32_t times = std::clamp<uint32_t>(32 / pipe.slots, 1, 4);
-  return {pipe.slots * times, std::max<uint64_t>(64, pipe.slotBytes / times)};
+  return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
 }
 
 /// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
@@ -49,12 +47,13 @@ constexpr uint64_t kPastAnyCache = 32 << 20;
 /// --from 64K --to 8M`, of 2, 4 and 8 ranks, with and without `--buffers ncclmem`.
 constexpr uint64_t kLeastPlacedBytes = 256 << 10;
 
-/// What the buffers of a rank have together, on an average; `bytes` are those of the larger one.
+/// What the buffers of a rank have together, on an average, of a broadcast in place; `bytes` are those of the larger one.
 uint64_t footprint(Collective collective, uint64_t bytes, uint64_t ranks) {
   switch (collective) {
     case Collective::AllReduce:
     case Collective::AllToAll: return 2 * bytes;
     case Collective::AllGather:
+    case Collective::Reduce:
     case Collective::ReduceScatter: return bytes + bytes / ranks;
     case Collective::Gather:
     case Collective::Scatter: return 2 * bytes / ranks;
@@ -112,7 +111,8 @@ bool Planner::copies(const Shape& shape, uint64_t bytes) const {
 /// past it have to be fetched, and two ranks near each other take twice as long.
 bool Planner::isPastCache(Collective collective, uint64_t bytes) const {
   if (settings_.pastCacheBytes > 0) return bytes >= settings_.pastCacheBytes;
-  return bytes >= kPastAnyCache || footprint(collective, bytes, static_cast<uint64_t>(layout_.ranks())) >= settings_.cacheShare;
+  const uint64_t staged = settings_.spansProcesses ? settings_.slots * settings_.sliceBytes : 0;
+  return bytes >= kPastAnyCache || footprint(collective, bytes, static_cast<uint64_t>(layout_.ranks())) + staged > settings_.cacheShare;
 }
 
 /// How the call would be cut for the algorithm.
@@ -147,6 +147,7 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   }
   const int32_t channels = window || messages ? 1 : wanted;
   draft.geometry = algo::makeGeometry(traits.division, shape.count, algorithm.chunks(ranks), shape.type, channels, draft.sliceBytes);
+  // As if all had buffers that others can write to: what is not placed moves as much as if it were read, through windows.
   const bool isLong = shares && bytes / static_cast<uint64_t>(ranks) >= kLeastPlacedBytes;
   if (lends) draft.loans = traits.places && (isLong || isPastCache(shape.collective, bytes)) ? Loans::Placed : Loans::Read;
   draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans,
@@ -311,6 +312,12 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
   for (int32_t i = 0; i < step.to.count; ++i) {
     const auto end = connections_.sendEnd(channel, static_cast<uint8_t>(draft.firstPort + step.port), step.to.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
+    if (settings_.spansProcesses && (*end)->slotBytes() < draft.sliceBytes)
+      return fail(
+          Code::InvalidUsage,
+          "rank {} reads slots of {} bytes and rank {} would write {}: TUTTI_SLICE_BYTES, NCCL_BUFFSIZE and TUTTI_SLOTS have to be the "
+          "same for both",
+          step.to.at(i).value, (*end)->slotBytes(), rank_.value, draft.sliceBytes);
     lane.targets.push_back(*end);
   }
   return bound;

@@ -18,6 +18,9 @@
 
 namespace tutti::plan {
 
+/// A sender may be so many messages ahead of who reads them, and boards, which keep 64 runs of like calls, still tell them apart.
+inline constexpr uint32_t kMostSlotsOfLate = 32;
+
 /// What distinguishes one plan from another. `root` is the peer of a message; `receives` tells its two directions apart.
 struct Shape {
   Collective collective = Collective::AllReduce;
@@ -39,7 +42,7 @@ struct Settings {
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
   uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes leave in a bank of its window at once, all together
   uint64_t pastCacheBytes = 0;     ///< results of calls from here on are stored past the cache; 0: where they do not fit into cacheShare
-  uint64_t cacheShare = 16 << 20;  ///< of the last-level cache, a rank's: what both its buffers have to fit into
+  uint64_t cacheShare = 16 << 20;  ///< of the last-level cache, a rank's: what its buffers and its staging memory have to fit into
   uint64_t copiedBytes = 2 << 20;  ///< the same where they copy by system call instead; what there is room for
   bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
   bool spansHosts = false;         ///< no window that all ranks see

@@ -324,7 +324,8 @@ TEST(Planner, SummarizingOpensNothing) {
 /// Whether the results of a call of so many bytes are stored past the cache.
 bool goesPast(Settings settings, Collective collective, uint64_t bytes, int32_t ranks = 2) {
   settings.sliceBytes = 1 << 20;
-  const uint64_t parts = collective == Collective::AllReduce || collective == Collective::Broadcast ? 1 : static_cast<uint64_t>(ranks);
+  const bool isWhole = collective == Collective::AllReduce || collective == Collective::Broadcast || collective == Collective::Reduce;
+  const uint64_t parts = isWhole ? 1 : static_cast<uint64_t>(ranks);
   const auto plan = Ranks(ranks, settings).plan(0, shapeOf(collective, bytes / 4 / parts));
   return plan != nullptr && plan->pastCache;
 }
@@ -332,19 +333,24 @@ bool goesPast(Settings settings, Collective collective, uint64_t bytes, int32_t 
 TEST(Planner, ResultsGoPastTheCacheWhereBothBuffersDoNotFitIntoARanksShare) {
   Settings settings;
   settings.cacheShare = 6 << 20;
-  const auto from = [&](Collective collective, uint64_t bytes, int32_t ranks = 2) {
-    EXPECT_TRUE(goesPast(settings, collective, bytes, ranks)) << static_cast<int>(collective);
-    EXPECT_FALSE(goesPast(settings, collective, bytes - 64, ranks)) << static_cast<int>(collective);
+  const auto beyond = [&](Collective collective, uint64_t bytes, int32_t ranks = 2) {
+    EXPECT_TRUE(goesPast(settings, collective, bytes + 64, ranks)) << static_cast<int>(collective);
+    EXPECT_FALSE(goesPast(settings, collective, bytes, ranks)) << static_cast<int>(collective);
   };
-  from(Collective::AllReduce, 3 << 20);
-  from(Collective::AllToAll, 3 << 20);
-  from(Collective::AllGather, 4 << 20);
-  from(Collective::ReduceScatter, 4 << 20);
-  from(Collective::Broadcast, 6 << 20);
-  from(Collective::Gather, 6 << 20);
-  from(Collective::Gather, 12 << 20, 4);
+  beyond(Collective::AllReduce, 3 << 20);
+  beyond(Collective::AllToAll, 3 << 20);
+  beyond(Collective::AllGather, 4 << 20);
+  beyond(Collective::ReduceScatter, 4 << 20);
+  beyond(Collective::Reduce, 4 << 20);
+  beyond(Collective::Broadcast, 6 << 20);
+  beyond(Collective::Gather, 6 << 20);
+  beyond(Collective::Gather, 12 << 20, 4);
+  settings.spansProcesses = true;
+  settings.slots = 4;
+  settings.sliceBytes = 1 << 20;  // as goesPast() has it
+  beyond(Collective::AllReduce, 1 << 20);
   settings.cacheShare = uint64_t{1} << 40;
-  from(Collective::Broadcast, 32 << 20);
+  beyond(Collective::Broadcast, (32 << 20) - 64);
 }
 
 TEST(Planner, TheUserSaysFromWhereResultsGoPastTheCache) {
@@ -387,14 +393,34 @@ TEST(Planner, MessagesBetweenProcessesHaveShortSlotsWhereEachRankHasACore) {
   settings.spansProcesses = true;
   settings.machine.cores = 2;
   EXPECT_EQ(messagePipe(settings), std::pair(16U, uint64_t{65536}));
-  settings.slots = 20;
-  EXPECT_EQ(messagePipe(settings), std::pair(20U, uint64_t{262144})) << "more would be further ahead than boards are long";
+  for (const auto& [asked, got] : {std::pair(9U, 32U), std::pair(20U, 32U), std::pair(33U, 33U)}) {
+    settings.slots = asked;
+    EXPECT_EQ(messagePipe(settings), std::pair(got, uint64_t{65536}))
+        << "as long as boards tell calls apart; ranks may ask for different ones";
+  }
   settings.slots = 4;
   settings.machine.cores = 1;
   EXPECT_EQ(messagePipe(settings), std::pair(4U, uint64_t{262144}));
   settings.machine.cores = 2;
   settings.copies = 1;
   EXPECT_EQ(messagePipe(settings), std::pair(4U, uint64_t{262144}));
+}
+
+TEST(Planner, NobodyWritesMoreThanTheSlotsOfAnotherRankHold) {
+  const auto hub = *Hub::make(2);
+  const connect::Layout layout = connect::Layout::natural(2);
+  Settings settings = only("ring");
+  settings.spansProcesses = true;
+  const auto plan = [&](int32_t rank, uint64_t sliceBytes) {
+    settings.sliceBytes = sliceBytes;
+    connect::Connections connections(*hub, Rank(rank));
+    return Planner(layout, connections, Rank(rank), settings).makePlan(shapeOf(Collective::AllGather, 1 << 20));
+  };
+  EXPECT_TRUE(plan(0, 65536));
+  const auto other = plan(1, 131072);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code(), Code::InvalidUsage);
+  EXPECT_NE(other.error().text().find("TUTTI_SLICE_BYTES"), std::string::npos) << other.error().text();
 }
 
 TEST(Planner, ProcessesThatShareCoresExchangeThroughWindows) {

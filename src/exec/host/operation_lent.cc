@@ -124,9 +124,7 @@ uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank,
 /// other ranks if they are too far away.
 void Operation::combineToAll(const algo::Range& range) {
   const uint64_t bytes = range.elems * plan_->elementBytes;
-  const bool isOpen = !plan_->pastCache && bytes >= transport::local::StoreChoice::kLeastBytes &&
-                      std::any_of(targets_.begin(), targets_.end(), [](const Target& target) { return !target.isInWindow; });
-  if (!isOpen) return combineToAll(range, plan_->pastCache);
+  if (plan_->pastCache || bytes < transport::local::StoreChoice::kLeastBytes) return combineToAll(range, plan_->pastCache);
   const int64_t began = transport::local::StoreChoice::nowNs();
   const bool isPast = plan_->results->isPast(bytes, began);
   combineToAll(range, isPast);

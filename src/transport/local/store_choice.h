@@ -1,6 +1,6 @@
 // Whether a writer stores a value through its cache or past it, by what each has lately taken.
 //
-// Owner: the Connections of a rank, one for each peer; used by the thread that runs the rank's plans.
+// Owner: the Connections of a rank, one for each peer and one for results; used by the thread that runs the rank's plans.
 // Where reader and writer share a cache, a value is best stored through it: the reader finds it there. Where they do not, as on two
 // chiplets or sockets, every line that is written again has to come back from the reader's side first, and a value takes four to five times
 // as long as when it goes straight to memory. Which of the two it is shows in the writer's own time alone: on an EPYC to store 16 to 256
