@@ -145,14 +145,14 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfMappedCalls) {
     const double estimate = mappedUs(deviceMachine(), collective, 2, bytes / 2, blocks) - deviceMachine().launchUs;
     EXPECT_NEAR(estimate, measured, measured / 10) << name(collective) << " " << bytes << " " << blocks;
   };
-  expectNear(Collective::AllReduce, kMiB, 12, 19.2);
-  expectNear(Collective::AllReduce, 4 * kMiB, 12, 29.1);
-  expectNear(Collective::AllReduce, 64 * kMiB, 12, 217);
-  expectNear(Collective::AllReduce, 256 * kMiB, 12, 821);
-  expectNear(Collective::AllReduce, 256 * kMiB, 8, 845);
-  expectNear(Collective::ReduceScatter, 16 * kMiB, 12, 44.3);
-  expectNear(Collective::ReduceScatter, 256 * kMiB, 12, 441);
-  expectNear(Collective::ReduceScatter, 256 * kMiB, 8, 577);
+  expectNear(Collective::AllReduce, kMiB, 12, 12.3);
+  expectNear(Collective::AllReduce, 4 * kMiB, 12, 21.7);
+  expectNear(Collective::AllReduce, 64 * kMiB, 12, 210);
+  expectNear(Collective::AllReduce, 256 * kMiB, 12, 815);
+  expectNear(Collective::AllReduce, 256 * kMiB, 8, 842);
+  expectNear(Collective::ReduceScatter, 16 * kMiB, 12, 37.2);
+  expectNear(Collective::ReduceScatter, 256 * kMiB, 12, 436);
+  expectNear(Collective::ReduceScatter, 256 * kMiB, 8, 579);
 }
 
 // What early launches and brief calls have changed is not charged to kernels that have neither.

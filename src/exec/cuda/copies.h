@@ -38,8 +38,7 @@ struct alignas(128) CopyFlag {
 /// In own memory, zero before the first call.
 struct CopyState {
   uint64_t count;  ///< calls so far
-  uint32_t isOpen;  ///< between the two stages of a mapped call (mapped.h): its first block has seen all peers' leave
-  uint32_t done;    ///< its blocks that have combined their parts
+  uint32_t done;   ///< blocks of a mapped call (mapped.h) that have combined their parts
 };
 
 enum class CopyStage : uint32_t { Begin, End };
@@ -68,7 +67,8 @@ TUTTI_HD constexpr uint64_t readyWord(uint64_t call, uint32_t place) { return ca
 template <class Side>
 class CopyStep {
  public:
-  TUTTI_HD CopyStep(const CopyLaunch& launch, Side& side) : launch_(launch), side_(side) {}
+  /// `isWhole`: one kernel carries both stages out, so that its blocks count alike until End.
+  TUTTI_HD CopyStep(const CopyLaunch& launch, Side& side, bool isWhole = false) : launch_(launch), side_(side), isWhole_(isWhole) {}
 
   /// False: what this thread waited for did not come, or is not what was promised.
   TUTTI_HD bool run(CopyStage stage) {
@@ -76,17 +76,22 @@ class CopyStep {
     return awaitAll(stage);
   }
 
+  /// Begin as another block of the kernel tells of it. Before the call is counted.
+  TUTTI_HD bool join() {
+    call_ = side_.load(&launch_.state->count) + 1;
+    return awaitAll(CopyStage::Begin);
+  }
   /// The half that others wait for, behind all that was stored for them.
   TUTTI_HD void tellAll(CopyStage stage) {
     const bool begins = stage == CopyStage::Begin;
-    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins ? 1 : 0);
+    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins || isWhole_ ? 1 : 0);
     side_.meet();
     side_.fence();  // what was on the stream before is seen by whoever sees the flag
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
       if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call_);
-    if (!begins || side_.thread() != 0) return;
-    side_.store(&launch_.state->count, call_);
-    side_.post();
+    if (side_.thread() != 0) return;
+    if (begins != isWhole_) side_.store(&launch_.state->count, call_);
+    if (begins) side_.post();
   }
   /// Of the stage that has told.
   TUTTI_HD bool awaitAll(CopyStage stage) {
@@ -125,6 +130,7 @@ class CopyStep {
 
   const CopyLaunch& launch_;
   Side& side_;
+  const bool isWhole_;
   uint64_t call_ = 0;  ///< its number; 0: not read yet
 };
 

@@ -29,36 +29,22 @@ __device__ void prepare(MappedShared& shared, const MappedLaunch& launch) {
   shared.context.workers = kMappedThreads;
 }
 
-/// The first warp of the first block.
-__device__ bool openGate(const CopyLaunch& call) {
+/// The first warp of a block. Every block waits for the peers itself; the first one tells of the call. What other blocks do with memory
+/// that the peers have left to this rank is ordered by what each of their threads has seen and the barrier behind this.
+__device__ bool begin(const CopyLaunch& call) {
   WarpSide side(call);
-  const bool isWell = CopyStep<WarpSide>(call, side).run(CopyStage::Begin);
-  if (__all_sync(0xffffffffu, isWell) == 0) return false;
-  __syncwarp();  // each thread has seen what its peers have stored; a vote orders nothing
-  arch::fenceAcqRelSys();
-  if (threadIdx.x == 0) arch::storeRelaxedSys(&call.state->isOpen, 1);
-  return true;
-}
-
-/// One thread of any other block. Who has to wait for peers is the first one's to tell, so these seldom look themselves. Where one of them
-/// has turned back, the gate may stay open for good: whoever finds the communicator ended does not pass either.
-__device__ bool awaitGate(const CopyLaunch& call) {
-  for (uint32_t tries = 1; arch::loadRelaxedSys(&call.state->isOpen) == 0; ++tries) {
-    if (!kLooks || tries % kTriesPerCheck != 0) continue;
-    if (arch::loadRelaxedSys(&call.wait.relay->stop) != 0) return false;
-    if (tries % (16 * kTriesPerCheck) == 0 && lookForNews(call.wait, arch::globalTimerNs()) == News::Abort) return false;
-  }
-  arch::fenceAcqRelSys();
-  return arch::loadRelaxedSys(&call.wait.relay->stop) == 0;
+  CopyStep<WarpSide> step(call, side, true);
+  const bool isWell = blockIdx.x == 0 ? step.run(CopyStage::Begin) : step.join();
+  return __all_sync(0xffffffffu, isWell) != 0;
 }
 
 /// All threads; whether this block is the last one.
 __device__ bool leave(MappedShared& shared, CopyState& state) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    arch::fenceAcqRelSys();
+    arch::fenceAcqRelGpu();  // the last block's fence for the peers covers what this one has seen of all blocks
     shared.isLast = arch::addRelaxedGpu(&state.done, 1) + 1 == gridDim.x;
-    arch::fenceAcqRelSys();
+    arch::fenceAcqRelGpu();
   }
   __syncthreads();
   return shared.isLast;
@@ -68,24 +54,17 @@ template <DataType kType>
 __global__ void __launch_bounds__(kMappedThreads, 1) mappedKernel(const __grid_constant__ MappedLaunch launch) {
   __shared__ MappedShared shared;
   if (threadIdx.x == 32) prepare(shared, launch);
-  if (blockIdx.x == 0) {
-    if (threadIdx.x < kCopyThreads) {
-      const bool isOpen = openGate(launch.call);
-      if (threadIdx.x == 0) shared.isOpen = isOpen;
-    }
-  } else if (threadIdx.x == 0) {
-    shared.isOpen = awaitGate(launch.call);
+  if (threadIdx.x < kCopyThreads) {
+    const bool isOpen = begin(launch.call);
+    if (threadIdx.x == 0) shared.isOpen = isOpen;
   }
   __syncthreads();
   if (!shared.isOpen) return;
   runLoop<PlainFold, kType>(shared.job, shared.context);
   if (!leave(shared, *launch.call.state) || threadIdx.x >= kCopyThreads) return;
-  if (threadIdx.x == 0) {  // for the next call, which begins behind this one
-    arch::storeRelaxedSys(&launch.call.state->isOpen, 0);
-    arch::storeRelaxedSys(&launch.call.state->done, 0);
-  }
+  if (threadIdx.x == 0) arch::storeRelaxedSys(&launch.call.state->done, 0);  // for the next call, which begins behind this one
   WarpSide side(launch.call);
-  (void)CopyStep<WarpSide>(launch.call, side).run(CopyStage::End);
+  (void)CopyStep<WarpSide>(launch.call, side, true).run(CopyStage::End);
 }
 
 struct MappedFunction {

@@ -2,15 +2,16 @@
 // order, and store the results where they belong, also into the peers' outputs. Plain views, the same on host and device; the host owns the
 // memory behind them.
 //
-//   Begin     as in copies.h, by the first block: all ranks have come to the call, their inputs are there and their outputs may be written.
-//             It opens the gate in own memory, for which the other blocks wait
+//   Begin     as in copies.h: all ranks have come to the call, their inputs are there and their outputs may be written. The first block
+//             tells of the call, every block waits
 //   combine   every block its part; nobody waits
 //   End       as in copies.h, by the block that is done last: all ranks have stored what is this one's, and read what they needed of it
 // 1. Each rank combines a part that is its own: of an all-reduce one of as many shares as there are ranks, of a reduce-scatter its block.
 // 2. The bits are those of one-shot and two-shot: rank order, the accumulation type, rounded once.
 // 3. Sources and targets may be the same memory, place for place: every element is read and written by one thread.
-// 4. A Begin that gives up opens no gate, and nothing is combined; the others see the abort word, and report nothing.
-// 5. Blocks wait for the first one alone, which a device begins with, so they need not all be there at once.
+// 4. Blocks whose Begin gives up combine nothing, and then none is the last one.
+// 5. Blocks wait for the peers' first ones alone, which a device begins with, so they need not all be there at once. The call is counted
+//    by the block that is done last.
 #pragma once
 
 #include <cstddef>

@@ -293,8 +293,10 @@ namespace {
 /// One block after the other; a part is combined as a whole before anything of it is stored.
 void playMapped(const MappedLaunch& launch, int32_t blocks) {
   HostCopySide side(launch.call);
-  CopyStep<HostCopySide> step(launch.call, side);
+  CopyStep<HostCopySide> step(launch.call, side, true);
   if (!step.run(CopyStage::Begin)) return;
+  CopyStep<HostCopySide> other(launch.call, side, true);  // another block of it
+  if (!other.join()) return;
   const host::ReduceFn combine = host::selectReduce(launch.type, launch.op, host::SimdLevel::Portable);
   const uint32_t scaled = launch.scaling.hasFactor ? (uint32_t{1} << launch.sources) - 1 : 0;
   for (int32_t block = 0; block < blocks; ++block) {

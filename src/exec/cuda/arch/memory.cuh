@@ -44,6 +44,8 @@ __device__ __forceinline__ void storeRelaxedSys(Words2* p, Words2 v) {
   asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.word[0]), "l"(v.word[1]) : "memory");
 }
 __device__ __forceinline__ void fenceAcqRelSys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+/// Between threads of this device alone: it does not wait until other devices have what was stored for them.
+__device__ __forceinline__ void fenceAcqRelGpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 __device__ __forceinline__ uint32_t swapRelaxedSys(uint32_t* p, uint32_t v) {
   uint32_t old;
   asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
