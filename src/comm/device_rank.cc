@@ -183,10 +183,12 @@ std::optional<std::string> DeviceRank::lastingWait() const {
 }
 
 std::optional<GivenUp> DeviceRank::look() {
-  const exec::cuda::Verdict& verdict = endpoint_->kernelPage().verdict;
-  const uint32_t state = std::atomic_ref<uint32_t>(const_cast<uint32_t&>(verdict.state)).load(std::memory_order_acquire);
-  if (state != exec::cuda::Verdict::Complete) return std::nullopt;
-  return readVerdict(verdict, endpoint_->page());
+  for (int32_t r = 0; r < ranks_; ++r) {
+    exec::cuda::Verdict& verdict = endpoint_->page().waits(r).givenUp;
+    if (std::atomic_ref<uint32_t>(verdict.state).load(std::memory_order_acquire) == exec::cuda::Verdict::Complete)
+      return readVerdict(verdict, endpoint_->page());
+  }
+  return std::nullopt;
 }
 
 Status DeviceRank::choose(DeviceCall& call) const {

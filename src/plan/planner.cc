@@ -32,9 +32,9 @@ connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16,
 /// The ports of such pipes are the algorithm's and these.
 constexpr uint8_t kFinePorts = 64;
 
-/// Messages between processes of a host that no system call copies: as much as the other pipes hold, in shorter slots, so that a rank's
-/// writing and its reading take turns while both are in its second cache. Not where ranks share cores, which then take turns more often.
-/// `bench_mpi alltoall --from 256K --to 16M`.
+/// Messages between processes of a host that no system call copies: as much as the other pipes hold by default, in shorter slots, so that a
+/// rank's writing and its reading take turns while both are in its second cache. Not where ranks share cores, which then take turns more
+/// often. `bench_mpi alltoall --from 256K --to 16M`.
 connect::PipeSize shorter(const connect::PipeSize& pipe) {
   return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
 }
@@ -42,6 +42,9 @@ connect::PipeSize shorter(const connect::PipeSize& pipe) {
 /// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
 /// with 300 MiB, where 16 MiB take longer past it.
 constexpr uint64_t kPastAnyCache = 32 << 20;
+
+/// What a process stages values in at most: a pipe as it is unless its user says otherwise, which is not for all ranks to know.
+constexpr uint64_t kStagedBytes = 1 << 20;
 
 /// A process's part of a call from which on it writes its results to the outputs of all ranks that offer them. `bench_mpi all_reduce
 /// --from 64K --to 8M`, of 2, 4 and 8 ranks, with and without `--buffers ncclmem`.
@@ -111,7 +114,7 @@ bool Planner::copies(const Shape& shape, uint64_t bytes) const {
 /// past it have to be fetched, and two ranks near each other take twice as long.
 bool Planner::isPastCache(Collective collective, uint64_t bytes) const {
   if (settings_.pastCacheBytes > 0) return bytes >= settings_.pastCacheBytes;
-  const uint64_t staged = settings_.spansProcesses ? settings_.slots * settings_.sliceBytes : 0;
+  const uint64_t staged = settings_.spansProcesses ? std::min(bytes, kStagedBytes) : 0;
   return bytes >= kPastAnyCache || footprint(collective, bytes, static_cast<uint64_t>(layout_.ranks())) + staged > settings_.cacheShare;
 }
 

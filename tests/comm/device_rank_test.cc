@@ -369,7 +369,7 @@ TEST_F(DeviceRankTest, WorkOfAllStreamsOfAGroupStaysInOrder) {
 TEST_F(DeviceRankTest, AVerdictIsAnError) {
   EXPECT_FALSE(ranks[0]->look());
   transport::device::Page page(*hub->devicePage(Bytes(transport::device::Page::bytesFor(kRanks))), kRanks);
-  exec::cuda::Verdict& verdict = page.kernel().verdict;
+  exec::cuda::Verdict& verdict = page.waits(2).givenUp;
   verdict.waiting = exec::cuda::Waiting::ForData;
   verdict.rank = 2;
   verdict.peer = 1;

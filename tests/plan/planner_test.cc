@@ -346,9 +346,8 @@ TEST(Planner, ResultsGoPastTheCacheWhereBothBuffersDoNotFitIntoARanksShare) {
   beyond(Collective::Gather, 6 << 20);
   beyond(Collective::Gather, 12 << 20, 4);
   settings.spansProcesses = true;
-  settings.slots = 4;
-  settings.sliceBytes = 1 << 20;  // as goesPast() has it
-  beyond(Collective::AllReduce, 1 << 20);
+  settings.slots = 4096;  // a user's own wish
+  beyond(Collective::AllReduce, (5 << 20) / 2);
   settings.cacheShare = uint64_t{1} << 40;
   beyond(Collective::Broadcast, (32 << 20) - 64);
 }

@@ -1,7 +1,8 @@
 // A call whose data copy engines move: two kernels of one block stand around its copies, and none of its bytes passes through an SM. Plain
 // views and the steps of those kernels, the same on host and device; the host owns the memory behind them.
 //
-//   Begin    says to every rank that writes to this one "my output may be written", counts the call and posts it on the boards, which
+//   Begin    says to every rank that writes to this one "my output may be written", counts the call (End does where several blocks carry
+//            out a call, which all read the count) and posts it on the boards, which
 //            nobody waits for, and waits until every rank that this one writes to has said so
 //   copies   of the host, on streams of their own behind Begin: into the peers' outputs, which are mapped here
 //   End      behind all of them: says to every rank that this one has written to "all of my data has arrived", and waits for the same
@@ -67,8 +68,9 @@ TUTTI_HD constexpr uint64_t readyWord(uint64_t call, uint32_t place) { return ca
 template <class Side>
 class CopyStep {
  public:
-  /// `isWhole`: one kernel carries both stages out, so that its blocks count alike until End.
-  TUTTI_HD CopyStep(const CopyLaunch& launch, Side& side, bool isWhole = false) : launch_(launch), side_(side), isWhole_(isWhole) {}
+  /// `countsAtEnd`: several blocks read the count, until the one that carries out End.
+  TUTTI_HD CopyStep(const CopyLaunch& launch, Side& side, bool countsAtEnd = false)
+      : launch_(launch), side_(side), countsAtEnd_(countsAtEnd) {}
 
   /// False: what this thread waited for did not come, or is not what was promised.
   TUTTI_HD bool run(CopyStage stage) {
@@ -76,7 +78,7 @@ class CopyStep {
     return awaitAll(stage);
   }
 
-  /// Begin as another block of the kernel tells of it. Before the call is counted.
+  /// Begin as another block of the kernel tells of it. Only where the call is counted at its end.
   TUTTI_HD bool join() {
     call_ = side_.load(&launch_.state->count) + 1;
     return awaitAll(CopyStage::Begin);
@@ -84,13 +86,13 @@ class CopyStep {
   /// The half that others wait for, behind all that was stored for them.
   TUTTI_HD void tellAll(CopyStage stage) {
     const bool begins = stage == CopyStage::Begin;
-    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins || isWhole_ ? 1 : 0);
+    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins || countsAtEnd_ ? 1 : 0);
     side_.meet();
     side_.fence();  // what was on the stream before is seen by whoever sees the flag
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
       if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call_);
     if (side_.thread() != 0) return;
-    if (begins != isWhole_) side_.store(&launch_.state->count, call_);
+    if (begins != countsAtEnd_) side_.store(&launch_.state->count, call_);
     if (begins) side_.post();
   }
   /// Of the stage that has told.
@@ -130,7 +132,7 @@ class CopyStep {
 
   const CopyLaunch& launch_;
   Side& side_;
-  const bool isWhole_;
+  const bool countsAtEnd_;
   uint64_t call_ = 0;  ///< its number; 0: not read yet
 };
 

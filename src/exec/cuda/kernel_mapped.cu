@@ -34,15 +34,17 @@ __device__ void prepare(MappedShared& shared, const MappedLaunch& launch) {
 __device__ bool begin(const CopyLaunch& call) {
   WarpSide side(call);
   CopyStep<WarpSide> step(call, side, true);
+  // A call before that gave up was not counted, so what was said for that one would be taken for this one's.
+  const bool hasEnded = arch::loadRelaxedSys(&call.wait.relay->stop) != 0;
   const bool isWell = blockIdx.x == 0 ? step.run(CopyStage::Begin) : step.join();
-  return __all_sync(0xffffffffu, isWell) != 0;
+  return __all_sync(0xffffffffu, isWell && !hasEnded) != 0;
 }
 
 /// All threads; whether this block is the last one.
 __device__ bool leave(MappedShared& shared, CopyState& state) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    arch::fenceAcqRelGpu();  // the last block's fence for the peers covers what this one has seen of all blocks
+    arch::fenceAcqRelGpu();  // releases this block's stores; the last block's fence for all devices then covers them
     shared.isLast = arch::addRelaxedGpu(&state.done, 1) + 1 == gridDim.x;
     arch::fenceAcqRelGpu();
   }

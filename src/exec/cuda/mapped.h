@@ -9,9 +9,11 @@
 // 1. Each rank combines a part that is its own: of an all-reduce one of as many shares as there are ranks, of a reduce-scatter its block.
 // 2. The bits are those of one-shot and two-shot: rank order, the accumulation type, rounded once.
 // 3. Sources and targets may be the same memory, place for place: every element is read and written by one thread.
-// 4. Blocks whose Begin gives up combine nothing, and then none is the last one.
-// 5. Blocks wait for the peers' first ones alone, which a device begins with, so they need not all be there at once. The call is counted
-//    by the block that is done last.
+// 4. Blocks whose Begin gives up combine nothing, then none is the last one, and no later call of the rank passes its Begin. A rank that
+//    comes late may find leave from before its peers gave up: the outputs of such a call may be written until its stream has come to its
+//    end.
+// 5. To begin, blocks wait for the peers' first ones alone, which a device begins with, so they need not all be there at once. The call is
+//    counted by the block that is done last, which waits for all of theirs.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,9 @@
 // What a kernel's wait that gave up leaves behind, and what it needs to be able to. Plain views, the same on host and device.
 //
 // Owner: whoever allocated them (host memory that every device has mapped); they outlive every launch that was given them.
-// 1. The first wait that gives up claims the verdict, fills it in and then sets `state` to Complete; later ones leave it alone.
+// 1. Each rank has a verdict. Its first wait that gives up claims it, fills it in and then sets `state` to Complete; later ones leave it
+//    alone. It is claimed in the rank's own memory: what several devices exchange in host memory may be lost where a bus does not carry
+//    atomic operations, and then nobody would ever complete it.
 // 2. `abort` is set by the host or by any rank whose wait gave up; it is never cleared while a kernel runs.
 // 3. The board tells calls that differ apart: every launch posts its number and signature to all peers before it does anything else, and
 //    a wait that lasts compares what its peer has posted. Two looks in a row must agree, because a post is two words.
@@ -30,7 +32,7 @@ enum class Waiting : uint32_t {
 
 struct Verdict {
   enum State : uint32_t { Empty, Claimed, Complete };
-  uint32_t state;  // device: exchange to claim, then a store after a fence; host reads after the kernel has ended
+  uint32_t state;  // device: a store after a fence; the host looks while kernels run
   Waiting waiting;
   int32_t rank;  ///< who waited
   int32_t peer;  ///< for whom
@@ -61,6 +63,8 @@ struct alignas(128) WaitDesk {
   uint32_t silence;  ///< ticks; a wait this long is told; at least kLeastSilence, 0: none is. The host writes it before the first launch
   /// Such a wait, as a verdict would have it. A device fills it in where it is Empty; the host empties it.
   Verdict lasting;
+  /// What the rank's first wait that gave up has left. Any rank's host may read it.
+  Verdict givenUp;
 };
 inline constexpr uint32_t kLeastSilence = 2;
 
@@ -71,7 +75,8 @@ struct AbortRelay {
   uint64_t lookedNs;  // device time of the last look; the thread that exchanges it (relaxed) does the next
   uint64_t limitNs;   // as that thread has found it on the desk (relaxed); all waiting threads of the rank read it (relaxed)
   uint32_t told;      // ticks when that thread told of a wait on the desk: one that began before is of the same standstill
-  uint32_t stop;      // that thread sets it (relaxed); all waiting threads of the rank poll it (relaxed)
+  uint32_t stop;      // that thread sets it (relaxed), and whoever gives up; all waiting threads of the rank poll it (relaxed)
+  uint32_t claimed;   // the thread that exchanges it first (relaxed) fills the rank's verdict in
 };
 
 /// What a rank is doing, as its peers see it: written by one thread of its launch (relaxed), read by peers that wait (relaxed).

@@ -43,10 +43,11 @@ __device__ __forceinline__ void describeWait(const WaitControl& control, Verdict
 
 __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen,
                                              uint64_t waitedNs = 0) {
-  const uint32_t before = arch::swapRelaxedSys(&control.verdict->state, Verdict::Claimed);
-  if (before == Verdict::Empty) describeWait(control, *control.verdict, note, expected, seen, waitedNs);
-  // Whoever came second while the first one writes leaves it to that one: the host looks while kernels run.
-  if (before != Verdict::Claimed) arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
+  if (arch::swapRelaxedSys(&control.relay->claimed, 1) == 0) {
+    describeWait(control, *control.verdict, note, expected, seen, waitedNs);
+    arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
+  }
+  arch::storeRelaxedSys(&control.relay->stop, 1);  // also for the rank's kernels behind this one
   arch::storeRelaxedSys(control.abort, 1);
 }
 

@@ -351,7 +351,9 @@ bool Operation::refuseCall(uint64_t signature, Rank peer) {
 }
 
 bool Operation::refuseSize(uint64_t bytes, Rank peer, uint64_t expectedBytes) {
-  status_ = error(Code::InvalidUsage, "rank {} sent {} bytes where rank {} expects {} in {}: do both use the same number of channels?",
+  status_ = error(Code::InvalidUsage,
+                  "rank {} sent {} bytes where rank {} expects {} in {}: do both have the same number of channels, TUTTI_SLICE_BYTES and "
+                  "NCCL_BUFFSIZE?",
                   peer.value, bytes, plan_->rank.value, expectedBytes, describeSignature(signature_));
   return false;
 }

@@ -235,7 +235,7 @@ class Operation {
     std::byte* here = nullptr;  // as this process sees it
     uint64_t from = 0;          // what of it is written: in bytes from there
     uint64_t to = 0;
-    bool isInWindow = false;    // else an output; only of calls past the cache
+    bool isInWindow = false;    // only where the call goes past the cache; else it is an output
     bool isPast = false;        // of what is in a window: the cache
   };
   static constexpr uint64_t kInCell = 1;

@@ -321,7 +321,7 @@ exec::cuda::WaitControl Endpoint::waitControl() const {
   const ControlLayout layout(config_, ranks_);
   exec::cuda::WaitControl wait;
   wait.abort = asPointer<uint32_t>(kernelPage_ + offsetof(KernelPage, abort));
-  wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + offsetof(KernelPage, verdict));
+  wait.verdict = asPointer<exec::cuda::Verdict>(kernelPage_ + page_.offsetOf(&page_.waits(rank_.value).givenUp));
   wait.desk = asPointer<exec::cuda::WaitDesk>(kernelPage_ + page_.offsetOf(&page_.waits(rank_.value)));
   wait.relay = asPointer<exec::cuda::AbortRelay>(control_.address() + layout.relay);
   if (config_.checks == 0 || ranks_ > exec::cuda::kBoardPeers) return wait;

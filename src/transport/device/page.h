@@ -96,7 +96,6 @@ struct alignas(64) PairCard {
 /// The part that kernels see.
 struct alignas(4096) KernelPage {
   uint32_t abort;  ///< exec/cuda/verdict.h: WaitControl; Hub::stopDevices sets it
-  alignas(128) exec::cuda::Verdict verdict;
 };
 
 using exec::cuda::WaitDesk;

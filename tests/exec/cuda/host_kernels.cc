@@ -308,7 +308,7 @@ void playMapped(const MappedLaunch& launch, int32_t blocks) {
     combine(sum.data(), sources, launch.sources, part.bytes / sizeOf(launch.type), {launch.type, launch.op, launch.scaling}, scaled, true);
     for (int32_t t = 0; t < launch.targets; ++t) std::memcpy(launch.target[t] + part.begin, sum.data(), sum.size());
   }
-  (void)step.run(CopyStage::End);
+  (void)CopyStep<HostCopySide>(launch.call, side, true).run(CopyStage::End);  // by whichever block is the last one
 }
 
 }  // namespace

@@ -322,7 +322,9 @@ class Job:
             if rank == victim and kind == "abort":
                 expect(told.get("aborted"), f"rank {rank} tells {told}")
                 continue
-            expect(told["code"] in RIGHT[kind], f"{kind} of rank {victim}: rank {rank} got {told['code']} ({told['text']})")
+            expect(told["code"] in RIGHT[kind],
+                   f"{kind} of rank {victim} in {order['call']} of {order['count']}, step {order['step']}: rank {rank} got {told['code']} "
+                   f"({told['text']}) at step {told['step']}, after {told['since'] - happened:.2f} s")
             expect(told["text"], f"{kind} of rank {victim}: rank {rank} got {told['code']} without a text")
             self.judge_text(order, rank, told["text"], pid)
             worst, slowest = max(worst, told["since"] - happened), max(slowest, told["aborting"])

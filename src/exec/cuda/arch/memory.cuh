@@ -1,7 +1,8 @@
 // Loads, stores and fences of sm_70 and later: one PTX instruction a function, named for what the memory model calls it.
 //
 // "relaxed" and "acquire/release" are strong accesses at system scope: they meet at the level-2 cache of the GPU that owns the
-// memory, also over NVLink. "weak" accesses carry bulk data and are ordered only by the barriers and fences around them.
+// memory, also over NVLink, but for the two that say so. "weak" accesses carry bulk data and are ordered only by the barriers and fences
+// around them.
 // 1. Two 64-bit halves of a 16-byte strong access are each single-copy atomic; the pair is not, by the model.
 #pragma once
 
