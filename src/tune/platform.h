@@ -60,7 +60,7 @@ struct MovedCost {
 
 /// A call whose blocks combine what lies in windows of all ranks.
 struct MappedCost {
-  double startUs = 16;    ///< until all have come to the call, and behind the last block
+  double startUs = 9.4;   ///< until all have come to the call, and behind the last block
   double blockGBs = 40;   ///< that a block loads from peers and stores to them, of an all-reduce
   double loadGBs = 29;    ///< that it loads, of a reduce-scatter, which stores nothing there
   double linkGBs = 330;   ///< that a device does
