@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -55,6 +56,13 @@ class Cases(unittest.TestCase):
             self.assertEqual(sum(any(c.unit == unit for c in part) for part in parts), 1, unit)
         for part in parts:
             self.assertLess(sum(c.estimate_s for c in part), 1.4 * sum(c.estimate_s for c in checks) / 5)
+
+    def test_what_one_thread_cannot_do_is_done_by_threads(self):
+        for checks in (cases.full(4, True), cases.gate(4)):
+            modes = [c.mode for c in checks if c.program == "hypercube"]
+            self.assertEqual((modes.count("g"), modes.count("t") > 0), (0, True))
+            self.assertEqual(len({c.title() for c in checks if not c.unit}), sum(not c.unit for c in checks))
+        self.assertIn("g", [c.mode for c in cases.full(2, True) if c.program == "hypercube"])
 
     def test_algorithms_are_those_of_the_library(self):
         listed = subprocess.run([TUTTI, "prove", "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
@@ -212,6 +220,18 @@ class Runner(unittest.TestCase):
         self.assertRegex(text, r"not run to its end: time was over \(6 s\) after [56] s of it")
         self.assertNotIn("hangs", text)
 
+    def test_side_by_side(self):
+        """Three that hang are ended in the time of one; probes do not run beside them, and the table keeps its order."""
+        names, began = "all_reduce|alltoallv|gather", time.monotonic()
+        code, text, verdicts = self.run_it("--only", rf"^({names}) -g 2 8\.\.64M x8 float( sum)?$|^gpu_probe", "--limit", "4", "--jobs", "3",
+                                           deeds=" ".join(f"{name}_perf=hang" for name in names.split("|")))
+        self.assertEqual((code, verdicts), (1, ["ok", *["FAILED"] * 3]), text)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(text.index("gpu_probe"), text.index("all_reduce"))
+        ended = [text.index(f"] {name} -g") for name in names.split("|")]
+        table = [text.index(f"| {name} ") for name in names.split("|")]
+        self.assertEqual((sorted(table), max(ended) < min(table)), (table, True), text)
+
     def test_probes(self):
         only = ("--only", "_probe|torture")
         code, text, verdicts = self.run_it(*only, deeds="ll128_torture=1 driver_probe=2")
@@ -240,7 +260,7 @@ class Runner(unittest.TestCase):
         self.assertEqual(text.count(f"{REFERENCE} {process.build_id(REFERENCE)}"), 3)
 
     def test_bad_arguments(self):
-        for bad in (["--part", "3/2", "--full"], ["--part", "1/2"], ["--gate", "--full"], ["--env", "A"], ["--reference", REFERENCE]):
+        for bad in (["--jobs", "0"], ["--part", "3/2", "--full"], ["--part", "1/2"], ["--gate", "--full"], ["--env", "A"], ["--reference", REFERENCE]):
             self.assertEqual(self.run_it(*bad)[0], 2, bad)
         self.assertEqual(self.run_it("--full", "--reference", TESTED)[0], 1)
 
