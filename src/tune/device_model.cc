@@ -78,7 +78,7 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
   const bool isPlain = exec::cuda::kernelInfo(kernel).protocol == exec::cuda::Protocol::Simple && !isWindow;
   if (isPlain && p.steps > 1) us.launchUs += machine_.turnsUs;
   us.hopsUs = hops * cost.hopUs;
-  double passing = p.crossing * bytes;
+  double passing = std::max(p.crossing, p.arriving) * bytes;
   double repeated = hasRounds ? machine_.roundsBlocks : 1;
   if (isWindow) {
     us.messagesUs = p.messages * cost.messageUs;

@@ -104,8 +104,9 @@ struct Sent {
   uint64_t toOtherNodes = 0;
 };
 
-/// Bytes that a rank sends in the only slice.
-Sent bytesSent(const Program& program, const algo::Geometry& geometry, int32_t rank, std::span<const algo::LayoutView> views) {
+/// Bytes that a rank sends in the only slice; `arriving`, by rank, grows by what reaches others.
+Sent bytesSent(const Program& program, const algo::Geometry& geometry, int32_t rank, std::span<const algo::LayoutView> views,
+               std::span<uint64_t> arriving) {
   const auto nodeOf = [views](int32_t r) { return views[static_cast<size_t>(r)].grid.node; };
   Sent sum;
   for (const auto& lane : program.lanes) {
@@ -115,7 +116,9 @@ Sent bytesSent(const Program& program, const algo::Geometry& geometry, int32_t r
       const uint64_t bytes = geometry.range(ref.chunk, 0, 0).elems;
       for (int32_t i = 0; i < step.to.count; ++i) {
         const int32_t to = step.to.at(i).value;
-        sum.toOthers += to != rank ? bytes : 0;
+        if (to == rank) continue;
+        sum.toOthers += bytes;
+        arriving[static_cast<size_t>(to)] += bytes;
         sum.toOtherNodes += nodeOf(to) != nodeOf(rank) ? bytes : 0;
       }
     }
@@ -140,9 +143,10 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
   Profile profile;
   std::vector<Program> programs;
   std::map<int32_t, uint64_t> leaving;  // by node
+  std::vector<uint64_t> arriving(views.size());
   for (const algo::LayoutView& view : views) {
     programs.push_back(algorithm.record(view));
-    const Sent sent = bytesSent(programs.back(), geometry, view.rank.value, views);
+    const Sent sent = bytesSent(programs.back(), geometry, view.rank.value, views, arriving);
     leaving[view.grid.node] += sent.toOtherNodes;
     profile.crossing = std::max(profile.crossing, static_cast<double>(sent.toOthers) / static_cast<double>(geometry.totalElems));
     for (const auto& lane : programs.back().lanes) profile.steps = std::max(profile.steps, static_cast<int32_t>(lane.size()));
@@ -156,6 +160,7 @@ Profile profileOf(const Algorithm& algorithm, std::span<const algo::LayoutView> 
   profile.farHops = end.farHops;
   for (const auto& [node, bytes] : leaving)
     profile.leaving = std::max(profile.leaving, static_cast<double>(bytes) / static_cast<double>(geometry.totalElems));
+  profile.arriving = static_cast<double>(*std::ranges::max_element(arriving)) / static_cast<double>(geometry.totalElems);
   profile.hops = end.hops;
   profile.messages = end.messages;
   return profile;

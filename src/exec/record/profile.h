@@ -18,6 +18,7 @@ struct Profile {
   double busiest = 0;    ///< the same of the rank that has the most of it
   double lane = 0;       ///< the same of the lane that has the most of it
   double crossing = 0;   ///< bytes that a rank sends to others, of the rank that sends the most; for each byte of the same
+  double arriving = 0;   ///< bytes that a rank receives from others, of the rank that receives the most; for each byte of the same
   double leaving = 0;    ///< bytes that go from one node to others, of the node that sends the most; for each byte of the same
   int32_t steps = 0;     ///< of the longest lane, for one slice
 };

@@ -52,6 +52,16 @@ TEST(Profile, WhatGoesFromNodeToNodeIsCountedApart) {
   EXPECT_EQ(profileFor(Collective::AllReduce, "ring", 8).leaving, 0);
 }
 
+TEST(Profile, WhatReachesARootIsWhatAllOthersSend) {
+  for (const int n : {2, 4, 8}) {
+    EXPECT_DOUBLE_EQ(profileFor(Collective::Reduce, "direct", n).arriving, n - 1) << n;
+    EXPECT_DOUBLE_EQ(profileFor(Collective::Reduce, "direct", n).crossing, 1) << n;
+    EXPECT_DOUBLE_EQ(profileFor(Collective::Gather, "star", n).arriving, (n - 1.0) / n) << n;
+    EXPECT_DOUBLE_EQ(profileFor(Collective::Scatter, "star", n).arriving, 1.0 / n) << n;
+    EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "ring", n).arriving, profileFor(Collective::AllReduce, "ring", n).crossing) << n;
+  }
+}
+
 TEST(Profile, TrafficCountsWhatMemorySees) {
   // Reads four inputs and writes the output; stored and loaded once more where nothing is lent.
   EXPECT_DOUBLE_EQ(profileFor(Collective::AllReduce, "twoshot", 4, 0, Loans::Read).traffic, 4 + 1 + 3 + 3);
