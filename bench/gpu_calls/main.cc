@@ -33,7 +33,7 @@ class Nothing final : public exec::cuda::Executor {
   }
   Status nearPages(const exec::cuda::NearLaunch&, void*) override { return {}; }
   Status copies(const exec::cuda::CopyLaunch&, exec::cuda::CopyStage, void*) override { return {}; }
-  Status moved(const exec::cuda::MovedLaunch&, void*) override { return {}; }
+  Status moved(const exec::cuda::MovedLaunch&, const exec::cuda::Grid&, void*) override { return {}; }
   Status mapped(const exec::cuda::MappedLaunch&, const exec::cuda::Grid&, void*) override { return {}; }
 };
 

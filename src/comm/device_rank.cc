@@ -220,9 +220,9 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
     other.estimatedUs = windows_->estimateUs(call);
     if (isCombined) {
       other.channels = windows_->blocksOf(call);
-    } else if (windows_->isLittle(call)) {
+    } else if (const auto mover = windows_->moverOf(call); mover != DeviceWindows::Mover::Engines) {
       other.kernel = "moved";
-      other.channels = 1;
+      other.channels = mover == DeviceWindows::Mover::Block ? 1 : windows_->blocksOf(call);
     }
     other.reason =
         windows_->isTaken(call, chosen->estimatedUs)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "core/format.h"
@@ -9,10 +10,7 @@
 
 namespace tutti::comm {
 
-using driver::cuda::CaptureStatus;
 using driver::cuda::DevicePtr;
-using driver::cuda::OwnedEvent;
-using driver::cuda::OwnedStream;
 using driver::cuda::Stream;
 using plan::When;
 using transport::device::UserWindow;
@@ -22,6 +20,9 @@ namespace {
 constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Collective::AllToAll};
 /// Blocks that combine: more are hardly faster (docs/decisions/0042-mapped.md), and take multiprocessors from the caller's own kernels.
 constexpr int32_t kMappedBlocks = 12;
+/// And that move, between two ranks and between more; some of them have the rank's own part.
+constexpr int32_t kPairsBlocks = 24;
+constexpr int32_t kMovedBlocks = 32;
 /// Less for a block is not worth one.
 constexpr uint64_t kMappedBytes = 16384;
 /// A call that takes so much longer on these few blocks, or on none, than on the many that pipes want is still the better one to have.
@@ -77,7 +78,7 @@ std::string DeviceWindows::obstacle(Collective collective) const {
   if (endpoint_.usesHostMemory()) return "some GPUs do not reach each other's memory";
   if (ranks_ > exec::cuda::kMaxLocalRanks) return format("at most {} ranks map each other's windows", exec::cuda::kMaxLocalRanks);
   if (combines && settings_.mappedBlocks < 1) return "its blocks do not fit onto the device beside those of other ranks";
-  if (when == When::WherePossible) return {};
+  if (when == When::WherePossible || settings_.mapped == When::WherePossible) return {};
   for (const tune::Filter* filter : {&settings_.restrictions.nccl, &settings_.restrictions.tutti, &settings_.protocols})
     if (filter->restricts(collective)) return format("{} names kernels' ways", filter->source());
   if (settings_.tuner != nullptr) return "a tuner is asked, and knows kernels' ways alone";
@@ -89,7 +90,23 @@ double DeviceWindows::estimateUs(const Call& call) const {
     const uint64_t share = std::min(shareElements(call), call.count) * sizeOf(call.type);
     return tune::mappedUs(settings_.machine, call.collective, ranks_, share, blocksOf(call));
   }
-  return isLittle(call) ? movedUs(call) : copyUs(call);
+  switch (moverOf(call)) {
+    case Mover::Engines: return copyUs(call);
+    case Mover::Block: return movedUs(call);
+    case Mover::Blocks: break;
+  }
+  return movedTogetherUs(call);
+}
+
+/// Engines where blocks are wished away, several blocks only where that many are allowed.
+DeviceWindows::Mover DeviceWindows::moverOf(const Call& call) const {
+  const double oneUs = settings_.movesLittle ? movedUs(call) : std::numeric_limits<double>::infinity();
+  const Mover few = oneUs < copyUs(call) ? Mover::Block : Mover::Engines;
+  if (settings_.copyEngines == When::WherePossible || settings_.mapped == When::Never || blocksOf(call) < 2) return few;
+  const double togetherUs = movedTogetherUs(call);
+  if (settings_.mapped == When::WherePossible) return togetherUs < oneUs ? Mover::Blocks : Mover::Block;
+  if (few == Mover::Engines) return copyUs(call) < kWorthNoBlocks * togetherUs ? few : Mover::Blocks;
+  return oneUs < togetherUs ? few : Mover::Blocks;
 }
 
 double DeviceWindows::copyUs(const Call& call) const {
@@ -100,9 +117,16 @@ double DeviceWindows::movedUs(const Call& call) const {
   return tune::movedUs(settings_.machine, static_cast<uint64_t>(ranks_) * chunkBytes(call));
 }
 
+double DeviceWindows::movedTogetherUs(const Call& call) const {
+  const int32_t blocks = blocksOf(call);
+  const int32_t givers = exec::cuda::giversOf(blocks, ranks_ - 1, true);
+  return tune::movedTogetherUs(settings_.machine, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call), blocks, givers);
+}
+
 bool DeviceWindows::isTaken(const Call& call, double kernelUs) const {
   if (isMapped(call.collective)) return settings_.mapped == When::WherePossible || estimateUs(call) < kWorthFewBlocks * kernelUs;
-  return settings_.copyEngines == When::WherePossible || estimateUs(call) < kWorthNoBlocks * kernelUs;
+  const bool isWished = settings_.copyEngines == When::WherePossible || settings_.mapped == When::WherePossible;
+  return isWished || estimateUs(call) < (moverOf(call) == Mover::Engines ? kWorthNoBlocks : kWorthFewBlocks) * kernelUs;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.
@@ -114,8 +138,10 @@ uint64_t DeviceWindows::shareElements(const Call& call) const {
 }
 
 int32_t DeviceWindows::blocksOf(const Call& call) const {
-  const uint64_t useful = shareElements(call) * sizeOf(call.type) / kMappedBytes + 1;
-  const int32_t wanted = std::max(settings_.minChannels, kMappedBlocks);
+  const bool combines = isMapped(call.collective);
+  const uint64_t bytes = combines ? shareElements(call) * sizeOf(call.type) : chunkBytes(call) * static_cast<uint64_t>(ranks_);
+  const uint64_t useful = bytes / kMappedBytes + 1;
+  const int32_t wanted = std::max(settings_.minChannels, combines ? kMappedBlocks : ranks_ == 2 ? kPairsBlocks : kMovedBlocks);
   const int32_t most = std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
   return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
 }
@@ -255,7 +281,8 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
     return executor_.mapped(combine, exec::cuda::makeGrid(blocksOf(made.call), most, settings_.mappedClusters), stream);
   }
   const std::vector<Piece> all = pieces(made);
-  if (isLittle(made.call) && suitsABlock(all)) return moveAll(launch, made, all, stream);
+  if (const Mover mover = moverOf(made.call); mover != Mover::Engines && suitsABlock(all))
+    return moveAll(launch, made, all, mover == Mover::Blocks ? blocksOf(made.call) : 1, stream);
   TUTTI_TRY(executor_.copies(launch, exec::cuda::CopyStage::Begin, stream));
   TUTTI_TRY(copyAll(all, stream));
   return executor_.copies(launch, exec::cuda::CopyStage::End, stream);
@@ -269,106 +296,20 @@ bool DeviceWindows::suitsABlock(std::span<const Piece> pieces) {
   });
 }
 
-Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, Stream stream) {
+/// A rank that only receives needs one block to wait.
+Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, int32_t blocks,
+                              Stream stream) {
   exec::cuda::MovedLaunch moved;
   moved.call = launch;
   moved.elementBytes = sizeOf(made.call.type);
   for (const Piece& piece : pieces)
     moved.piece[moved.pieces++] = {reinterpret_cast<const std::byte*>(piece.from), reinterpret_cast<std::byte*>(piece.to), piece.bytes};
-  moved.given = moved.pieces - (!pieces.empty() && pieces.back().isOwn ? 1 : 0);
-  return executor_.moved(moved, stream);
-}
-
-/// The first on the caller's stream, the others beside it.
-Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
-  if (pieces.empty()) return {};
-  driver::cuda::Driver& driver = device_.gpu->driver();
-  const auto others = pieces.subspan(1);
-  Lanes* lanes = nullptr;
-  if (!others.empty()) {
-    const auto found = lanesFor(stream, others.size());
-    if (!found) return found.error();
-    lanes = *found;
-    TUTTI_TRY(driver.record(lanes->forked.get(), stream));
-  }
-  TUTTI_TRY(driver.copy(pieces[0].to, pieces[0].from, Bytes(pieces[0].bytes), stream));
-  for (size_t i = 0; i < others.size(); ++i) {
-    const Lane& lane = lanes->lane[i];
-    TUTTI_TRY(driver.wait(lane.stream.get(), lanes->forked.get()));
-    TUTTI_TRY(driver.copy(others[i].to, others[i].from, Bytes(others[i].bytes), lane.stream.get()));
-    TUTTI_TRY(driver.record(lane.done.get(), lane.stream.get()));
-  }
-  for (size_t i = 0; i < others.size(); ++i) TUTTI_TRY(driver.wait(stream, lanes->lane[i].done.get()));
-  return {};
-}
-
-/// A set that no other capture has: one whose first stream is in none, or in that of `stream`.
-Result<DeviceWindows::Lanes*> DeviceWindows::lanesFor(Stream stream, size_t count) {
-  driver::cuda::Driver& driver = device_.gpu->driver();
-  const auto capture = driver.captureInfo(stream);
-  if (!capture) return tl::unexpected(capture.error());
-  const uint64_t wanted = capture->isActive() ? capture->id : 0;
-  Lanes* found = nullptr;
-  for (const auto& lanes : lanes_) {
-    const auto info = driver.captureInfo(lanes->lane.front().stream.get());
-    if (!info) return tl::unexpected(info.error());
-    if (info->status == CaptureStatus::None || (info->isActive() && info->id == wanted)) found = lanes.get();
-    if (found != nullptr) break;
-  }
-  if (found != nullptr && found->lane.size() >= count) return found;
-  const auto outside = driver::cuda::OutsideCaptures::enter(driver);
-  if (!outside) return tl::unexpected(outside.error());
-  if (found != nullptr) {
-    if (Status status = addLanes(*found, count); !status.ok()) return tl::unexpected(std::move(status));
-    return found;
-  }
-  auto made = std::make_unique<Lanes>();
-  auto forked = OwnedEvent::of(driver, driver.createEvent());
-  if (!forked) return tl::unexpected(std::move(forked).error());
-  made->forked = std::move(*forked);
-  if (Status status = addLanes(*made, count); !status.ok()) return tl::unexpected(std::move(status));
-  const std::lock_guard lock(mutex_);
-  lanes_.push_back(std::move(made));
-  return lanes_.back().get();
-}
-
-Status DeviceWindows::addLanes(Lanes& lanes, size_t count) {
-  driver::cuda::Driver& driver = device_.gpu->driver();
-  while (lanes.lane.size() < count) {
-    Lane lane;
-    auto stream = OwnedStream::of(driver, driver.createStream());
-    if (!stream) return std::move(stream).error();
-    lane.stream = std::move(*stream);
-    auto done = OwnedEvent::of(driver, driver.createEvent());
-    if (!done) return std::move(done).error();
-    lane.done = std::move(*done);
-    const std::lock_guard lock(mutex_);
-    lanes.lane.push_back(std::move(lane));
-  }
-  return {};
-}
-
-bool DeviceWindows::isIdle() {
-  const std::lock_guard lock(mutex_);
-  driver::cuda::Driver& driver = device_.gpu->driver();
-  for (const auto& lanes : lanes_) {
-    for (const Lane& lane : lanes->lane) {
-      const auto info = driver.captureInfo(lane.stream.get());
-      if (!info || info->status != CaptureStatus::None) continue;  // what it has is the graph's; to ask would break the capture
-      const auto idle = driver.isIdle(lane.stream.get());
-      if (idle && !*idle) return false;
-    }
-  }
-  return true;
-}
-
-std::vector<OwnedStream> DeviceWindows::takeStreams() {
-  const std::lock_guard lock(mutex_);
-  std::vector<OwnedStream> all;
-  for (const auto& lanes : lanes_)
-    for (Lane& lane : lanes->lane) all.push_back(std::move(lane.stream));
-  lanes_.clear();
-  return all;
+  const bool hasOwn = !pieces.empty() && pieces.back().isOwn;
+  moved.given = moved.pieces - (hasOwn ? 1 : 0);
+  const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
+  const exec::cuda::Grid grid = moved.given > 0 ? exec::cuda::makeGrid(blocks, most, settings_.mappedClusters) : exec::cuda::Grid{1, 1};
+  moved.givers = exec::cuda::giversOf(grid.blocks, moved.given, hasOwn);
+  return executor_.moved(moved, grid, stream);
 }
 
 }  // namespace tutti::comm

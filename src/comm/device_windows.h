@@ -1,5 +1,5 @@
 // Calls on buffers in symmetric windows: which ones go that way, and how. Copies of the engines between two kernels (exec/cuda/copies.h),
-// or one kernel of one block (exec/cuda/moved.h), where bytes are only moved; one kernel whose blocks combine what lies there
+// or one kernel of one block or of several (exec/cuda/moved.h), where bytes are only moved; one kernel whose blocks combine what lies there
 // (exec/cuda/mapped.h) where they are reduced.
 //
 // Owner: DeviceRank. Used by the thread that uses the communicator, but isIdle(), which any thread may call.
@@ -11,7 +11,8 @@
 // 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
 //    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
 //    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels. What is little
-//    one block moves instead; engines and that block say the same to the peers, so here ranks may differ.
+//    one block moves instead, and what is not worth an engine's beginning several do; engines and blocks say the same to the peers, so here
+//    ranks may differ.
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
@@ -60,11 +61,12 @@ class DeviceWindows {
   /// Why no call like this one can go this way, whatever its buffers; empty: some can.
   std::string obstacle(Collective collective) const;
   double estimateUs(const Call& call) const;
-  /// Whether one block carries a call out that reduces nothing, because copy engines would not have begun.
-  bool isLittle(const Call& call) const { return settings_.movesLittle && movedUs(call) < copyUs(call); }
+  /// Who carries out a call that reduces nothing: one block where engines would not have begun, several where they are faster still.
+  enum class Mover : uint8_t { Engines, Block, Blocks };
+  Mover moverOf(const Call& call) const;
   /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
   bool isTaken(const Call& call, double kernelUs) const;
-  /// That combine, of a call that reduces.
+  /// That combine, or move together.
   int32_t blocksOf(const Call& call) const;
   /// Sets the windows of `made` where the call goes this way. `kernelUs`: what it takes otherwise. InvalidUsage: the memory of a window
   /// that holds the buffers has been freed.
@@ -95,6 +97,7 @@ class DeviceWindows {
   uint64_t outBytes(const Call& call) const;
   double copyUs(const Call& call) const;
   double movedUs(const Call& call) const;
+  double movedTogetherUs(const Call& call) const;
   uint64_t shareElements(const Call& call) const;
   Status chooseCopies(WindowCall& made) const;
   Status chooseMapped(WindowCall& made) const;
@@ -105,7 +108,8 @@ class DeviceWindows {
   Result<Lanes*> lanesFor(driver::cuda::Stream stream, size_t count);
   Status addLanes(Lanes& lanes, size_t count);
   static bool suitsABlock(std::span<const Piece> pieces);
-  Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, driver::cuda::Stream stream);
+  Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, int32_t blocks,
+                 driver::cuda::Stream stream);
   Status copyAll(std::span<const Piece> pieces, driver::cuda::Stream stream);
 
   Device& device_;

@@ -74,6 +74,7 @@ bool movesMessages(Collective collective) {
 }  // namespace
 
 std::string slower(double us, double bestUs, const tune::Advice& advice) {
+  if (us < bestUs && !advice.isChanged) return format("faster by {:.3g} us, too little to count: the first is taken", bestUs - us);
   if (us < bestUs) return format("faster by {:.3g} us, but the tuner has another wish ({})", bestUs - us, advice.said);
   const double more = us - bestUs;
   if (more <= bestUs / 100) return "no faster: of equals the first is taken";

@@ -77,7 +77,9 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
   if (hasRounds) us.launchUs += machine_.roundsUs;
   const bool isPlain = exec::cuda::kernelInfo(kernel).protocol == exec::cuda::Protocol::Simple && !isWindow;
   if (isPlain && p.steps > 1) us.launchUs += machine_.turnsUs;
-  us.hopsUs = hops * cost.hopUs;
+  const Collective collective = algorithm.traits.collective;
+  const bool isFlow = !isWindow && (collective == Collective::Broadcast || collective == Collective::Reduce);
+  us.hopsUs = isFlow && hops > 1 ? cost.hopUs + (hops - 1) * cost.flowHopUs : hops * cost.hopUs;
   double passing = std::max(p.crossing, p.arriving) * bytes;
   double repeated = hasRounds ? machine_.roundsBlocks : 1;
   if (isWindow) {
@@ -96,7 +98,8 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
       passing = first;
     }
   }
-  us.trafficUs = usOf(passing, linkGBs(algorithm, cost, geometry.channels));
+  const bool goesByTurns = isPlain && ranks_ > 2 && std::string_view(algorithm.traits.name) == "pat";
+  us.trafficUs = usOf(passing, linkGBs(algorithm, cost, geometry.channels) * (goesByTurns ? machine_.byTurnsLinks : 1));
   const double blockGBs = isPlain && isOneWay(algorithm.traits.collective) ? machine_.oneWay * cost.blockGBs : cost.blockGBs;
   us.trafficUs += repeated * usOf(p.lane * bytes, geometry.channels * blockGBs);
   return us;

@@ -30,6 +30,13 @@ inline double movedUs(const DeviceMachine& machine, uint64_t storedBytes) {
   return machine.launchUs + machine.moved.startUs + static_cast<double>(storedBytes) / (machine.moved.blockGBs * 1e3);
 }
 
+/// Of a call by several blocks, `givers` of which store `sentBytes` to others.
+inline double movedTogetherUs(const DeviceMachine& machine, uint64_t sentBytes, int32_t blocks, int32_t givers) {
+  const MovedTogetherCost& cost = machine.movedTogether;
+  return machine.launchUs + cost.startUs + blocks * machine.blockUs +
+         static_cast<double>(sentBytes) / (std::min(cost.linkGBs, givers * cost.blockGBs) * 1e3);
+}
+
 /// Of an all-reduce or reduce-scatter whose `blocks` blocks combine what lies in windows: of `shareBytes` each rank, from all into all or
 /// one.
 inline double mappedUs(const DeviceMachine& machine, Collective collective, int32_t ranks, uint64_t shareBytes, int32_t blocks) {

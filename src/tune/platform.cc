@@ -130,6 +130,7 @@ KernelCost readKernel(Reader reader) {
   KernelCost cost;
   readFields(reader, kKernelFields, cost);
   cost.leastBytes = reader.bytes("leastBytes");
+  cost.flowHopUs = reader.has("flowHopUs") ? reader.number("flowHopUs") : cost.hopUs;
   cost.flowBytes = reader.bytes("flowBytes");
   return cost;
 }
@@ -137,6 +138,7 @@ KernelCost readKernel(Reader reader) {
 Json kernelJson(const KernelCost& cost) {
   Json json = fieldsOf(kKernelFields, cost);
   json["leastBytes"] = cost.leastBytes;
+  json["flowHopUs"] = cost.flowHopUs;
   json["flowBytes"] = cost.flowBytes;
   return json;
 }
@@ -150,6 +152,12 @@ constexpr Field<CopyCost> kCopyFields[] = {
 constexpr Field<MovedCost> kMovedFields[] = {
     {"startUs", &MovedCost::startUs},
     {"blockGBs", &MovedCost::blockGBs},
+};
+
+constexpr Field<MovedTogetherCost> kMovedTogetherFields[] = {
+    {"startUs", &MovedTogetherCost::startUs},
+    {"blockGBs", &MovedTogetherCost::blockGBs},
+    {"linkGBs", &MovedTogetherCost::linkGBs},
 };
 
 constexpr Field<MappedCost> kMappedFields[] = {
@@ -167,6 +175,7 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("roundsUs")) machine.roundsUs = reader.number("roundsUs");
   if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
   if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
+  if (reader.has("byTurnsLinks")) machine.byTurnsLinks = reader.number("byTurnsLinks");
   if (reader.has("oneWay")) machine.oneWay = reader.number("oneWay");
   if (reader.has("mapped")) {
     Reader mapped = reader.object("mapped");
@@ -175,6 +184,10 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("moved")) {
     Reader moved = reader.object("moved");
     readFields(moved, kMovedFields, machine.moved);
+  }
+  if (reader.has("movedTogether")) {
+    Reader moved = reader.object("movedTogether");
+    readFields(moved, kMovedTogetherFields, machine.movedTogether);
   }
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
@@ -199,6 +212,7 @@ Json devicesJson(const DeviceMachine& machine) {
                {"roundsUs", machine.roundsUs},
                {"roundsBlocks", machine.roundsBlocks},
                {"turnsUs", machine.turnsUs},
+               {"byTurnsLinks", machine.byTurnsLinks},
                {"oneWay", machine.oneWay}};
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
     json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
@@ -208,6 +222,7 @@ Json devicesJson(const DeviceMachine& machine) {
   json["kernels"]["linemessages"] = kernelJson(machine.lineMessages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
   json["moved"] = fieldsOf(kMovedFields, machine.moved);
+  json["movedTogether"] = fieldsOf(kMovedTogetherFields, machine.movedTogether);
   json["mapped"] = fieldsOf(kMappedFields, machine.mapped);
   return json;
 }
@@ -260,8 +275,11 @@ Status checkPlatform(const Platform& platform) {
   if (!platform.devices) return {};
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
+  if (platform.devices->byTurnsLinks <= 0) return refuse("byTurnsLinks");
   if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
   if (platform.devices->moved.blockGBs <= 0) return refuse("blockGBs of moved");
+  const MovedTogetherCost& together = platform.devices->movedTogether;
+  if (together.blockGBs <= 0 || together.linkGBs <= 0) return refuse("blockGBs or linkGBs of movedTogether");
   const MappedCost& mapped = platform.devices->mapped;
   if (mapped.blockGBs <= 0 || mapped.loadGBs <= 0 || mapped.linkGBs <= 0) return refuse("blockGBs, loadGBs or linkGBs of mapped");
   for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages, &platform.devices->lineMessages})

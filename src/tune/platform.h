@@ -42,6 +42,7 @@ struct KernelCost {
   double blockGBs = 0;      ///< memory traffic of one block, read and written
   double linkGBs = 0;       ///< payload from one device to others, and through its memory
   uint64_t leastBytes = 1;  ///< of a channel's part of a chunk: with fewer, another channel is of no use
+  double flowHopUs = 0;     ///< pipes: of the hops behind the first of what is passed on from rank to rank; may be missing: then hopUs
   uint64_t flowBytes = 0;   ///< pipes: so much of a piece is passed on at a time; 0: all of it
 };
 
@@ -58,6 +59,13 @@ struct MovedCost {
   double blockGBs = 44;   ///< that the block stores, here or there; measured between two ranks alone
 };
 
+/// A call that moves more of it, by several blocks.
+struct MovedTogetherCost {
+  double startUs = 7.2;   ///< until all have come to the call, and behind the last block
+  double blockGBs = 25;   ///< that a block stores to peers
+  double linkGBs = 365;   ///< that a device does
+};
+
 /// A call whose blocks combine what lies in windows of all ranks.
 struct MappedCost {
   double startUs = 9.4;   ///< until all have come to the call, and behind the last block
@@ -70,17 +78,20 @@ struct MappedCost {
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
-  // These five may be missing in a file.
+  // These six may be missing in a file.
   double lateUs = 0;        ///< a lone call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
   double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
   /// So does one over pipes of plain data whose lanes send and receive by turns: until the first pieces are there, and behind the last.
   double turnsUs = 0;
+  /// Pipes of plain data that lead to several peers by turns (pat) keep this part of the links busy.
+  double byTurnsLinks = 1;
   /// And the blocks of gather, scatter and all-to-all, of which each only sends or only receives, are so many times as fast.
   double oneWay = 1;
   std::array<KernelCost, exec::cuda::kNumKernels> kernels;  ///< by KernelId
   CopyCost copies;    ///< may be missing in a file: then what stands here
   MovedCost moved;    ///< the same
+  MovedTogetherCost movedTogether;  ///< the same
   MappedCost mapped;  ///< the same
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
   KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel

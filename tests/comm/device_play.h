@@ -59,7 +59,7 @@ class WrittenDown final : public exec::cuda::Executor {
     copies_.push_back(launch);
     return {};
   }
-  Status moved(const exec::cuda::MovedLaunch&, void*) override { return {}; }
+  Status moved(const exec::cuda::MovedLaunch&, const exec::cuda::Grid&, void*) override { return {}; }
   Status mapped(const exec::cuda::MappedLaunch&, const exec::cuda::Grid&, void*) override { return {}; }
 
  private:

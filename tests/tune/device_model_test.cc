@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "connect/channels.h"
+#include "exec/cuda/moved.h"
 #include "plan/device_planner.h"
 
 namespace tutti::tune {
@@ -137,6 +138,34 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfCopiesAndOfOneBlock) {
   EXPECT_NEAR(moved(524288), 18.6, 1.9);
   EXPECT_LT(moved(262144), copies(262144));
   EXPECT_GT(moved(kMiB), copies(kMiB));
+}
+
+/// bench/gpu/compare --only all_gather --buffers windows-a with TUTTI_MAPPED=1, in a graph, on 2 and 4 H200 and 4 H100.
+TEST(DeviceModel, IsNearWhatWasMeasuredOfMovesBySeveralBlocks) {
+  const auto expectNear = [](int32_t ranks, uint64_t bytes, int32_t blocks, double measured) {
+    const int32_t givers = exec::cuda::giversOf(blocks, ranks - 1, true);
+    const uint64_t sent = bytes / static_cast<uint64_t>(ranks) * static_cast<uint64_t>(ranks - 1);
+    const double estimate = movedTogetherUs(deviceMachine(), sent, blocks, givers) - deviceMachine().launchUs;
+    EXPECT_NEAR(estimate, measured, measured / 10) << ranks << " ranks, " << bytes << " bytes on " << blocks;
+  };
+  expectNear(2, 4 * kMiB, 24, 12.9);
+  expectNear(2, 16 * kMiB, 24, 30.5);
+  expectNear(2, 128 * kMiB, 24, 191);
+  expectNear(2, 128 * kMiB, 20, 203);
+  expectNear(2, 16 * kMiB, 12, 46.4);
+  expectNear(2, 128 * kMiB, 12, 350);
+  expectNear(4, 16 * kMiB, 32, 46.4);
+  expectNear(4, 64 * kMiB, 32, 153.8);
+  expectNear(4, 256 * kMiB, 32, 587);
+}
+
+/// Reduces on 4 H200: straight to the root 11.5, 21.4 and 41.5 us, over rings of lines 9.6, 13.5 and 21.2.
+TEST(DeviceModel, ARootOfManyIsReachedFasterOverARing) {
+  for (const uint64_t bytes : {kMiB, 2 * kMiB, 4 * kMiB}) {
+    const double straight = graphUs("direct", KernelId::LineWindow, bytes, 64, 17920, 0, 4, Collective::Reduce);
+    const double ring = graphUs("ring", KernelId::Lines, bytes, bytes == kMiB ? 48 : 64, 57600, 57600, 4, Collective::Reduce);
+    EXPECT_LT(ring, straight) << bytes;
+  }
 }
 
 /// bench/gpu/compare --buffers windows-a with TUTTI_MAPPED=1, in a graph, on 2 H100.

@@ -2,7 +2,7 @@
 #include "exec/cuda/fold_plain.cuh"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/mapped.h"
-#include "exec/cuda/warp_side.cuh"
+#include "exec/cuda/together.cuh"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -10,8 +10,7 @@ namespace {
 struct MappedShared {
   Job job;
   LoopContext context;
-  bool isOpen;
-  bool isLast;
+  Together together;
 };
 
 /// One thread.
@@ -29,44 +28,13 @@ __device__ void prepare(MappedShared& shared, const MappedLaunch& launch) {
   shared.context.workers = kMappedThreads;
 }
 
-/// The first warp of a block. Every block waits for the peers itself; the first one tells of the call. What other blocks do with memory
-/// that the peers have left to this rank is ordered by what each of their threads has seen and the barrier behind this.
-__device__ bool begin(const CopyLaunch& call) {
-  WarpSide side(call);
-  CopyStep<WarpSide> step(call, side, true);
-  // A call before that gave up was not counted, so what was said for that one would be taken for this one's.
-  const bool hasEnded = arch::loadRelaxedSys(&call.wait.relay->stop) != 0;
-  const bool isWell = blockIdx.x == 0 ? step.run(CopyStage::Begin) : step.join();
-  return __all_sync(0xffffffffu, isWell && !hasEnded) != 0;
-}
-
-/// All threads; whether this block is the last one.
-__device__ bool leave(MappedShared& shared, CopyState& state) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    arch::fenceAcqRelGpu();  // releases this block's stores; the last block's fence for all devices then covers them
-    shared.isLast = arch::addRelaxedGpu(&state.done, 1) + 1 == gridDim.x;
-    arch::fenceAcqRelGpu();
-  }
-  __syncthreads();
-  return shared.isLast;
-}
-
 template <DataType kType>
 __global__ void __launch_bounds__(kMappedThreads, 1) mappedKernel(const __grid_constant__ MappedLaunch launch) {
   __shared__ MappedShared shared;
   if (threadIdx.x == 32) prepare(shared, launch);
-  if (threadIdx.x < kCopyThreads) {
-    const bool isOpen = begin(launch.call);
-    if (threadIdx.x == 0) shared.isOpen = isOpen;
-  }
-  __syncthreads();
-  if (!shared.isOpen) return;
+  if (!openTogether(launch.call, shared.together)) return;
   runLoop<PlainFold, kType>(shared.job, shared.context);
-  if (!leave(shared, *launch.call.state) || threadIdx.x >= kCopyThreads) return;
-  if (threadIdx.x == 0) arch::storeRelaxedSys(&launch.call.state->done, 0);  // for the next call, which begins behind this one
-  WarpSide side(launch.call);
-  (void)CopyStep<WarpSide>(launch.call, side, true).run(CopyStage::End);
+  closeTogether(launch.call, shared.together, gridDim.x);
 }
 
 struct MappedFunction {

@@ -55,9 +55,11 @@ const void* loneLineMessages();
 /// The kernel of copies.h, both its stages; one block.
 const void* copiesFunction();
 
-/// The kernel of moved.h; one block.
+/// Those of moved.h: of one block, and of several.
 const void* movedFunction();
+const void* movedTogetherFunction();
 inline constexpr int kMovedThreads = 256;
+inline constexpr int kMovedTogetherThreads = 768;
 
 /// Those of mapped.h, which combine.
 const KernelEntry& mappedEntry();

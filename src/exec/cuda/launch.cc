@@ -110,6 +110,7 @@ Status loadMapped(int major, KernelUse& use) {
     kernel.function = function;
     if (Status status = load(kernel, use); !status.ok()) return status;
   }
+  if (Status status = load({"moved", movedTogetherFunction(), kMovedTogetherThreads, 0}, use); !status.ok()) return status;
   if (major >= 9) countClusters(kernel, use);
   return {};
 }
@@ -271,9 +272,11 @@ Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream) 
   return enqueue({"mapped", entry.function[placeOf(launch.type)], entry.block.threads, 0}, &parameters, grid, false, stream);
 }
 
-Status launchMoved(const MovedLaunch& launch, void* stream) {
+Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream) {
   MovedLaunch parameters = launch;
-  return enqueue({"moved", movedFunction(), kMovedThreads, 0}, &parameters, {1, 1}, false, stream);
+  const bool areSeveral = grid.blocks > 1;
+  return enqueue({"moved", areSeveral ? movedTogetherFunction() : movedFunction(), areSeveral ? kMovedTogetherThreads : kMovedThreads, 0},
+                 &parameters, grid, false, stream);
 }
 
 Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream) {
@@ -293,7 +296,7 @@ class Kernels final : public Executor {
   Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
   Status nearPages(const NearLaunch& launch, void* stream) override { return launchNearPages(launch, stream); }
   Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) override { return launchCopies(launch, stage, stream); }
-  Status moved(const MovedLaunch& launch, void* stream) override { return launchMoved(launch, stream); }
+  Status moved(const MovedLaunch& launch, const Grid& grid, void* stream) override { return launchMoved(launch, grid, stream); }
   Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) override { return launchMapped(launch, grid, stream); }
 };
 

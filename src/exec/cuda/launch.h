@@ -72,7 +72,7 @@ struct KernelUse {
 struct KernelUses {
   KernelUse of[kNumKernels];
   KernelUse lone;  ///< of the kernels of lone calls over windows of cells
-  KernelUse mapped;  ///< of those that combine what lies in windows
+  KernelUse mapped;  ///< of those that combine what lies in windows, or move it together
 };
 
 /// Loads every kernel on the current device. Kernels that the device is too old for are left out.
@@ -102,8 +102,9 @@ Status launchNearPages(const NearLaunch& launch, void* stream);
 /// to.
 Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream);
 
-/// A whole call that moves little, by one block. Asynchronous; nothing of `launch` is read after the return but what it points to.
-Status launchMoved(const MovedLaunch& launch, void* stream);
+/// A whole call that only moves, by one block or several. Asynchronous; nothing of `launch` is read after the return but what it points
+/// to.
+Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream);
 
 /// A whole call whose blocks combine what lies in windows; `grid`: of any size. Asynchronous; nothing of `launch` is read after the return
 /// but what it points to.
@@ -121,7 +122,7 @@ class Executor {
   virtual Status probe(const ProbeLaunch& launch, void* stream) = 0;
   virtual Status nearPages(const NearLaunch& launch, void* stream) = 0;
   virtual Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) = 0;
-  virtual Status moved(const MovedLaunch& launch, void* stream) = 0;
+  virtual Status moved(const MovedLaunch& launch, const Grid& grid, void* stream) = 0;
   virtual Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "conformance/gpu/faults.h"
 #include "core/format.h"
 #include "exec/cuda/host_kernels.h"
+#include "exec/cuda/moved.h"
 
 namespace tutti::conformance {
 namespace {
@@ -26,7 +28,7 @@ using faults::kSlow;
 constexpr size_t kRoom = size_t{1} << 20;
 
 enum class Kind { AllGather, AllToAll, Broadcast };
-enum class Way { Kernels, Copies, Block, CopiesOrBlock };
+enum class Way { Kernels, Copies, Block, CopiesOrBlock, Blocks };
 
 /// What rank `from` gives to `to` at byte i.
 uint8_t given(size_t from, size_t to, size_t i, size_t salt) { return static_cast<uint8_t>(mix(mix(from * 31 + to, i / 7), salt) + i); }
@@ -204,7 +206,8 @@ class GpuCopies : public testing::Test {
     const uint64_t byCopies = (after.copyStages - before.copyStages) / 2, byBlock = after.moved - before.moved;
     EXPECT_EQ(byCopies + byBlock, way == Way::Kernels ? 0 : ranks()) << what;
     EXPECT_TRUE(way != Way::Copies || byBlock == 0) << what;
-    EXPECT_TRUE(way != Way::Block || byCopies == 0) << what;
+    EXPECT_TRUE((way != Way::Block && way != Way::Blocks) || byCopies == 0) << what;
+    if (way == Way::Block) EXPECT_EQ(after.movedBlocks, 1) << what;
     EXPECT_EQ(after.launches != before.launches, way == Way::Kernels && t.bytes != 0) << what;
   }
   void abortWhileRankZeroWaits() {
@@ -407,6 +410,113 @@ TEST_F(GpuCopies, ADeadlineOfALittleNamesWhoHasNotGivenLeave) {
       << ncclGetLastError(comms[0]);
   for (size_t i = 0; i < 2000; ++i) ASSERT_EQ(static_cast<uint8_t*>(outs[1])[i], 0xa5) << "written to without leave";
   end(true);
+}
+
+/// Several blocks, wherever they may.
+class GpuMovedTogether : public GpuCopies {
+ protected:
+  void openTogether(size_t ranks, const char* engines = "-1") {
+    mapped_ = std::make_unique<ScopedSetting>("TUTTI_MAPPED", "1");
+    open(ranks, engines);
+    registerAll();
+  }
+  void TearDown() override {
+    GpuCopies::TearDown();
+    mapped_.reset();
+  }
+
+ private:
+  std::unique_ptr<ScopedSetting> mapped_;
+};
+class GpuMovedTogetherOfRanks : public GpuMovedTogether, public testing::WithParamInterface<size_t> {};
+
+TEST_P(GpuMovedTogetherOfRanks, EveryByteIsRightAndSeveralBlocksMoveIt) {
+  openTogether(GetParam());
+  size_t salt = 0;
+  const size_t most = kRoom / ranks() / 16 * 16 - 64;
+  for (const size_t bytes : {size_t{16}, size_t{4096}, most / 16 * 16, most / 16 * 16 - 4})
+    for (const bool inPlace : {false, true}) {
+      const Way way = bytes % 16 == 0 ? Way::Blocks : Way::CopiesOrBlock;
+      run({Kind::AllGather, bytes, 0, inPlace}, way, ++salt);
+      if (bytes == most / 16 * 16) EXPECT_GT(HostKernels::counts().movedBlocks, 1);
+      run({Kind::AllToAll, bytes, 0, false}, way, ++salt);
+      run({Kind::Broadcast, bytes, 0, inPlace, static_cast<int>(salt % ranks())}, way, ++salt);
+    }
+  // Askew: left to engines, and what either has counted, the other knows.
+  run({Kind::AllGather, 50'003, 1, true}, Way::CopiesOrBlock, ++salt);
+  run({Kind::AllGather, 50'000, 0}, Way::Blocks, ++salt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMovedTogetherOfRanks, testing::Values(2, 3, 4, 8), [](const auto& ranks) {
+  return format("R{}", ranks.param);
+});
+
+TEST_F(GpuMovedTogether, BoundsOfCtasAndTheWishForEnginesHold) {
+  for (const char* const most : {"1", "2", "5"}) {
+    const ScopedSetting bound("NCCL_MAX_CTAS", most);
+    openTogether(2);
+    run({Kind::AllGather, 500'000, 0}, *most == '1' ? Way::CopiesOrBlock : Way::Blocks);  // one block is no several
+    EXPECT_LE(HostKernels::counts().movedBlocks, std::atoi(most));
+    TearDown();
+    streams.clear();
+    ins.clear();
+    outs.clear();
+  }
+  openTogether(2, "1");
+  run({Kind::AllGather, 500'000, 0}, Way::Copies);
+}
+
+TEST_F(GpuMovedTogether, CapturedTheyAreOneNodeAndRunAgain) {
+  openTogether(2);
+  const Trial t{Kind::AllToAll, 400'000, 0};
+  std::vector<Graph> graphs(2);
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
+  for (size_t salt = 20; salt < 23; ++salt) {
+    fill(t, salt);
+    for (size_t r = 0; r < 2; ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+    }
+    await();
+    expectRight(t, salt, format("replay {}", salt));
+  }
+  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+TEST_F(GpuMovedTogether, ABrokenPromiseGivesNothingToPeers) {
+  openTogether(2);
+  std::memset(outs[0], 0xa5, kRoom);
+  std::memset(outs[1], 0xa5, kRoom);
+  ASSERT_EQ(call({Kind::AllGather, 400'000, 0}, 0, streams[0]), ncclSuccess);
+  ASSERT_EQ(call({Kind::AllGather, 400'000, 512}, 1, streams[1]), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(stateOf(r), ncclInvalidUsage);
+    EXPECT_NE(std::string(ncclGetLastError(comms[r])).find("lies elsewhere"), std::string::npos) << ncclGetLastError(comms[r]);
+  }
+  await();
+  for (size_t i = 400'000; i < 800'000; ++i) ASSERT_EQ(static_cast<const uint8_t*>(outs[0])[i], 0xa5) << "rank 1 gave something";
+  for (size_t i = 512; i < 400'512; ++i) ASSERT_EQ(static_cast<const uint8_t*>(outs[1])[i], 0xa5) << "rank 0 gave something";
+  end(true);
+}
+
+TEST_F(GpuMovedTogether, AnAbortEndsThem) {
+  openTogether(2);
+  abortWhileRankZeroWaits();
+}
+
+TEST(MovedLaunch, BlocksAreDividedByWhatTheyHave) {
+  using exec::cuda::giversOf;
+  EXPECT_EQ(giversOf(24, 1, true), 16);
+  EXPECT_EQ(giversOf(32, 3, true), 27);
+  EXPECT_EQ(giversOf(32, 7, false), 32) << "no piece is the rank's own";
+  for (int32_t blocks = 2; blocks <= 64; ++blocks)
+    for (int32_t given = 1; given <= 7; ++given) {
+      EXPECT_GE(giversOf(blocks, given, true), 1);
+      EXPECT_LT(giversOf(blocks, given, true), blocks) << "somebody has the rank's own piece";
+    }
 }
 
 TEST_F(GpuCopies, AWindowThatOneRankCannotShareIsNone) {

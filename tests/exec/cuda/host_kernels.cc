@@ -260,15 +260,19 @@ Status HostKernels::copies(const CopyLaunch& launch, CopyStage stage, void* stre
   return put(fake_, stream, play);
 }
 
-Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
+Status HostKernels::moved(const MovedLaunch& launch, const Grid& grid, void* stream) {
   driver::cuda::Device device = -1;
   if (fake_.ctxGetDevice(&device) != driver::cuda::Error::Success) return error(Code::UnhandledCudaError, "no context is current");
   {
     const std::lock_guard lock(countsMutex);
     ++counted.moved;
+    counted.movedBlocks = grid.blocks;
   }
   const Reach reach(fake_, device);
   demandCall(reach, launch.call);
+  const bool areSeveral = grid.blocks > 1;
+  if (areSeveral && (launch.givers < 1 || launch.givers > grid.blocks || (launch.givers < grid.blocks) != (launch.given < launch.pieces)))
+    refuse(format("{} of {} blocks give {} of {} pieces", launch.givers, grid.blocks, launch.given, launch.pieces));
   if (launch.given < launch.pieces - 1 || launch.given > launch.pieces) refuse("more than one piece is a rank's own");
   for (int32_t p = 0; p < launch.pieces; ++p) {
     const auto places = reinterpret_cast<uintptr_t>(launch.piece[p].from) | reinterpret_cast<uintptr_t>(launch.piece[p].to);
@@ -276,12 +280,18 @@ Status HostKernels::moved(const MovedLaunch& launch, void* stream) {
     reach.demand(launch.piece[p].from, launch.piece[p].bytes, "a piece");
     reach.demand(launch.piece[p].to, launch.piece[p].bytes, "where a piece goes");
   }
-  return put(fake_, stream, [launch] {
+  return put(fake_, stream, [launch, areSeveral, givers = areSeveral ? launch.givers : 1] {
     HostCopySide side(launch.call);
-    CopyStep<HostCopySide> step(launch.call, side);
+    CopyStep<HostCopySide> step(launch.call, side, areSeveral);
     if (!step.run(CopyStage::Begin)) return;
     const auto move = [](const MovedPiece& piece) { std::memcpy(piece.to, piece.from, piece.bytes); };
-    std::for_each(launch.piece, launch.piece + launch.given, move);
+    for (int32_t giver = 0; giver < givers; ++giver) {
+      for (int32_t p = 0; p < launch.given; ++p) {
+        const MovedPiece& piece = launch.piece[p];
+        const MappedPart part = areSeveral ? mappedPart(piece.bytes, giver, givers) : MappedPart{0, piece.bytes};
+        move({piece.from + part.begin, piece.to + part.begin, part.bytes});
+      }
+    }
     step.tellAll(CopyStage::End);
     std::for_each(launch.piece + launch.given, launch.piece + launch.pieces, move);
     (void)step.awaitAll(CopyStage::End);

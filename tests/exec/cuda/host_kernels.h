@@ -16,7 +16,8 @@ struct HostCounts {
   uint64_t launches = 0;  ///< that move data
   int32_t mostBlocks = 0;  ///< of one of them
   uint64_t copyStages = 0;
-  uint64_t moved = 0;   ///< that move little between windows
+  uint64_t moved = 0;   ///< that move between windows, by one block or several
+  int32_t movedBlocks = 0;  ///< of the latest of them
   uint64_t mapped = 0;  ///< that combine what lies in windows
   int32_t mappedBlocks = 0;  ///< of the latest of them
 };
@@ -30,7 +31,7 @@ class HostKernels final : public Executor {
   Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
   Status nearPages(const NearLaunch& launch, void* stream) override { return playNearPages(fake_, launch, stream); }
   Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) override;
-  Status moved(const MovedLaunch& launch, void* stream) override;
+  Status moved(const MovedLaunch& launch, const Grid& grid, void* stream) override;
   Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) override;
 
  private:

@@ -103,7 +103,7 @@ class HostProbes final : public Executor {
   }
   Status probe(const ProbeLaunch& launch, void* stream) override { return playProbes(fake_, launch, stream); }
   Status nearPages(const NearLaunch& launch, void* stream) override { return playNearPages(fake_, launch, stream); }
-  Status moved(const MovedLaunch&, void*) override { return error(Code::InternalError, "no kernels but probes are here"); }
+  Status moved(const MovedLaunch&, const Grid&, void*) override { return error(Code::InternalError, "no kernels but probes are here"); }
   Status mapped(const MappedLaunch&, const Grid&, void*) override { return error(Code::InternalError, "no kernels but probes are here"); }
   Status copies(const CopyLaunch&, CopyStage, void*) override { return error(Code::InternalError, "no kernels but probes are here"); }
 

@@ -4,7 +4,8 @@ sizes, eager and in graphs, and ends in time.
 usage: copies.py [--gpus N] [--seconds S] [--only NAME] [--most BYTES]
 All ranks are of this process; with RANK, WORLD_SIZE and TUTTI_CHECK_ID (made by tests/gpu/check) it is one of several. The library is told
 by TUTTI_COPY_ENGINES=1 and TUTTI_MAPPED=1 to go these ways wherever it can, which the number of a graph's nodes and pipes
-without memory show. With NCCL_CTA_POLICY=2 instead of the former, one block moves what is little.
+without memory show. With NCCL_CTA_POLICY=2 instead of the former, one block moves what is little; with TUTTI_COPY_ENGINES=-1 one block or
+several move whatever is not askew.
 """
 import argparse
 import ctypes
@@ -131,9 +132,10 @@ class Case:
 
 
 def is_little(size, at):
-    """Whether one block moves it, as all ranks give so much to each other one. None: some ranks do and others do not, as more than some KiB
+    """Whether blocks move it, as all ranks give so much to each other one. None: some ranks do and others do not, as more than some KiB
     that is askew is the engines'."""
-    if os.environ.get("TUTTI_COPY_ENGINES") == "1" or size >= 1 << 20:
+    engines = os.environ.get("TUTTI_COPY_ENGINES")
+    if engines == "1" or (engines != "-1" and size >= 1 << 20):
         return False
     return True if size <= 4096 or (size % 16 == 0 and at == 0) else None
 

@@ -44,7 +44,7 @@ void expectWhole(const Json& json, const std::string& what) {
   for (const Json& one : json["rejected"]) {
     EXPECT_FALSE(one["reason"].get<std::string>().empty()) << what;
     if (one.contains("estimatedUs")) {
-      EXPECT_GE(one["estimatedUs"].get<double>(), us) << what;
+      EXPECT_GE(one["estimatedUs"].get<double>() * 1.01, us) << what;  // less than that does not count
     }
   }
 }
