@@ -37,6 +37,10 @@ constexpr uint64_t kClusteredBytes = 17920 << 10;
 constexpr uint64_t kMostSlotUnits = 6;
 /// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
 constexpr uint64_t kMessageBytes = 12 << 20;
+/// The same of the caller's plain messages, in clusters: one peer's pipes keep a link busy, and all peers' are rarely used.
+constexpr uint64_t kUserBytes = 17 << 20;
+/// Pipes for clusters are measured between two and four GPUs; those to more peers would have too few channels each.
+constexpr int32_t kMostClusteredRanks = 4;
 /// What all ranks may store in a bank of a channel of a window of lines.
 constexpr uint64_t kLineShares = 70 << 10;
 
@@ -147,7 +151,9 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   // In clusters half the blocks keep a link busy, if more is under way between two of them; but what the user asks for counts.
   const int32_t wanted = std::max(settings.minChannels, static_cast<int32_t>(std::min<int64_t>(2 * fewest, kMostChannels)));
   settings.plainBlocks = isClustered ? std::max(wanted, kOtherBlocks) : kMostChannels;
-  settings.plainEvenBlocks = settings.plainChannels = isClustered ? std::max(wanted, kEvenBlocks) : kMostChannels;
+  settings.plainEvenBlocks = isClustered ? std::max(wanted, kEvenBlocks) : kMostChannels;
+  // Between more ranks what arrives is also passed on, and 32 blocks are faster than 40.
+  settings.plainChannels = ranks == 2 ? settings.plainEvenBlocks : settings.plainBlocks;
   // The fewer channels there may be, the more each has under way, in as much memory.
   const int32_t mostPlain = std::min(settings.maxChannels, settings.plainChannels);
   if (isClustered) {
@@ -165,14 +171,16 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
   plainBytes = plainBytes < kPlainUnit ? kLeastPlainBytes : std::min(plainBytes / kPlainUnit, uint64_t{32}) * kPlainUnit;
   // Each peer may be sent to and received from at the same time; what all of them together may be sent stays below what a ring has.
-  const auto ofMessages = [&](size_t protocol, int32_t most) {
+  const auto ofMessages = [&](size_t protocol, int32_t most, uint64_t bytes) {
     const auto peers = static_cast<uint64_t>(std::max(1, ranks - 1));
-    const uint64_t affordable = kMessageBytes / (settings.slotBytes[protocol] * static_cast<uint64_t>(settings.slots[protocol])) / peers;
+    const uint64_t affordable = bytes / (settings.slotBytes[protocol] * static_cast<uint64_t>(settings.slots[protocol])) / peers;
     const int32_t fitting = std::min(room / static_cast<int32_t>(2 * peers), static_cast<int32_t>(std::min<uint64_t>(affordable, 32)));
     return static_cast<int32_t>(std::min(std::max<int64_t>(std::clamp(fitting, 1, most), fewest), bound));
   };
-  settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2);
-  settings.plainMessageChannels = ofMessages(kPlain, settings.plainBlocks / 2);
+  settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2, kMessageBytes);
+  // A gather or scatter has as many lanes as ranks.
+  settings.plainMessageChannels = ofMessages(kPlain, settings.plainBlocks / (isClustered ? std::max(2, ranks) : 2), kMessageBytes);
+  settings.plainUserChannels = ofMessages(kPlain, settings.plainBlocks / 2, isClustered ? kUserBytes : kMessageBytes);
 }
 
 }  // namespace
@@ -230,8 +238,7 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const int32_t fit = settings.mostBlocks[static_cast<size_t>(exec::cuda::KernelId::Simple)];
   const int32_t room = most == kMostChannels ? fit : std::min(most, fit);  // the most that there is is no wish for fewer
   settings.messageBlocks = room;
-  // Measured between two GPUs alone; pipes to several peers would have too few channels each.
-  setPipes(settings, place.ranks, place.ranks == 2 && place.streams && cluster >= kClusterBlocks);
+  setPipes(settings, place.ranks, place.ranks > 1 && place.ranks <= kMostClusteredRanks && place.streams && cluster >= kClusterBlocks);
   // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory.
   settings.shareBytes = {16384, 32768, kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
   settings.windowChannels = {32, 16, 64};

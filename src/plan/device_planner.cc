@@ -69,7 +69,8 @@ int32_t ceilDivide(uint64_t value, uint64_t divisor) {
 int32_t DeviceSettings::pipeChannels(Protocol protocol, uint8_t port) const {
   const bool areMessages = port == algo::kUserPort || port == algo::kMessagePort;
   int32_t most = areMessages ? std::min(messageChannels, maxChannels) : maxChannels;
-  if (protocol == Protocol::Simple) most = std::min(most, areMessages ? plainMessageChannels : plainChannels);
+  if (protocol == Protocol::Simple)
+    most = std::min(most, !areMessages ? plainChannels : port == algo::kUserPort ? plainUserChannels : plainMessageChannels);
   return std::max(1, most);
 }
 

@@ -312,11 +312,16 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   place.streams = false;  // some rank's GPU is older
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64);
   place.streams = true;
-  for (const int32_t ranks : {1, 3, 8}) {
+  for (const int32_t ranks : {1, 5, 8}) {
     place.ranks = ranks;
-    EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64) << "measured with two ranks alone";
+    EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64) << "measured with two to four ranks alone";
     EXPECT_EQ(settingsOf().slotBytes[0], slotBytes / 2);
   }
+  place.ranks = 4;
+  EXPECT_EQ(settingsOf().slotBytes[0], slotBytes);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kRingPort), 32) << "what arrives is passed on";
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kMessagePort), 8) << "a scatter has 32 blocks, four a channel";
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 12);
   place.ranks = 2;
   set("TUTTI_MULTI_RANK_GPU", "1");  // grids of several ranks have to fit beside each other
   EXPECT_EQ(settingsOf().clusters[kSimple], Limits{});
