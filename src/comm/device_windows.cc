@@ -98,12 +98,15 @@ double DeviceWindows::estimateUs(const Call& call) const {
   return movedTogetherUs(call);
 }
 
-/// Engines where blocks are wished away, several blocks only where that many are allowed.
+/// Engines where blocks are wished away, or where most ranks' chunks begin between two vectors; several blocks only where that many are
+/// allowed.
 DeviceWindows::Mover DeviceWindows::moverOf(const Call& call) const {
   const double oneUs = settings_.movesLittle ? movedUs(call) : std::numeric_limits<double>::infinity();
   const Mover few = oneUs < copyUs(call) ? Mover::Block : Mover::Engines;
-  if (settings_.copyEngines == When::WherePossible || settings_.mapped == When::Never || blocksOf(call) < 2) return few;
-  const double togetherUs = movedTogetherUs(call);
+  const bool isAskew = call.collective != Collective::Broadcast && chunkBytes(call) % kVectorBytes != 0;
+  if (isAskew && chunkBytes(call) > kLittleThatIsAskew) return few;
+  if (settings_.copyEngines == When::WherePossible || settings_.mapped == When::Never) return few;
+  const double togetherUs = blocksOf(call) < 2 ? std::numeric_limits<double>::infinity() : movedTogetherUs(call);
   if (settings_.mapped == When::WherePossible) return togetherUs < oneUs ? Mover::Blocks : Mover::Block;
   if (few == Mover::Engines) return copyUs(call) < kWorthNoBlocks * togetherUs ? few : Mover::Blocks;
   return oneUs < togetherUs ? few : Mover::Blocks;
@@ -125,8 +128,9 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
 
 bool DeviceWindows::isTaken(const Call& call, double kernelUs) const {
   if (isMapped(call.collective)) return settings_.mapped == When::WherePossible || estimateUs(call) < kWorthFewBlocks * kernelUs;
-  const bool isWished = settings_.copyEngines == When::WherePossible || settings_.mapped == When::WherePossible;
-  return isWished || estimateUs(call) < (moverOf(call) == Mover::Engines ? kWorthNoBlocks : kWorthFewBlocks) * kernelUs;
+  const bool byBlocks = moverOf(call) != Mover::Engines;
+  const bool isWished = settings_.copyEngines == When::WherePossible || (byBlocks && settings_.mapped == When::WherePossible);
+  return isWished || estimateUs(call) < (byBlocks ? kWorthFewBlocks : kWorthNoBlocks) * kernelUs;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.

@@ -11,7 +11,7 @@
 // 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
 //    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
 //    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels. What is little
-//    one block moves instead, and what is not worth an engine's beginning several do; engines and blocks say the same to the peers, so here
+//    one block moves instead, and what takes engines more than 6% longer several do; engines and blocks say the same to the peers, so here
 //    ranks may differ.
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.

@@ -28,18 +28,20 @@ constexpr uint64_t kPlainUnit = 57344;
 constexpr uint64_t kLeastPlainBytes = kPlainUnit / 2;
 /// Blocks of a cluster, where nobody says: half the blocks as fast as without (docs/decisions/0039-clusters.md).
 constexpr int32_t kClusterBlocks = 4;
-/// Blocks of a call in clusters between two ranks, by whether both send and receive all the time: measured,
-/// docs/decisions/0040-forty-blocks-and-near-pages.md.
+/// Blocks of a call in clusters, by whether all ranks send and receive all the time: measured,
+/// docs/decisions/0040-forty-blocks-and-near-pages.md and 0047-four-gpus.md.
 constexpr int32_t kEvenBlocks = 40;
 constexpr int32_t kOtherBlocks = 32;
 /// What the pipes of a ring have under way then, however few their channels, of which a slot is no more than so many units.
 constexpr uint64_t kClusteredBytes = 17920 << 10;
 constexpr uint64_t kMostSlotUnits = 6;
-/// Of the slots of messages on a GPU: with the pipes of a ring, 30 MiB in all.
+/// Of the slots of messages of a port on a GPU: of all-to-all, gather and scatter with the pipes of a ring less than 30 MiB.
 constexpr uint64_t kMessageBytes = 12 << 20;
-/// The same of the caller's plain messages, in clusters: one peer's pipes keep a link busy, and all peers' are rarely used.
+/// The same of the caller's plain messages, in clusters: one peer's pipes are to keep a link busy. A caller that sends to all has all of
+/// it.
 constexpr uint64_t kUserBytes = 17 << 20;
-/// Pipes for clusters are measured between two and four GPUs; those to more peers would have too few channels each.
+/// Pipes for clusters are measured between two GPUs and between four, and taken for three; those to more peers would have too few channels
+/// each.
 constexpr int32_t kMostClusteredRanks = 4;
 /// What all ranks may store in a bank of a channel of a window of lines.
 constexpr uint64_t kLineShares = 70 << 10;

@@ -59,7 +59,7 @@ struct DeviceSettings {
   /// The most that pipes of plain data have, and those of messages among them: fewer channels have more under way in as much memory.
   int32_t plainChannels = 64;
   int32_t plainMessageChannels = 64;
-  int32_t plainUserChannels = 64;  ///< those of the caller's sends and receives, which have a peer or two at a time
+  int32_t plainUserChannels = 64;  ///< those of the caller's own sends and receives
   /// Of a call on them, with all its lanes: of one in which every rank sends and receives all the time (all-gather, reduce-scatter,
   /// all-to-all), and of the others.
   int32_t plainEvenBlocks = 64;

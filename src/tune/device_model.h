@@ -22,7 +22,8 @@ namespace tutti::tune {
 /// Of a call by copies in which the busiest rank sends `sentBytes` to others.
 inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes) {
   const CopyCost& cost = machine.copies;
-  return machine.launchUs + cost.startUs + ranks * cost.copyUs + static_cast<double>(sentBytes) / (cost.linkGBs * 1e3);
+  return machine.launchUs + cost.startUs + ranks * cost.copyUs +
+         static_cast<double>(sentBytes) / ((ranks > 2 ? cost.manyGBs : cost.linkGBs) * 1e3);
 }
 
 /// Of a call by one block that stores `storedBytes`, here or there.

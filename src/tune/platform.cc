@@ -147,6 +147,7 @@ constexpr Field<CopyCost> kCopyFields[] = {
     {"startUs", &CopyCost::startUs},
     {"copyUs", &CopyCost::copyUs},
     {"linkGBs", &CopyCost::linkGBs},
+    {"manyGBs", &CopyCost::manyGBs},
 };
 
 constexpr Field<MovedCost> kMovedFields[] = {
@@ -276,7 +277,7 @@ Status checkPlatform(const Platform& platform) {
   for (const KernelCost& cost : platform.devices->kernels)
     if (cost.blockGBs <= 0 || cost.linkGBs <= 0) return refuse("blockGBs or linkGBs of a kernel");
   if (platform.devices->byTurnsLinks <= 0) return refuse("byTurnsLinks");
-  if (platform.devices->copies.linkGBs <= 0) return refuse("linkGBs of copies");
+  if (platform.devices->copies.linkGBs <= 0 || platform.devices->copies.manyGBs <= 0) return refuse("linkGBs or manyGBs of copies");
   if (platform.devices->moved.blockGBs <= 0) return refuse("blockGBs of moved");
   const MovedTogetherCost& together = platform.devices->movedTogether;
   if (together.blockGBs <= 0 || together.linkGBs <= 0) return refuse("blockGBs or linkGBs of movedTogether");

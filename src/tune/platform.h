@@ -50,7 +50,8 @@ struct KernelCost {
 struct CopyCost {
   double startUs = 14.5; ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
   double copyUs = 3;     ///< of every copy
-  double linkGBs = 355;  ///< from one device to all others together
+  double linkGBs = 355;  ///< from one device to another
+  double manyGBs = 240;  ///< from one to several others together, whose copies are under way at once
 };
 
 /// A call that moves little between windows, by one block.

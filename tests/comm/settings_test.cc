@@ -317,6 +317,9 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
     EXPECT_EQ(channels(exec::cuda::Protocol::Simple, 0), 64) << "measured with two to four ranks alone";
     EXPECT_EQ(settingsOf().slotBytes[0], slotBytes / 2);
   }
+  place.ranks = 3;
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kMessagePort), 10);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 16);
   place.ranks = 4;
   EXPECT_EQ(settingsOf().slotBytes[0], slotBytes);
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kRingPort), 32) << "what arrives is passed on";

@@ -9,8 +9,8 @@
 //   flags    in memory of their owner, a line for each peer: the peer writes (relaxed, behind a fence), the owner polls (acquire)
 // 1. Every rank of the communicator runs both stages for every such call, whether or not it moves anything, so all count alike; the count
 //    is on the device, since a graph is launched as often as its owner likes. `writers` and `written` of all ranks belong together: a
-//    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) and those of one block (moved.h) share count and
-//    flags, so a rank may move what others copy.
+//    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) and those that blocks move (moved.h) share count
+//    and flags, so a rank may move what others copy.
 // 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n) behind it, and the writer says Ready(n + 1)
 //    behind that.
 // 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
@@ -39,7 +39,7 @@ struct alignas(128) CopyFlag {
 /// In own memory, zero before the first call.
 struct CopyState {
   uint64_t count;  ///< calls so far
-  uint32_t done;   ///< blocks of a mapped call (mapped.h) that have combined their parts
+  uint32_t done;   ///< blocks of a call of several (mapped.h, moved.h) that have done their parts
 };
 
 enum class CopyStage : uint32_t { Begin, End };

@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kMovedThreads, 1) movedKernel(const __grid_con
   CopyStep<WarpSide> step(launch.call, side);
   if (isSide) {
     prepare(shared, launch, 0, 1);
-    const bool isOpen = __all_sync(0xffffffffu, step.run(CopyStage::Begin)) != 0;
+    const bool hasEnded = hasGivenUp(launch.call);
+    const bool isOpen = __all_sync(0xffffffffu, step.run(CopyStage::Begin) && !hasEnded) != 0;
     if (threadIdx.x == 0) shared.together.isOpen = isOpen;
   }
   __syncthreads();

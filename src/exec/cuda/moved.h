@@ -8,7 +8,7 @@
 // 3. Several: the first ones, the givers, wait for Begin as in mapped.h and move a part of each piece that is given, each beginning with
 //    another piece, so that all peers are written to all the time; the last of them carries out End. The others move the rank's own piece,
 //    and wait for nobody.
-// 4. Where Begin gives up, nothing is given to peers.
+// 4. A block whose Begin gives up gives nothing, and then no End is carried out. No later call of the rank by blocks gives anything either.
 #pragma once
 
 #include <cstddef>

@@ -12,13 +12,15 @@ struct Together {
   bool isLast;
 };
 
+/// Whether a call before has: what several blocks carry out is not counted then, so what was said for it would be taken for the next one's.
+__device__ inline bool hasGivenUp(const CopyLaunch& call) { return arch::loadRelaxedSys(&call.wait.relay->stop) != 0; }
+
 /// The first warp of a block. Every block waits for the peers itself; the first one tells of the call. What other blocks do with memory
 /// that the peers have left to this rank is ordered by what each of their threads has seen and the barrier behind this.
 __device__ inline bool beginTogether(const CopyLaunch& call) {
   WarpSide side(call);
   CopyStep<WarpSide> step(call, side, true);
-  // A call before that gave up was not counted, so what was said for that one would be taken for this one's.
-  const bool hasEnded = arch::loadRelaxedSys(&call.wait.relay->stop) != 0;
+  const bool hasEnded = hasGivenUp(call);
   const bool isWell = blockIdx.x == 0 ? step.run(CopyStage::Begin) : step.join();
   return __all_sync(0xffffffffu, isWell && !hasEnded) != 0;
 }

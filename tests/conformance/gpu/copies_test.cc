@@ -434,11 +434,11 @@ TEST_P(GpuMovedTogetherOfRanks, EveryByteIsRightAndSeveralBlocksMoveIt) {
   openTogether(GetParam());
   size_t salt = 0;
   const size_t most = kRoom / ranks() / 16 * 16 - 64;
-  for (const size_t bytes : {size_t{16}, size_t{4096}, most / 16 * 16, most / 16 * 16 - 4})
+  for (const size_t bytes : {size_t{16}, size_t{4096}, most, size_t{60'004}})
     for (const bool inPlace : {false, true}) {
       const Way way = bytes % 16 == 0 ? Way::Blocks : Way::CopiesOrBlock;
       run({Kind::AllGather, bytes, 0, inPlace}, way, ++salt);
-      if (bytes == most / 16 * 16) EXPECT_GT(HostKernels::counts().movedBlocks, 1);
+      if (bytes == most) EXPECT_GT(HostKernels::counts().movedBlocks, 1);
       run({Kind::AllToAll, bytes, 0, false}, way, ++salt);
       run({Kind::Broadcast, bytes, 0, inPlace, static_cast<int>(salt % ranks())}, way, ++salt);
     }
@@ -455,8 +455,8 @@ TEST_F(GpuMovedTogether, BoundsOfCtasAndTheWishForEnginesHold) {
   for (const char* const most : {"1", "2", "5"}) {
     const ScopedSetting bound("NCCL_MAX_CTAS", most);
     openTogether(2);
-    run({Kind::AllGather, 500'000, 0}, *most == '1' ? Way::CopiesOrBlock : Way::Blocks);  // one block is no several
-    EXPECT_LE(HostKernels::counts().movedBlocks, std::atoi(most));
+    run({Kind::AllGather, 500'000, 0}, Way::Blocks);
+    EXPECT_EQ(HostKernels::counts().movedBlocks, std::atoi(most));
     TearDown();
     streams.clear();
     ins.clear();
@@ -464,6 +464,38 @@ TEST_F(GpuMovedTogether, BoundsOfCtasAndTheWishForEnginesHold) {
   }
   openTogether(2, "1");
   run({Kind::AllGather, 500'000, 0}, Way::Copies);
+}
+
+/// What is expected to be fastest, as tuttiExplain says it: "moved" of several blocks, "copy engines", or what pipes do.
+TEST_F(GpuCopies, TheWayOfALargeCallIsTheFastest) {
+  const auto wayOf = [&](size_t count, ncclDataType_t type) {
+    char text[16384] = {};
+    EXPECT_EQ(tuttiExplain(comms[0], "all_gather", count, type, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
+    const std::string all(text);
+    const size_t at = all.find("\"algorithm\":\"copies\"");
+    EXPECT_NE(at, std::string::npos) << all;
+    const std::string one = all.substr(at, all.find('}', at) - at);
+    return std::tuple(one.find("\"moved\"") != std::string::npos, one.find("taken for buffers") != std::string::npos);
+  };
+  constexpr size_t kMany = 8 << 20;  // 32 MiB of floats, 64 of two ranks
+  for (const int ranks : {2, 4}) {
+    open(static_cast<size_t>(ranks), "-1");
+    EXPECT_EQ(wayOf(kMany, ncclFloat), std::tuple(true, true)) << ranks;
+    EXPECT_FALSE(std::get<0>(wayOf(kMany + 1, ncclFloat))) << "chunks that are askew would be left to engines, " << ranks;
+    end();
+    {
+      const ScopedSetting never("TUTTI_MAPPED", "0");
+      comms.assign(static_cast<size_t>(ranks), nullptr);
+      ASSERT_EQ(ncclCommInitAll(comms.data(), ranks, nullptr), ncclSuccess);
+      EXPECT_FALSE(std::get<0>(wayOf(kMany, ncclFloat))) << ranks;
+      end();
+    }
+    TearDown();
+    streams.clear();
+    ins.clear();
+    outs.clear();
+  }
+  open(2, "-1");
 }
 
 TEST_F(GpuMovedTogether, CapturedTheyAreOneNodeAndRunAgain) {

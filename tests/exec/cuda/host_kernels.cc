@@ -283,8 +283,10 @@ Status HostKernels::moved(const MovedLaunch& launch, const Grid& grid, void* str
   return put(fake_, stream, [launch, areSeveral, givers = areSeveral ? launch.givers : 1] {
     HostCopySide side(launch.call);
     CopyStep<HostCopySide> step(launch.call, side, areSeveral);
-    if (!step.run(CopyStage::Begin)) return;
     const auto move = [](const MovedPiece& piece) { std::memcpy(piece.to, piece.from, piece.bytes); };
+    const auto moveOwn = [&] { std::for_each(launch.piece + launch.given, launch.piece + launch.pieces, move); };
+    if (areSeveral) moveOwn();  // by blocks that wait for nobody
+    if (!step.run(CopyStage::Begin)) return;
     for (int32_t giver = 0; giver < givers; ++giver) {
       for (int32_t p = 0; p < launch.given; ++p) {
         const MovedPiece& piece = launch.piece[p];
@@ -293,7 +295,7 @@ Status HostKernels::moved(const MovedLaunch& launch, const Grid& grid, void* str
       }
     }
     step.tellAll(CopyStage::End);
-    std::for_each(launch.piece + launch.given, launch.piece + launch.pieces, move);
+    if (!areSeveral) moveOwn();
     (void)step.awaitAll(CopyStage::End);
   });
 }

@@ -135,8 +135,14 @@ def probe(program, *arguments, limit_s=60, estimate_s=5):
 def sound(checks):
     """The checks without those that no library can pass: hypercube of one thread puts its steps into one group, and a step needs the one
     before it, so a thread has only one GPU there and more of them are threads."""
-    changed = [dataclasses.replace(c, mode="t") if c.program == "hypercube" and c.mode == "g" and c.gpus > 2 else c for c in checks]
-    return list({c.title(): c for c in changed}.values())
+    titles, kept = {c.title() for c in checks}, []
+    for check in checks:
+        if check.program == "hypercube" and check.mode == "g" and check.gpus > 2:
+            check = dataclasses.replace(check, mode="t")
+            if check.title() in titles:  # is there anyway
+                continue
+        kept.append(check)
+    return kept
 
 
 def gate(gpus):
@@ -181,9 +187,9 @@ def sanitized(gpus):
     checks = []
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
         for kernel in ("window", "linewindow", "cells", "lines", "simple", "bulk"):
-            checks.append(Check("gpu_probe", library="none", tool=tool, limit_s=90, estimate_s=9, arguments=(
+            checks.append(Check("gpu_probe", library="none", tool=tool, limit_s=180, estimate_s=9, arguments=(
                 "verify", "--kernel", kernel, "--ranks", str(gpus), "--devices", str(gpus), "--most", "3000", "--every", "16", "--seed", "1",
-                "--seconds", "5", "--timeout", "30000", "--limit", "40000", *(("--cluster", "1") if tool == "racecheck" else ()))))
+                "--seconds", "5", "--timeout", "60000", "--limit", "80000", *(("--cluster", "1") if tool == "racecheck" else ()))))
     checks += [Check(program, "g", gpus, Sizes(8, 64 * KB, 32), tool="memcheck", iterations=(1, 1), limit_s=90, estimate_s=12)
                for program in PROGRAMS]
     return checks
