@@ -147,7 +147,6 @@ constexpr Field<CopyCost> kCopyFields[] = {
     {"startUs", &CopyCost::startUs},
     {"copyUs", &CopyCost::copyUs},
     {"linkGBs", &CopyCost::linkGBs},
-    {"manyGBs", &CopyCost::manyGBs},
 };
 
 constexpr Field<MovedCost> kMovedFields[] = {
@@ -193,6 +192,7 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
     readFields(copies, kCopyFields, machine.copies);
+    if (copies.has("manyGBs")) machine.copies.manyGBs = copies.number("manyGBs");  // files of before have none
   }
   Reader kernels = reader.object("kernels");
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
@@ -222,6 +222,7 @@ Json devicesJson(const DeviceMachine& machine) {
   json["kernels"]["messages"] = kernelJson(machine.messages);
   json["kernels"]["linemessages"] = kernelJson(machine.lineMessages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
+  json["copies"]["manyGBs"] = machine.copies.manyGBs;
   json["moved"] = fieldsOf(kMovedFields, machine.moved);
   json["movedTogether"] = fieldsOf(kMovedTogetherFields, machine.movedTogether);
   json["mapped"] = fieldsOf(kMappedFields, machine.mapped);
