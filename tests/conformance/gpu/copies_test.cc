@@ -210,6 +210,24 @@ class GpuCopies : public testing::Test {
     if (way == Way::Block) EXPECT_EQ(after.movedBlocks, 1) << what;
     EXPECT_EQ(after.launches != before.launches, way == Way::Kernels && t.bytes != 0) << what;
   }
+  /// One node a rank, which runs as often as its graph does.
+  void captureAndReplay(const Trial& t) {
+    std::vector<Graph> graphs(ranks());
+    for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+    ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t r = 0; r < ranks(); ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+    EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
+    for (size_t salt = 20; salt < 23; ++salt) {
+      fill(t, salt);
+      for (size_t r = 0; r < ranks(); ++r) {
+        const UseGpu use(*gpus, static_cast<int>(r));
+        ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+      }
+      await();
+      expectRight(t, salt, format("replay {}", salt));
+    }
+    for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+  }
   void abortWhileRankZeroWaits() {
     ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -358,25 +376,10 @@ TEST_F(GpuCopies, ElementsOfALittleMayBeOfAnySize) {
 
 TEST_F(GpuCopies, CapturedALittleIsOneNode) {
   openZero(2);
-  const Trial t{Kind::AllToAll, 4000, 100};
-  std::vector<Graph> graphs(2);
   const auto before = HostKernels::counts();
-  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
-  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
-  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
-  EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
-  for (size_t salt = 20; salt < 23; ++salt) {
-    fill(t, salt);
-    for (size_t r = 0; r < 2; ++r) {
-      const UseGpu use(*gpus, static_cast<int>(r));
-      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
-    }
-    await();
-    expectRight(t, salt, format("replay {}", salt));
-  }
+  captureAndReplay({Kind::AllToAll, 4000, 100});
   EXPECT_EQ(HostKernels::counts().moved - before.moved, 2u) << "made once each";
   EXPECT_EQ(HostKernels::counts().launches, before.launches);
-  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
 }
 
 TEST_F(GpuCopies, ABrokenPromiseOfALittleIsAnErrorOfBothRanks) {
@@ -500,22 +503,7 @@ TEST_F(GpuCopies, TheWayOfALargeCallIsTheFastest) {
 
 TEST_F(GpuMovedTogether, CapturedTheyAreOneNodeAndRunAgain) {
   openTogether(2);
-  const Trial t{Kind::AllToAll, 400'000, 0};
-  std::vector<Graph> graphs(2);
-  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
-  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
-  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
-  EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
-  for (size_t salt = 20; salt < 23; ++salt) {
-    fill(t, salt);
-    for (size_t r = 0; r < 2; ++r) {
-      const UseGpu use(*gpus, static_cast<int>(r));
-      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
-    }
-    await();
-    expectRight(t, salt, format("replay {}", salt));
-  }
-  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+  captureAndReplay({Kind::AllToAll, 400'000, 0});
 }
 
 TEST_F(GpuMovedTogether, ABrokenPromiseGivesNothingToPeers) {
