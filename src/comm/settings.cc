@@ -43,6 +43,8 @@ constexpr uint64_t kUserBytes = 17 << 20;
 /// Pipes for clusters are measured between two GPUs and between four, and taken for three; those to more peers would have too few channels
 /// each.
 constexpr int32_t kMostClusteredRanks = 4;
+/// What a rank may store in a bank of a channel of a window of cells: one of two pages (exec/cuda/window.h). Two ranks have twice that.
+constexpr uint64_t kCellShare = 8192;
 /// What all ranks may store in a bank of a channel of a window of lines.
 constexpr uint64_t kLineShares = 70 << 10;
 
@@ -241,8 +243,9 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   const int32_t room = most == kMostChannels ? fit : std::min(most, fit);  // the most that there is is no wish for fewer
   settings.messageBlocks = room;
   setPipes(settings, place.ranks, place.ranks > 1 && place.ranks <= kMostClusteredRanks && place.streams && cluster >= kClusterBlocks);
-  // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory.
-  settings.shareBytes = {16384, 32768, kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
+  // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory. What cells are chosen for beside them takes a page at most.
+  settings.shareBytes = {place.keepsLines && place.ranks > 2 ? kCellShare : 2 * kCellShare, 32768,
+                         kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;
   settings.hasLines = place.keepsLines;

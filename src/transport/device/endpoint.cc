@@ -17,15 +17,6 @@ using memory::Bank;
 using memory::Place;
 using memory::Purpose;
 
-namespace {
-
-template <class T>
-T* asPointer(DevicePtr address) {
-  return reinterpret_cast<T*>(address);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Endpoint>> Endpoint::open(std::shared_ptr<local::Hub> hub, Rank rank, const EndpointConfig& config,
                                                  const Surroundings& around) {
   const int32_t ranks = hub->ranks();
@@ -195,42 +186,6 @@ Status Endpoint::offerWindow(int32_t which) {
   return {};
 }
 
-/// The channels that have the pipes, rising.
-std::vector<uint64_t> Endpoint::channelsOf(const PipeNeed& need) const {
-  std::vector<uint64_t> channels;
-  for (int32_t c = 0; c < config_.pipeChannels[static_cast<size_t>(need.protocol)][need.port]; ++c)
-    if (need.tracks.has(c)) channels.push_back(static_cast<uint64_t>(c));
-  return channels;
-}
-
-/// A receiver keeps the slots of all channels that have the pipes, then their counters; a sender only counters.
-uint64_t Endpoint::bytesOf(const PipeNeed& need) const {
-  const auto p = static_cast<size_t>(need.protocol);
-  const uint64_t slots = need.sends ? 0 : static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
-  return channelsOf(need).size() * (slots + kLine);
-}
-
-Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
-  if (needs.empty()) return {};
-  uint64_t bytes = 0;
-  for (const PipeNeed& need : needs) bytes += roundUpToLine(bytesOf(need));
-  auto bank = takeZeroed(place, Purpose::Pipes, bytes);
-  if (!bank) return std::move(bank).error();
-  pipeBanks_.push_back(std::move(*bank));
-  TUTTI_TRY(synchronize());
-  uint64_t offset = 0;
-  for (const PipeNeed& need : needs) {
-    PipeCards& cards = need.sends ? page_.pipes(need.protocol, need.port, rank_.value, need.peer.value)
-                                  : page_.pipes(need.protocol, need.port, need.peer.value, rank_.value);
-    Card& card = need.sends ? cards.sender : cards.receiver;
-    announce(card.place, pipeBanks_.back(), offset, bytesOf(need));
-    pipes_[need].address = pipeBanks_.back().address() + offset;
-    card.state.store(CardState::Written, std::memory_order_release);  // pairs with settlePipes()
-    offset += roundUpToLine(bytesOf(need));
-  }
-  return {};
-}
-
 bool Endpoint::isOpen(const Needs& needs) const {
   if (needs.window >= 0 && windowOf_[static_cast<size_t>(needs.window)].empty()) return false;
   return std::all_of(needs.pipes.begin(), needs.pipes.end(), [this](const PipeNeed& need) {
@@ -270,51 +225,6 @@ Poll Endpoint::settleWindow(int32_t which) {
   }
   windowOf_[w] = std::move(addresses);
   return Poll::Ready;
-}
-
-Poll Endpoint::settlePipes(const PipeNeed& need, Pipes& pipes) {
-  if (pipes.isOpen) return Poll::Ready;
-  const PipeCards& cards = need.sends ? page_.pipes(need.protocol, need.port, rank_.value, need.peer.value)
-                                      : page_.pipes(need.protocol, need.port, need.peer.value, rank_.value);
-  const Card& card = need.sends ? cards.receiver : cards.sender;
-  if (card.state.load(std::memory_order_acquire) == CardState::Empty) {  // pairs with offerPipes()
-    missing_ = need.peer;
-    return Poll::Pending;
-  }
-  const auto theirs = reach(need.peer.value, card.place);
-  if (!theirs) return fail(theirs.error());
-  if (Status status = writeEnds(need, pipes.address, *theirs); !status.ok()) return fail(std::move(status));
-  pipes.isOpen = true;
-  return Poll::Ready;
-}
-
-/// As bytesOf() says.
-Status Endpoint::writeEnds(const PipeNeed& need, DevicePtr own, DevicePtr theirs) {
-  const auto p = static_cast<size_t>(need.protocol);
-  const std::vector<uint64_t> channels = channelsOf(need);
-  const uint64_t pipeBytes = static_cast<uint64_t>(config_.slots[p]) * config_.slotBytes[p];
-  const DevicePtr receiver = need.sends ? theirs : own;
-  const DevicePtr sender = need.sends ? own : theirs;
-  const DevicePtr table = control_.address() + ControlLayout(config_, ranks_).ends[p];
-  std::vector<exec::cuda::PipeEnd> ends(channels.size());
-  for (uint64_t i = 0; i < channels.size(); ++i) {
-    const uint64_t c = channels[i];
-    auto* const filled = asPointer<uint64_t>(receiver + channels.size() * pipeBytes + i * kLine);
-    auto* const freed = asPointer<uint64_t>(sender + i * kLine);
-    exec::cuda::PipeEnd& end = ends[i];
-    end.peer = need.peer.value;
-    end.port = need.port;
-    end.sends = need.sends;
-    end.slots = asPointer<std::byte>(receiver + i * pipeBytes);
-    end.wait = need.sends ? freed : filled;
-    end.tell = need.sends ? filled : freed;
-    int32_t& used = ends_[p][c];
-    if (used == exec::cuda::kMostEnds)
-      return error(Code::InvalidUsage, "rank {} has more than {} pipes of a protocol on a channel", rank_.value, used);
-    const uint64_t place = c * exec::cuda::kMostEnds + static_cast<uint64_t>(used++);
-    TUTTI_TRY(around_.gpu->driver().copy(table + place * sizeof end, reinterpret_cast<DevicePtr>(&end), Bytes(sizeof end), around_.stream));
-  }
-  return synchronize();  // the ends above are still read until then
 }
 
 exec::cuda::WaitControl Endpoint::waitControl() const {

@@ -86,7 +86,8 @@ class Endpoint {
  private:
   /// This rank's part of the pipes of a port.
   struct Pipes {
-    driver::cuda::DevicePtr address = 0;
+    driver::cuda::DevicePtr slots = 0;     ///< 0: the peer has them
+    driver::cuda::DevicePtr counters = 0;  ///< what this rank waits for
     bool isOpen = false;
   };
   struct Peer {
@@ -103,13 +104,16 @@ class Endpoint {
   Status check(int32_t peer) const;
   Status announceShared();
   Poll connectTo(int32_t peer);
+  PipeCards& cardsOf(const PipeNeed& need) const;
   std::vector<uint64_t> channelsOf(const PipeNeed& need) const;
-  uint64_t bytesOf(const PipeNeed& need) const;
+  uint64_t slotBytesOf(const PipeNeed& need) const;
+  uint64_t counterBytesOf(const PipeNeed& need) const;
   Status offerPipes(memory::Place place, std::span<const PipeNeed> needs);
   Status offerWindow(int32_t which);
   Poll settlePipes(const PipeNeed& need, Pipes& pipes);
   Poll settleWindow(int32_t which);
-  Status writeEnds(const PipeNeed& need, driver::cuda::DevicePtr own, driver::cuda::DevicePtr theirs);
+  Result<Pipes> reachPipes(const PipeNeed& need, const PipeCards& cards);
+  Status writeEnds(const PipeNeed& need, const Pipes& own, const Pipes& theirs);
   Result<memory::Bank> takeZeroed(memory::Place place, memory::Purpose purpose, uint64_t bytes);
   memory::Place placeOf(bool isDirect) const { return isDirect ? memory::Place::Device : memory::Place::Host; }
   Status synchronize();
@@ -135,7 +139,7 @@ class Endpoint {
   Poll connected_ = Poll::Pending;
   mutable std::mutex mutex_;  // protects all that connecting needs, and missing_, until it is connected
   std::map<PipeNeed, Pipes> pipes_;
-  std::vector<memory::Bank> pipeBanks_;  // one for all pipes that are offered together: banks are rounded up
+  std::vector<memory::Bank> pipeBanks_;  // one of slots and one of counters for all pipes that are offered together
   std::array<memory::Bank, kNumWindows> windows_;
   std::array<std::vector<driver::cuda::DevicePtr>, kNumWindows> windowOf_;  // by rank; empty until settled
   std::array<std::vector<int32_t>, kNumProtocols> ends_;                    // used ones, by channel

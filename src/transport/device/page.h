@@ -101,8 +101,9 @@ struct alignas(4096) KernelPage {
 using exec::cuda::WaitDesk;
 
 struct PipeCards {
-  Card receiver;  ///< slots, and the counters of filled ones
-  Card sender;    ///< counters of freed slots
+  Card receiver;     ///< slots
+  Card sender;       ///< counters of freed slots
+  BankPlace filled;  ///< the receiver's counters of filled ones; before its state
 };
 
 class Page {

@@ -35,6 +35,12 @@ struct Surroundings {
 inline constexpr uint64_t kLine = 128;  ///< no two counters share a line
 constexpr uint64_t roundUpToLine(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
+/// As kernels are told of it.
+template <class T>
+T* asPointer(driver::cuda::DevicePtr address) {
+  return reinterpret_cast<T*>(address);
+}
+
 /// Where things lie in a rank's control memory; the same on all ranks, because they have the same configuration. What peers touch comes
 /// first: where not all of them reach the GPU, those bytes lie on the host instead.
 struct ControlLayout {

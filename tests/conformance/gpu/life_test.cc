@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -131,6 +133,37 @@ TEST(GpuLife, SixteenRanksMeetOnAllPorts) {
       synchronize(gpus);
       for (size_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], kRanks);
     }
+  });
+}
+
+/// Of tuttiCommGetMemory: all that the library has on the GPU, but what the user allocated.
+uint64_t ownBytes(ncclComm_t comm) {
+  char text[512] = {};
+  EXPECT_EQ(tuttiCommGetMemory(comm, text, sizeof text, nullptr), ncclSuccess);
+  uint64_t bytes = 0;
+  for (const char* const key : {"\"pipes\":", "\"windows\":", "\"boards\":", "\"kernels\":", "\"idle\":"}) {
+    const char* const at = std::strstr(text, key);
+    EXPECT_NE(at, nullptr) << key << ' ' << text;
+    if (at != nullptr) bytes += std::strtoull(at + std::strlen(key), nullptr, 10);
+  }
+  return bytes;
+}
+
+TEST(GpuLife, FourRanksTakeLessThan32MB) {
+  constexpr int kRanks = 4;
+  constexpr size_t kMost = 12 << 20;
+  FakeGpus gpus(kRanks);
+  RankThreads threads(kRanks, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  ASSERT_TRUE(threads.created());
+  threads.run([&](int, ncclComm_t comm) {
+    const GpuInts in(kMost);
+    const GpuInts out(kMost);
+    for (const size_t count : {size_t{2}, kMost}) {
+      ASSERT_EQ(sum(in, count, comm), ncclSuccess) << ncclGetLastError(comm);
+      ASSERT_EQ(ncclAlltoAll(in.data(), out.data(), count / kRanks, ncclInt, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+      synchronize(gpus);
+    }
+    EXPECT_LE(ownBytes(comm), uint64_t{30} << 20);
   });
 }
 
