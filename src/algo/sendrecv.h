@@ -18,6 +18,8 @@ inline constexpr uint8_t kRingPort = 0;
 inline constexpr uint8_t kMessagePort = 2;
 /// The port of the caller's own sends and receives.
 inline constexpr uint8_t kUserPort = 3;
+/// What a planner may give gather and scatter, so that they have more channels than all-to-all has.
+inline constexpr uint8_t kStarPort = 5;
 
 /// What lane `laneIndex` of a rank has to do with `peer`.
 struct Exchange {

@@ -5,13 +5,12 @@
 
 #include "algo/lane.h"
 #include "algo/layout.h"
+#include "algo/sendrecv.h"
 #include "algo/traits.h"
 
 namespace tutti::algo {
 
 struct Star {
-  static constexpr uint8_t kPort = 2;  ///< as kMessagePort
-
   /// The rank that lane `laneIndex` serves, and whether `view`'s rank has a part in it.
   static TUTTI_HD Rank spoke(const LayoutView& view, int32_t laneIndex) { return Rank((view.root.value + laneIndex) % view.ranks); }
   static TUTTI_HD bool takesPart(const LayoutView& view, int32_t laneIndex) {
@@ -29,7 +28,7 @@ struct StarGather {
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
     if (!Star::takesPart(view, laneIndex)) return;
     const Rank spoke = Star::spoke(view, laneIndex);
-    lane.usePort(Star::kPort);
+    lane.usePort(kMessagePort);
     if (spoke == view.root) return lane.copy(in(0), out(spoke.value));
     if (view.rank == spoke) return lane.send(in(0), view.root);
     lane.recvCopy(spoke, out(spoke.value));
@@ -46,7 +45,7 @@ struct StarScatter {
   static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t laneIndex) {
     if (!Star::takesPart(view, laneIndex)) return;
     const Rank spoke = Star::spoke(view, laneIndex);
-    lane.usePort(Star::kPort);
+    lane.usePort(kMessagePort);
     if (spoke == view.root) return lane.copy(in(spoke.value), out(0));
     if (view.rank == spoke) return lane.recvCopy(view.root, out(0));
     lane.send(in(spoke.value), spoke);

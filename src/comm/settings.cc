@@ -32,6 +32,7 @@ constexpr int32_t kClusterBlocks = 4;
 /// docs/decisions/0040-forty-blocks-and-near-pages.md and 0047-four-gpus.md.
 constexpr int32_t kEvenBlocks = 40;
 constexpr int32_t kOtherBlocks = 32;
+constexpr int32_t kGatherBlocks = 48;
 /// What the pipes of a ring have under way then, however few their channels, of which a slot is no more than so many units.
 constexpr uint64_t kClusteredBytes = 17920 << 10;
 constexpr uint64_t kMostSlotUnits = 6;
@@ -182,8 +183,11 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
     return static_cast<int32_t>(std::min(std::max<int64_t>(std::clamp(fitting, 1, most), fewest), bound));
   };
   settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2, kMessageBytes);
-  // A gather or scatter has as many lanes as ranks.
-  settings.plainMessageChannels = ofMessages(kPlain, settings.plainBlocks / (isClustered ? std::max(2, ranks) : 2), kMessageBytes);
+  // A gather or scatter has as many lanes as ranks, an all-to-all one for each direction and peer and one for the own part.
+  settings.plainMessageChannels =
+      ofMessages(kPlain, isClustered && ranks > 1 ? settings.plainEvenBlocks / (2 * ranks - 1) : settings.plainBlocks / 2, kMessageBytes);
+  settings.plainGatherBlocks = isClustered && ranks > 2 ? std::max(wanted, kGatherBlocks) : settings.plainBlocks;
+  if (isClustered && ranks > 2) settings.plainStarChannels = ofMessages(kPlain, settings.plainGatherBlocks / ranks, kUserBytes);
   settings.plainUserChannels = ofMessages(kPlain, settings.plainBlocks / 2, isClustered ? kUserBytes : kMessageBytes);
 }
 

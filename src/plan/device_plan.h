@@ -60,10 +60,12 @@ struct DeviceSettings {
   int32_t plainChannels = 64;
   int32_t plainMessageChannels = 64;
   int32_t plainUserChannels = 64;  ///< those of the caller's own sends and receives
+  int32_t plainStarChannels = 0;   ///< those of gather and scatter; 0: they share all-to-all's
   /// Of a call on them, with all its lanes: of one in which every rank sends and receives all the time (all-gather, reduce-scatter,
   /// all-to-all), and of the others.
   int32_t plainEvenBlocks = 64;
   int32_t plainBlocks = 64;
+  int32_t plainGatherBlocks = 64;  ///< of gather, whose root takes from all
   int32_t messageBlocks = 64;  ///< of a launch of messages, but for what a single exchange takes
   std::array<int32_t, kNumProtocols> slots{8, 8, 8};                    ///< by Protocol; at least 2
   std::array<uint64_t, kNumProtocols> slotBytes{114688, 32768, 61440};  ///< of memory; Simple: a multiple of 28,672
@@ -88,8 +90,8 @@ struct DeviceSettings {
   std::shared_ptr<tune::Tuner> tuner;  ///< null: nobody is asked
   std::string constants = "hopper-nvlink";  ///< whose numbers those are
 
-  /// How many channels the pipes of a port have: those of messages, the caller's and all-to-all's, fewer than those of rings and trees,
-  /// and those of plain data fewer than those of cells and lines. Which port a call's pipes have: DevicePlanner::portOf().
+  /// How many channels the pipes of a port have: those of messages, the caller's, all-to-all's and a star's, fewer than those of rings and
+  /// trees, and those of plain data fewer than those of cells and lines. Which port a call's pipes have: DevicePlanner::portOf().
   int32_t pipeChannels(exec::cuda::Protocol protocol, uint8_t port) const;
   /// The most blocks of a call.
   int32_t mostBlocksOf(exec::cuda::Protocol protocol, Collective collective) const;

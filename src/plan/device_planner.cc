@@ -26,12 +26,16 @@ constexpr int32_t kChannelCounts[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
 /// Slices of all the slots that an algorithm may fill, or of a part of one slot: where the same bytes go from rank to rank, short slices
 /// are on their way sooner.
 constexpr uint64_t kSlotParts[] = {0, 2, 4};
-/// What the threads of a block store at once over a window of lines, each its part of four (exec/cuda/brief_lines.cuh). Where every rank
-/// sends and receives, slices of so much are faster than longer ones, as long as they are few: measured between two ranks alone.
+/// What the threads of a block store at once over a window of lines for each peer, a thread its part of four lines for one peer and of two
+/// for several (exec/cuda/brief_lines.cuh). Where every rank sends and receives, slices of so much are faster than longer ones, as long as
+/// they are few: measured between two ranks and between four, and taken for three. 0: nobody has measured it.
 constexpr uint64_t kPartsOfLine = exec::cuda::kLineBytes / 16;
-constexpr uint64_t kBatchBytes = exec::cuda::mostLoneThreads(Protocol::Lines) / kPartsOfLine * 4 * exec::cuda::kLineDataBytes;
-static_assert(kBatchBytes == 23040, "what was measured");
-constexpr uint64_t kMostBatches = 6;
+constexpr uint64_t batchBytes(int32_t ranks) {
+  const uint64_t lines = ranks == 2 ? 4 : ranks <= 4 ? 2 : 0;
+  return exec::cuda::mostLoneThreads(Protocol::Lines) / kPartsOfLine * lines * exec::cuda::kLineDataBytes;
+}
+static_assert(batchBytes(2) == 23040 && batchBytes(4) == 11520, "what was measured");
+constexpr uint64_t mostBatches(int32_t ranks) { return ranks == 2 ? 6 : 3; }
 bool sendsAndReceives(Collective collective) {
   return collective == Collective::AllReduce || collective == Collective::AllGather || collective == Collective::ReduceScatter ||
          collective == Collective::AllToAll;
@@ -67,17 +71,20 @@ int32_t ceilDivide(uint64_t value, uint64_t divisor) {
 }  // namespace
 
 int32_t DeviceSettings::pipeChannels(Protocol protocol, uint8_t port) const {
-  const bool areMessages = port == algo::kUserPort || port == algo::kMessagePort;
+  const bool areMessages = port == algo::kUserPort || port == algo::kMessagePort || port == algo::kStarPort;
   int32_t most = areMessages ? std::min(messageChannels, maxChannels) : maxChannels;
   if (protocol == Protocol::Simple)
-    most = std::min(most, !areMessages ? plainChannels : port == algo::kUserPort ? plainUserChannels : plainMessageChannels);
+    most = std::min(most, !areMessages                ? plainChannels
+                          : port == algo::kUserPort ? plainUserChannels
+                          : port == algo::kStarPort ? plainStarChannels
+                                                    : plainMessageChannels);
   return std::max(1, most);
 }
 
 int32_t DeviceSettings::mostBlocksOf(Protocol protocol, Collective collective) const {
   if (protocol != Protocol::Simple) return maxChannels;
   const bool isEven = collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll;
-  return std::min(maxChannels, isEven ? plainEvenBlocks : plainBlocks);
+  return std::min(maxChannels, isEven ? plainEvenBlocks : collective == Collective::Gather ? plainGatherBlocks : plainBlocks);
 }
 
 DevicePlanner::DevicePlanner(const connect::Layout& layout, Rank rank, const DeviceSettings& settings)
@@ -108,7 +115,8 @@ DevicePlanner::Obstacle DevicePlanner::examine(Option& option, const Shape& shap
   if (isWindow(*option.algorithm)) option.mostChannels = std::min(option.mostChannels, settings_.windowChannels[windowOf(option.kernel)]);
   for (int port = 0; port < 64; ++port)
     if ((fit.ports >> port & 1) != 0)
-      option.mostChannels = std::min(option.mostChannels, settings_.pipeChannels(protocol, portOf(static_cast<uint8_t>(port), protocol)));
+      option.mostChannels =
+          std::min(option.mostChannels, settings_.pipeChannels(protocol, portOf(static_cast<uint8_t>(port), protocol, shape.collective)));
   return option.mostChannels < 1 ? Obstacle::Blocks : Obstacle::None;
 }
 
@@ -184,11 +192,13 @@ DevicePlanner::Draft DevicePlanner::divide(const Option& option, const Shape& sh
   draft.cost = model_.estimate(algorithm, option.kernel, draft.geometry, shape.type, pieceBytes);
   draft.estimatedUs = draft.cost.sum();
   const uint64_t partBytes = draft.geometry.partElems * sizeOf(shape.type);
-  if (option.kernel == KernelId::LineWindow && layout_.ranks() == 2 && sendsAndReceives(shape.collective) &&
-      draft.sliceBytes > kBatchBytes && partBytes <= kMostBatches * kBatchBytes) {
-    draft.sliceBytes = kBatchBytes;  // the constants are of the longer slices, and a choice between kernels should not change for this
+  // The constants are of the longer slices, and a choice between kernels should not change for this.
+  if (const uint64_t batch = batchBytes(layout_.ranks());
+      option.kernel == KernelId::LineWindow && sendsAndReceives(shape.collective) && batch != 0 && draft.sliceBytes > batch &&
+      partBytes <= mostBatches(layout_.ranks()) * batch) {
+    draft.sliceBytes = batch;
     draft.geometry =
-        algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, kBatchBytes);
+        algo::makeGeometry(algorithm.traits.division, shape.count, algorithm.chunks(layout_.ranks()), shape.type, channels, batch);
   }
   return draft;
 }
@@ -276,8 +286,11 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vecto
 
 /// Two ranks are each other's neighbours, and no two calls of theirs are under way at once: what goes straight from one to the other in
 /// plain data (all-to-all, gather, scatter) takes the pipes that rings have, instead of memory for more.
-uint8_t DevicePlanner::portOf(uint8_t port, Protocol protocol) const {
-  return port == algo::kMessagePort && protocol == Protocol::Simple && layout_.ranks() == 2 ? algo::kRingPort : port;
+uint8_t DevicePlanner::portOf(uint8_t port, Protocol protocol, Collective collective) const {
+  if (port != algo::kMessagePort || protocol != Protocol::Simple) return port;
+  if (layout_.ranks() == 2) return algo::kRingPort;
+  const bool isStar = collective == Collective::Gather || collective == Collective::Scatter;
+  return isStar && settings_.plainStarChannels > 0 ? algo::kStarPort : port;
 }
 
 /// By track; one where layouts make no difference.
@@ -287,7 +300,7 @@ std::vector<Program> DevicePlanner::programsOf(const Option& option, const Shape
   for (int32_t track = 0; track < tracks; ++track) {
     Program& program = programs.emplace_back(option.algorithm->record(layout_.view(rank_, shape.root, ChannelId(track))));
     for (auto& lane : program.lanes)
-      for (algo::Step& step : lane) step.port = portOf(step.port, kernelInfo(option.kernel).protocol);
+      for (algo::Step& step : lane) step.port = portOf(step.port, kernelInfo(option.kernel).protocol, shape.collective);
   }
   return programs;
 }

@@ -52,7 +52,7 @@ class DevicePlanner {
   Status explain(const Hindrance& hindrance, const std::vector<const exec::record::Algorithm*>& allowed, const Shape& shape);
   bool isOnDevice(exec::cuda::KernelId kernel) const;
   Draft divide(const Option& option, const Shape& shape, int32_t channels, uint64_t slotParts);
-  uint8_t portOf(uint8_t port, exec::cuda::Protocol protocol) const;
+  uint8_t portOf(uint8_t port, exec::cuda::Protocol protocol, Collective collective) const;
   std::vector<exec::record::Program> programsOf(const Option& option, const Shape& shape) const;
   std::vector<int32_t> channelsToTry(const Option& option, const Shape& shape) const;
   Draft withBlocks(const Draft& draft, const Shape& shape, int32_t blocks);

@@ -318,12 +318,16 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
     EXPECT_EQ(settingsOf().slotBytes[0], slotBytes / 2);
   }
   place.ranks = 3;
-  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kMessagePort), 10);
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kMessagePort), 8) << "an all-to-all has 40 blocks, five a channel";
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kStarPort), 16) << "a gather has 48, three a channel";
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 16);
   place.ranks = 4;
   EXPECT_EQ(settingsOf().slotBytes[0], slotBytes);
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kRingPort), 32) << "what arrives is passed on";
-  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kMessagePort), 8) << "a scatter has 32 blocks, four a channel";
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kMessagePort), 5) << "seven blocks a channel";
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kStarPort), 12) << "four";
+  EXPECT_EQ(blocks(Collective::Gather), 48) << "32 are slower than NCCL";
+  EXPECT_EQ(blocks(Collective::Scatter), 32);
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 12);
   place.ranks = 2;
   set("TUTTI_MULTI_RANK_GPU", "1");  // grids of several ranks have to fit beside each other

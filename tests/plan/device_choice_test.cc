@@ -28,7 +28,7 @@ TEST(DeviceChoice, SmallCallsTakeWindowsAndLargeOnesTheRing) {
   EXPECT_EQ(world.plan(0, shapeOf(Collective::AllReduce, 2))->kernel, KernelId::Cells);
 }
 
-/// Between two ranks that both send, while there are few; the choice is that of the longer slices.
+/// Between few ranks that all send, while there are few; the choice is that of the longer slices.
 TEST(DeviceChoice, SlicesOverWindowsOfLinesAreWhatABlockStoresAtOnce) {
   const auto sliceBytes = [](int32_t ranks, Collective collective, uint64_t bytes) {
     DeviceSettings settings = settingsFor(ranks);
@@ -43,14 +43,17 @@ TEST(DeviceChoice, SlicesOverWindowsOfLinesAreWhatABlockStoresAtOnce) {
     EXPECT_EQ(plan->blocks(), 64);
     return plan->work.geometry.sliceElems * sizeof(float);
   };
-  constexpr uint64_t kBatch = 192 * 120, kLong = 280 * 120;
+  constexpr uint64_t kBatch = 192 * 120, kBatchOfSeveral = 96 * 120, kLong = 280 * 120;
   for (const Collective collective : {Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll}) {
     EXPECT_EQ(sliceBytes(2, collective, 8 << 20), kBatch) << name(collective);
     EXPECT_EQ(sliceBytes(2, collective, 8'847'360), kBatch) << "six slices of " << name(collective);
     EXPECT_EQ(sliceBytes(2, collective, 8'847'424), kLong) << "seven";
-    EXPECT_EQ(sliceBytes(4, collective, 4 << 20), kLong) << "not measured between four";
+    EXPECT_EQ(sliceBytes(4, collective, 2'211'840), kBatchOfSeveral) << "three slices of " << name(collective);
+    EXPECT_EQ(sliceBytes(4, collective, 2'211'904), kLong) << "four";
+    EXPECT_EQ(sliceBytes(5, collective, 1 << 20), kLong) << "not measured between five";
   }
   EXPECT_EQ(sliceBytes(2, Collective::AllReduce, 8 << 20), kBatch);
+  EXPECT_EQ(sliceBytes(4, Collective::AllReduce, 8 << 20), kBatchOfSeveral);
   EXPECT_EQ(sliceBytes(2, Collective::Broadcast, 4 << 20), kLong) << "half of the ranks send";
 }
 

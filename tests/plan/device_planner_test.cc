@@ -120,6 +120,31 @@ TEST(DevicePlanner, TwoRanksHaveOneSetOfPlainPipes) {
   }
 }
 
+/// Gather and scatter of few ranks have pipes of plain data apart from all-to-all's, where the settings have some for them.
+TEST(DevicePlanner, AStarMayHavePipesOfItsOwn) {
+  for (const int32_t stars : {0, 12}) {
+    DeviceSettings settings = settingsFor(4);
+    settings.hasWindows = false;
+    settings.plainMessageChannels = 5;
+    settings.plainStarChannels = stars;
+    World world(4, settings);
+    for (const Collective collective : {Collective::AllToAll, Collective::Gather, Collective::Scatter}) {
+      SCOPED_TRACE(format("{}, {} channels for stars", name(collective), stars));
+      const bool isApart = collective != Collective::AllToAll && stars > 0;
+      const Shape large = shapeOf(collective, 1 << 24, DataType::F32, 1);
+      ASSERT_NO_FATAL_FAILURE(checkCall(world, large, settings));
+      for (int32_t r = 0; r < 4; ++r) {
+        const PlanPtr plan = world.plan(r, large);
+        ASSERT_EQ(kernelInfo(plan->kernel).protocol, Protocol::Simple);
+        EXPECT_LE(plan->work.geometry.channels, isApart ? stars : 5);
+        for (const PipeNeed& need : plan->pipes) EXPECT_EQ(need.port, isApart ? algo::kStarPort : algo::kMessagePort);
+      }
+      const PlanPtr small = world.plan(0, shapeOf(collective, 16, DataType::F32, 1));
+      for (const PipeNeed& need : small->pipes) EXPECT_EQ(need.port, algo::kMessagePort) << "cells and lines";
+    }
+  }
+}
+
 /// Adds the ends of a rank's pipes, on one protocol and channel.
 void addEnds(std::set<std::tuple<uint8_t, bool, int32_t>>& ends, const exec::record::Program& program) {
   for (const auto& lane : program.lanes)

@@ -149,6 +149,7 @@ uint64_t ownBytes(ncclComm_t comm) {
   return bytes;
 }
 
+// Four GPUs may take 32 MB after an all-reduce and an all-to-all; here with units of 2 MiB, as GPUs have them.
 TEST(GpuLife, FourRanksTakeLessThan32MB) {
   constexpr int kRanks = 4;
   constexpr size_t kMost = 12 << 20;
@@ -163,7 +164,7 @@ TEST(GpuLife, FourRanksTakeLessThan32MB) {
       ASSERT_EQ(ncclAlltoAll(in.data(), out.data(), count / kRanks, ncclInt, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
       synchronize(gpus);
     }
-    EXPECT_LE(ownBytes(comm), uint64_t{30} << 20);
+    EXPECT_LE(ownBytes(comm), uint64_t{26} << 20);
   });
 }
 
