@@ -14,7 +14,7 @@ namespace tutti::algo {
 /// The port of what travels round rings.
 inline constexpr uint8_t kRingPort = 0;
 /// The port of message pipes, so that messages never mix with the traffic of rings and trees. A planner may give two ranks, who are
-/// neighbours anyway, those of rings.
+/// neighbours anyway, those of rings, and a star those of kStarPort.
 inline constexpr uint8_t kMessagePort = 2;
 /// The port of the caller's own sends and receives.
 inline constexpr uint8_t kUserPort = 3;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "algo/sendrecv.h"
 #include "config/params.h"
 #include "core/format.h"
 #include "observe/log.h"
@@ -21,6 +22,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
     const auto at = static_cast<size_t>(p);
     config.slots[p] = settings.slots[at];
     config.slotBytes[p] = settings.slotBytes[at];
+    static_assert(algo::kStarPort < transport::device::kPorts);
     for (int32_t port = 0; port < transport::device::kPorts; ++port) {
       int32_t& channels = config.pipeChannels[p][port];
       channels = settings.pipeChannels(static_cast<exec::cuda::Protocol>(p), static_cast<uint8_t>(port));

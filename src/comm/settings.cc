@@ -8,6 +8,7 @@
 
 #include "config/params.h"
 #include "observe/log.h"
+#include "plan/device_fit.h"
 #include "transport/local/neighbour.h"
 #include "transport/plugin/library.h"
 
@@ -29,22 +30,27 @@ constexpr uint64_t kLeastPlainBytes = kPlainUnit / 2;
 /// Blocks of a cluster, where nobody says: half the blocks as fast as without (docs/decisions/0039-clusters.md).
 constexpr int32_t kClusterBlocks = 4;
 /// Blocks of a call in clusters, by whether all ranks send and receive all the time: measured,
-/// docs/decisions/0040-forty-blocks-and-near-pages.md and 0047-four-gpus.md.
+/// docs/decisions/0040-forty-blocks-and-near-pages.md and 0047-four-gpus.md; of a gather of more than two ranks, whose root takes from all,
+/// 0048-four-gpus-stars-and-slices.md.
 constexpr int32_t kEvenBlocks = 40;
 constexpr int32_t kOtherBlocks = 32;
 constexpr int32_t kGatherBlocks = 48;
 /// What the pipes of a ring have under way then, however few their channels, of which a slot is no more than so many units.
 constexpr uint64_t kClusteredBytes = 17920 << 10;
 constexpr uint64_t kMostSlotUnits = 6;
-/// Of the slots of messages of a port on a GPU: of all-to-all, gather and scatter with the pipes of a ring less than 30 MiB.
+/// Of the slots of messages of a port on a GPU: of all-to-all with the pipes of a ring less than 30 MiB, and of gather and scatter where
+/// they share its port.
 constexpr uint64_t kMessageBytes = 12 << 20;
-/// The same of the caller's plain messages, in clusters: one peer's pipes are to keep a link busy. A caller that sends to all has all of
-/// it.
+/// The same of the caller's plain messages, and of gather and scatter of three ranks and more, in clusters: one peer's pipes are to keep a
+/// link busy. A caller that sends to all has all of it, and so has a root.
 constexpr uint64_t kUserBytes = 17 << 20;
 /// Pipes for clusters are measured between two GPUs and between four, and taken for three; those to more peers would have too few channels
 /// each.
 constexpr int32_t kMostClusteredRanks = 4;
-/// What a rank may store in a bank of a channel of a window of cells: one of two pages (exec/cuda/window.h). Two ranks have twice that.
+static_assert(kMostClusteredRanks <= plan::kMostStarRanks);
+/// What each of several ranks may store in a bank of a channel of a window of cells, where the model has lines beside them: one of two
+/// pages (exec/cuda/window.h). Else it is twice that. Communicators in which some pair uses the host's memory have no lines either, which
+/// is found out too late for this.
 constexpr uint64_t kCellShare = 8192;
 /// What all ranks may store in a bank of a channel of a window of lines.
 constexpr uint64_t kLineShares = 70 << 10;
@@ -143,6 +149,13 @@ std::array<exec::cuda::ClusterLimits, exec::cuda::kNumKernels> clusterLimits(int
   return limits;
 }
 
+/// In all collectives.
+bool allowsLines(const tune::Filter& protocols) {
+  for (int c = 0; c < kNumCollectives; ++c)
+    if (!protocols.allows(static_cast<Collective>(c), exec::cuda::name(exec::cuda::Protocol::Lines))) return false;
+  return true;
+}
+
 /// Slots of pipes, and how many channels have them. The bounds of blocks are there already.
 void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   constexpr auto kPlain = static_cast<size_t>(exec::cuda::Protocol::Simple);
@@ -176,19 +189,21 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
   plainBytes = plainBytes < kPlainUnit ? kLeastPlainBytes : std::min(plainBytes / kPlainUnit, uint64_t{32}) * kPlainUnit;
   // Each peer may be sent to and received from at the same time; what all of them together may be sent stays below what a ring has.
-  const auto ofMessages = [&](size_t protocol, int32_t most, uint64_t bytes) {
-    const auto peers = static_cast<uint64_t>(std::max(1, ranks - 1));
+  const auto peers = static_cast<uint64_t>(std::max(1, ranks - 1));
+  const auto lanesOfMessages = static_cast<int32_t>(2 * peers);
+  const auto ofMessages = [&](size_t protocol, int32_t most, uint64_t bytes, int32_t lanes) {
     const uint64_t affordable = bytes / (settings.slotBytes[protocol] * static_cast<uint64_t>(settings.slots[protocol])) / peers;
-    const int32_t fitting = std::min(room / static_cast<int32_t>(2 * peers), static_cast<int32_t>(std::min<uint64_t>(affordable, 32)));
+    const int32_t fitting = std::min(room / lanes, static_cast<int32_t>(std::min<uint64_t>(affordable, 32)));
     return static_cast<int32_t>(std::min(std::max<int64_t>(std::clamp(fitting, 1, most), fewest), bound));
   };
-  settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2, kMessageBytes);
+  settings.messageChannels = ofMessages(isClustered ? kLines : kPlain, kMostChannels / 2, kMessageBytes, lanesOfMessages);
   // A gather or scatter has as many lanes as ranks, an all-to-all one for each direction and peer and one for the own part.
-  settings.plainMessageChannels =
-      ofMessages(kPlain, isClustered && ranks > 1 ? settings.plainEvenBlocks / (2 * ranks - 1) : settings.plainBlocks / 2, kMessageBytes);
+  const int32_t lanesOfAll = lanesOfMessages + 1;
+  const int32_t mostMessages = isClustered ? settings.plainEvenBlocks / lanesOfAll : settings.plainBlocks / 2;
+  settings.plainMessageChannels = ofMessages(kPlain, mostMessages, kMessageBytes, lanesOfMessages);
   settings.plainGatherBlocks = isClustered && ranks > 2 ? std::max(wanted, kGatherBlocks) : settings.plainBlocks;
-  if (isClustered && ranks > 2) settings.plainStarChannels = ofMessages(kPlain, settings.plainGatherBlocks / ranks, kUserBytes);
-  settings.plainUserChannels = ofMessages(kPlain, settings.plainBlocks / 2, isClustered ? kUserBytes : kMessageBytes);
+  if (isClustered && ranks > 2) settings.plainStarChannels = ofMessages(kPlain, settings.plainGatherBlocks / ranks, kUserBytes, ranks);
+  settings.plainUserChannels = ofMessages(kPlain, settings.plainBlocks / 2, isClustered ? kUserBytes : kMessageBytes, lanesOfMessages);
 }
 
 }  // namespace
@@ -248,7 +263,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.messageBlocks = room;
   setPipes(settings, place.ranks, place.ranks > 1 && place.ranks <= kMostClusteredRanks && place.streams && cluster >= kClusterBlocks);
   // Of lines: a slice of 4 MiB over all ranks, 9 MiB of memory. What cells are chosen for beside them takes a page at most.
-  settings.shareBytes = {place.keepsLines && place.ranks > 2 ? kCellShare : 2 * kCellShare, 32768,
+  const bool areBesideLines = place.keepsLines && place.ranks > 2 && allowsLines(host.protocols);
+  settings.shareBytes = {areBesideLines ? kCellShare : 2 * kCellShare, 32768,
                          kLineShares / static_cast<uint64_t>(std::max(2, place.ranks)) / 128 * 128};
   settings.windowChannels = {32, 16, 64};
   settings.hasWindows = place.ranks > 1 && place.ranks <= exec::cuda::kMaxLocalRanks;

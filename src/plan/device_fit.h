@@ -20,8 +20,11 @@ namespace tutti::plan {
 
 /// The most ranks of a communicator of GPUs. Ends of pipes stay for good, and of a protocol on a channel a rank has at most
 /// exec::cuda::kMostEnds, which is 64. For each of its n - 1 peers it sends and receives the caller's messages (port 3) and those of
-/// all-to-all, gather and scatter (port 2); a ring takes two more. 16: 60 + 2; 17: 64 + 2.
+/// all-to-all, gather and scatter (port 2); a ring takes two more. 16: 60 + 2; 17: 64 + 2. Where gather and scatter have a port of their
+/// own (kMostStarRanks), each of six ports has two ends a peer at most.
 inline constexpr int32_t kMostDeviceRanks = 16;
+/// The most ranks whose gather and scatter may have a port of their own (DeviceSettings::plainStarChannels).
+inline constexpr int32_t kMostStarRanks = 4;
 
 /// Whether the pipes of so many ranks fit, whatever they call later; InvalidUsage, with the numbers, if not. Any thread.
 Status fitRanks(int32_t ranks);

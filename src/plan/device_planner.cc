@@ -27,8 +27,9 @@ constexpr int32_t kChannelCounts[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
 /// are on their way sooner.
 constexpr uint64_t kSlotParts[] = {0, 2, 4};
 /// What the threads of a block store at once over a window of lines for each peer, a thread its part of four lines for one peer and of two
-/// for several (exec/cuda/brief_lines.cuh). Where every rank sends and receives, slices of so much are faster than longer ones, as long as
-/// they are few: measured between two ranks and between four, and taken for three. 0: nobody has measured it.
+/// for several, where it moves (exec/cuda/brief_lines.cuh; what combines has one of several at once). Where every rank sends and receives,
+/// slices of so much are faster than longer ones, as long as they are few: measured between two ranks and between four, and taken for
+/// three. 0: nobody has measured it.
 constexpr uint64_t kPartsOfLine = exec::cuda::kLineBytes / 16;
 constexpr uint64_t batchBytes(int32_t ranks) {
   const uint64_t lines = ranks == 2 ? 4 : ranks <= 4 ? 2 : 0;
@@ -71,13 +72,14 @@ int32_t ceilDivide(uint64_t value, uint64_t divisor) {
 }  // namespace
 
 int32_t DeviceSettings::pipeChannels(Protocol protocol, uint8_t port) const {
-  const bool areMessages = port == algo::kUserPort || port == algo::kMessagePort || port == algo::kStarPort;
-  int32_t most = areMessages ? std::min(messageChannels, maxChannels) : maxChannels;
-  if (protocol == Protocol::Simple)
-    most = std::min(most, !areMessages                ? plainChannels
-                          : port == algo::kUserPort ? plainUserChannels
-                          : port == algo::kStarPort ? plainStarChannels
-                                                    : plainMessageChannels);
+  const bool isPlain = protocol == Protocol::Simple;
+  int32_t most = maxChannels;
+  if (port == algo::kUserPort || port == algo::kMessagePort) {
+    most = std::min(most, messageChannels);
+    if (isPlain) most = std::min(most, port == algo::kUserPort ? plainUserChannels : plainMessageChannels);
+  } else if (isPlain) {
+    most = std::min(most, port == algo::kStarPort ? plainStarChannels : plainChannels);
+  }
   return std::max(1, most);
 }
 
@@ -285,7 +287,8 @@ Result<DevicePlanner::Draft> DevicePlanner::draft(const Shape& shape, std::vecto
 }
 
 /// Two ranks are each other's neighbours, and no two calls of theirs are under way at once: what goes straight from one to the other in
-/// plain data (all-to-all, gather, scatter) takes the pipes that rings have, instead of memory for more.
+/// plain data (all-to-all, gather, scatter) takes the pipes that rings have, instead of memory for more. Of more ranks gather and scatter
+/// may have pipes apart from all-to-all's.
 uint8_t DevicePlanner::portOf(uint8_t port, Protocol protocol, Collective collective) const {
   if (port != algo::kMessagePort || protocol != Protocol::Simple) return port;
   if (layout_.ranks() == 2) return algo::kRingPort;

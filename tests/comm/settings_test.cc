@@ -328,6 +328,18 @@ TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kStarPort), 12) << "four";
   EXPECT_EQ(blocks(Collective::Gather), 48) << "32 are slower than NCCL";
   EXPECT_EQ(blocks(Collective::Scatter), 32);
+  config.maxCtas = 48;
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kStarPort), 12) << "a star has a lane for each rank";
+  config.maxCtas = 20;
+  EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kStarPort), 5);
+  config.maxCtas = 64;
+  EXPECT_EQ(settingsOf().shareBytes[0], 16384u) << "no lines are kept";
+  place.keepsLines = true;
+  EXPECT_EQ(settingsOf().shareBytes[0], 8192u);
+  set("NCCL_PROTO", "^LL128");
+  EXPECT_EQ(settingsOf().shareBytes[0], 16384u);
+  set("NCCL_PROTO", "");
+  place.keepsLines = false;
   EXPECT_EQ(channels(exec::cuda::Protocol::Simple, algo::kUserPort), 12);
   place.ranks = 2;
   set("TUTTI_MULTI_RANK_GPU", "1");  // grids of several ranks have to fit beside each other

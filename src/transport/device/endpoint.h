@@ -108,6 +108,7 @@ class Endpoint {
   std::vector<uint64_t> channelsOf(const PipeNeed& need) const;
   uint64_t slotBytesOf(const PipeNeed& need) const;
   uint64_t counterBytesOf(const PipeNeed& need) const;
+  Status keepPipes(memory::Place place, uint64_t bytes);
   Status offerPipes(memory::Place place, std::span<const PipeNeed> needs);
   Status offerWindow(int32_t which);
   Poll settlePipes(const PipeNeed& need, Pipes& pipes);

@@ -33,6 +33,13 @@ uint64_t Endpoint::slotBytesOf(const PipeNeed& need) const {
 /// Each side keeps those that it waits for.
 uint64_t Endpoint::counterBytesOf(const PipeNeed& need) const { return channelsOf(need).size() * kLine; }
 
+Status Endpoint::keepPipes(Place place, uint64_t bytes) {
+  auto bank = takeZeroed(place, Purpose::Pipes, bytes);
+  if (!bank) return std::move(bank).error();
+  pipeBanks_.push_back(std::move(*bank));
+  return {};
+}
+
 /// Slots are often just as large as a whole number of units of the driver's, so counters lie elsewhere.
 Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
   if (needs.empty()) return {};
@@ -42,22 +49,19 @@ Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
     slotBytes += roundUpToLine(slotBytesOf(need));
     counterBytes += counterBytesOf(need);
   }
-  Bank slots;
-  if (slotBytes != 0) {
-    auto taken = takeZeroed(place, Purpose::Pipes, slotBytes);
-    if (!taken) return std::move(taken).error();
-    slots = std::move(*taken);
-  }
-  auto counters = takeZeroed(place, Purpose::Pipes, counterBytes);
-  if (!counters) return std::move(counters).error();
+  // Kept from the first on: whatever fails from here on, it is being filled, and then peers may know of it.
+  if (slotBytes != 0) TUTTI_TRY(keepPipes(place, slotBytes));
+  TUTTI_TRY(keepPipes(place, counterBytes));
+  const Bank& counters = pipeBanks_.back();
+  const Bank& slots = pipeBanks_[pipeBanks_.size() - (slotBytes != 0 ? 2 : 1)];
   TUTTI_TRY(synchronize());
   uint64_t slotsAt = 0;
   uint64_t countersAt = 0;
   for (const PipeNeed& need : needs) {
     PipeCards& cards = cardsOf(need);
     Pipes& own = pipes_[need];
-    own.counters = counters->address() + countersAt;
-    announce(need.sends ? cards.sender.place : cards.filled, *counters, countersAt, counterBytesOf(need));
+    own.counters = counters.address() + countersAt;
+    announce(need.sends ? cards.sender.place : cards.filled, counters, countersAt, counterBytesOf(need));
     if (!need.sends) {
       own.slots = slots.address() + slotsAt;
       announce(cards.receiver.place, slots, slotsAt, slotBytesOf(need));
@@ -67,8 +71,6 @@ Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
     slotsAt += roundUpToLine(slotBytesOf(need));
     countersAt += counterBytesOf(need);
   }
-  if (slots) pipeBanks_.push_back(std::move(slots));
-  pipeBanks_.push_back(std::move(*counters));
   return {};
 }
 

@@ -164,7 +164,7 @@ TEST(GpuLife, FourRanksTakeLessThan32MB) {
       ASSERT_EQ(ncclAlltoAll(in.data(), out.data(), count / kRanks, ncclInt, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
       synchronize(gpus);
     }
-    EXPECT_LE(ownBytes(comm), uint64_t{26} << 20);
+    EXPECT_EQ(ownBytes(comm), uint64_t{26} << 20);
   });
 }
 
