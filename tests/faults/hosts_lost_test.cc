@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -242,7 +244,10 @@ TEST(HostsStopped, TheOthersGiveUpAtTheDeadlineAndItHearsOfItLater) {
     const std::string verdict = verdictOf(comm);
     EXPECT_TRUE(mentions(verdict, {"deadline of 300 ms", "AllReduce"}));
     if (self.index() != 1) {
-      EXPECT_TRUE(mentions(verdict, {"\"kind\":\"deadline\"", "waits for rank 1", "\"missing\":[1]"}));
+      EXPECT_TRUE(mentions(verdict, {"\"kind\":\"deadline\"", "waits for rank 1"}));
+      // One of the others may be in the call before: it has not come to this one either, for it waits for rank 1 there.
+      const std::array<std::string_view, 3> kMissing = {"\"missing\":[1]", "\"missing\":[0,1]", "\"missing\":[1,2]"};
+      EXPECT_TRUE(std::ranges::any_of(kMissing, [&](std::string_view text) { return verdict.find(text) != std::string::npos; })) << verdict;
       EXPECT_TRUE(mentions(verdict, {R"("suspects":[{"rank":1,"host":")" + nameOfHost(1) + R"(","link":"Socket )", "127.0.0.1"}));
     }
     self.reach(2);
