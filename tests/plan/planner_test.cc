@@ -284,6 +284,32 @@ TEST(Planner, WhatTheUserExcludedIsAnError) {
   EXPECT_FALSE(ranks.planners[0]->summarize(shapeOf(Collective::Broadcast, 10)));
 }
 
+// Those that round once need memory that all ranks see.
+TEST(Planner, BetweenHostsTheBestOrderThatRunsThereIsTaken) {
+  Settings settings;
+  settings.deterministic = true;
+  Ranks near(3, settings);
+  settings.spansHosts = true;
+  Ranks far(3, settings);
+  for (const Collective collective : {Collective::AllReduce, Collective::Reduce}) {
+    for (const uint64_t count : {1, 100, 10'000'000}) {
+      const auto order = [&](Ranks& ranks) {
+        const auto summary = ranks.planners[0]->summarize(shapeOf(collective, count));
+        EXPECT_TRUE(summary) << summary.error().text();
+        for (const exec::record::Algorithm& a : exec::record::algorithms())
+          if (summary && a.traits.collective == collective && a.traits.name == summary->algorithm) return a.traits.order;
+        return algo::Order::Layout;
+      };
+      EXPECT_EQ(order(near), algo::Order::RankAtOnce) << name(collective) << count;
+      EXPECT_EQ(order(far), algo::Order::RankHops) << name(collective) << count;
+    }
+  }
+  const auto scatter = far.planners[0]->makePlan(shapeOf(Collective::ReduceScatter, 100));
+  ASSERT_FALSE(scatter);
+  EXPECT_NE(scatter.error().text().find("ReduceScatter in rank order"), std::string::npos) << scatter.error().text();
+  EXPECT_TRUE(far.planners[0]->makePlan(shapeOf(Collective::AllGather, 100))) << "nothing is combined";
+}
+
 TEST(Planner, MoreSlicesThanCanBeCountedAreAnError) {
   Settings settings = only("ring");
   settings.sliceBytes = 64;
