@@ -97,7 +97,8 @@ ncclResult_t tuttiReadFlightRecorder(ncclComm_t comm, char* text, size_t capacit
 
 /* What the library's memory on the communicator's GPU is used for, as one JSON object, in bytes:
  *   {"device":0,"pipes":...,"windows":...,"boards":...,"kernels":...,"idle":...,"user":...,"limit":...,"host":...}
- * All communicators of this process on that GPU together. "idle" is kept for whoever asks next, "user" is what ncclMemAlloc gave,
+ * All communicators of this process on that GPU together. "kernels" is what kernels are told of calls; their code, which the driver
+ * loads, is not counted. "idle" is kept for whoever asks next, "user" is what ncclMemAlloc gave,
  * "limit" is TUTTI_MEM_LIMIT, which "user" is not part of; 0: none. "host" is memory of the host, in all, that lies there because GPUs
  * do not reach each other's memory; no limit. "null" for a communicator of host devices. Text as above; any thread. */
 ncclResult_t tuttiCommGetMemory(ncclComm_t comm, char* text, size_t capacity, size_t* needed);

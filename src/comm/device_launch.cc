@@ -123,8 +123,9 @@ Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
     if (!capture) return capture.error();
     const uint64_t own = capture->isActive() ? capture->id : 0;
     if (id && *id != own)
-      return error(Code::InvalidUsage,
-                   "calls of a group on streams of which some are captured into a graph and others not, or into another one");
+      return error(
+          Code::InvalidUsage,
+          "calls of a communicator in one group, on streams of which some are captured into a graph and others not, or into another one");
     id = own;
   }
   return {};

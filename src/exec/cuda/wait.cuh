@@ -1,4 +1,6 @@
-// The one way in which device code waits: try, now and then look at the abort word, the board and the clock, give up and say for whom.
+// The one way in which device code waits for other blocks and other GPUs: try, now and then look at the abort word, the board and the
+// clock, give up and say for whom. Warps of a block wait for each other at barriers (stages.cuh) that all of them reach, also after one
+// has given up; a probe of a path has limits of its own (probe.h).
 #pragma once
 
 #include "exec/cuda/arch/memory.cuh"
