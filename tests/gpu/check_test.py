@@ -25,6 +25,58 @@ echo "ok   torch.rank$RANK/all: fine"
 """
 
 
+# What `tutti` says on a machine without GPUs.
+TUTTI = """#!/bin/sh
+case "$1" in
+  doctor) if [ -e "$(dirname "$0")/ill" ]; then echo "WRONG a limit"; echo "1 wrong, 0 notes"; exit 1; fi
+    printf 'note  no CUDA driver: ranks compute on CPUs\n\n0 wrong, 1 notes, 0 in order\n';;
+  topo) echo "this machine: 2 host devices, 0 nets, 1 CPUs";;
+  explain) echo "all_reduce, 1 MiB, 4 ranks on 1 node"; [ -e "$TUTTI_CACHE_DIR/kept" ] && echo "constants: measured 1"
+    echo "twoshot   1   296.76  chosen";;
+  tune) touch "$TUTTI_CACHE_DIR/kept"; printf '2 cores, 60 calls measured\nkept in %s/kept\n' "$TUTTI_CACHE_DIR";;
+  *) exit 2;;
+esac
+"""
+
+
+class Tools(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for place in ("lib", "bin"):
+            (self.root / place).mkdir()
+        (self.root / "lib" / "libnccl.so.2").write_text("ours")
+
+    def install(self):
+        (self.root / "bin" / "tutti").write_text(TUTTI)
+        (self.root / "bin" / "tutti").chmod(0o755)
+
+    def check(self):
+        done = subprocess.run([sys.executable, HERE / "check", "tools", "--host", "--build", self.root, "--seconds", "30"],
+                              capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_all_commands_are_run(self):
+        self.install()
+        code, output = self.check()
+        self.assertEqual(code, 0, output)
+        self.assertIn("check: 4 passed, 0 failed, 0 skipped", output)
+
+    def test_what_is_wrong_is_told(self):
+        self.install()
+        (self.root / "bin" / "ill").touch()
+        code, output = self.check()
+        self.assertEqual(code, 1, output)
+        self.assertIn("FAIL tools/doctor: AssertionError: a limit", output)
+
+    def test_a_build_without_tools_is_skipped(self):
+        code, output = self.check()
+        self.assertEqual(code, 1, output)  # nothing was checked
+        self.assertIn("skip tools: ", output)
+        self.assertIn("check: 0 passed, 0 failed, 1 skipped", output)
+
+
 class Torch(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -64,6 +64,27 @@ class Cases(unittest.TestCase):
             self.assertEqual(len({c.title() for c in checks if not c.unit}), sum(not c.unit for c in checks))
         self.assertIn("g", [c.mode for c in cases.full(2, True) if c.program == "hypercube"])
 
+    def test_ways_that_are_rarely_gone_have_rows(self):
+        checks = cases.full(4, False)
+        for variable, programs in (("NCCL_CUMEM_ENABLE", 5), ("TUTTI_MEM_LIMIT", 2), ("TUTTI_BULK", 1)):
+            self.assertEqual(len({c.program for c in checks if variable in c.environment}), programs, variable)
+        self.assertEqual(sum(c.arguments[:1] == ("absent",) for c in checks), 1)
+        repeated = {c.extra for c in checks if c.cycles == 100}
+        self.assertEqual(repeated, {(), ("-G", "20"), ("-R", "1")})
+        windows = [c for c in checks if c.extra == ("-R", "2")]
+        for program in cases.IN_WINDOWS:
+            every = [c for c in windows if c.program == program and c.types == cases.TYPES]
+            self.assertEqual({c.mode for c in every}, {"g", "mpi"}, program)
+            self.assertTrue(all(c.ops == cases.OPS or program not in cases.WITH_OPS for c in every), program)
+        self.assertEqual({(c.tool, c.program) for c in windows if c.tool},
+                         {(tool, program) for tool in ("memcheck", "racecheck") for program in ("all_reduce", "all_gather")})
+
+    def test_the_gate_has_plain_memory_and_keeps_its_time(self):
+        for gpus in (1, 2, 4, 8):
+            checks = cases.gate(gpus)
+            self.assertEqual(sum("NCCL_CUMEM_ENABLE" in c.environment for c in checks), int(gpus > 1))
+            self.assertLess(sum(c.estimate_s for c in checks), 145)  # of 150
+
     def test_algorithms_are_those_of_the_library(self):
         listed = subprocess.run([TUTTI, "prove", "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
         names = {("alltoall" if c == "AlltoAll" else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", c).lower().replace("send_recv", "sendrecv"), a)
@@ -199,7 +220,8 @@ class Runner(unittest.TestCase):
                                         ("", 0, "FAILED", "gave no summary"), ("ERROR SUMMARY: 0 errors", 3, "FAILED", "exit code 3")):
             tool.write_text('#!/bin/sh\nwhile [ "${1#/}" = "$1" ]; do shift; done\n"$@" || exit $?\n' + f"echo '{say}'\nexit {code}\n", encoding="utf-8")
             tool.chmod(0o755)
-            found, text, verdicts = self.run_it("--full", "--only", "^memcheck all_reduce", PATH=f"{tool.parent}:{os.environ['PATH']}")
+            found, text, verdicts = self.run_it("--full", "--only", "^memcheck all_reduce .*sum$",
+                                                PATH=f"{tool.parent}:{os.environ['PATH']}")
             self.assertEqual((found, verdicts), (int(wanted != "ok"), [wanted]), text)
             self.assertIn(word, text)
 

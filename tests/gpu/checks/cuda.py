@@ -65,6 +65,17 @@ class Device:
         self.driver.call("cuCtxSetCurrent", self.context)
         return self
 
+    def name(self):
+        text = ctypes.create_string_buffer(128)
+        self.driver.call("cuDeviceGetName", text, len(text), self.ordinal)
+        return text.value.decode()
+
+    def bus_id(self):
+        """As the system writes it: 0000:1b:00.0."""
+        text = ctypes.create_string_buffer(32)
+        self.driver.call("cuDeviceGetPCIBusId", text, len(text), self.ordinal)
+        return text.value.decode().lower()
+
     def free_bytes(self):
         self.use()
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -148,6 +159,25 @@ class Device:
         graph = _void()
         self.driver.call("cuStreamEndCapture", _void(stream), ctypes.byref(graph))
         return Graph(self, graph)
+
+
+class Gate:
+    """Holds up a stream until the host opens it, by a word of the host's memory that the stream waits for."""
+
+    def __init__(self, device):
+        self.device = device.use()
+        self.memory, address = _void(), ctypes.c_uint64()
+        device.driver.call("cuMemHostAlloc", ctypes.byref(self.memory), ctypes.c_size_t(4), 2)  # CU_MEMHOSTALLOC_DEVICEMAP
+        device.driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(address), self.memory, 0)
+        self.address, self.word = address, ctypes.c_uint32.from_address(self.memory.value)
+        self.word.value = 0
+
+    def close(self, stream):
+        self.device.use()
+        self.device.driver.call("cuStreamWaitValue32_v2", _void(stream), self.address, ctypes.c_uint32(1), 0)  # CU_STREAM_WAIT_VALUE_GEQ
+
+    def open(self):
+        self.word.value = 1
 
 
 class Graph:

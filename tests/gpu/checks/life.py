@@ -1,4 +1,4 @@
-"""Lives of communicators on GPUs: many on a device, children, ends with kernels in flight, ends of the process.
+"""Lives of communicators on GPUs: many on a device, children, ends with kernels in flight, their order, ends of the process.
 
 usage: life.py [--gpus N] [--seconds S] [--only NAME] [--host]
 One thread a rank. --host leaves out what needs work in flight.
@@ -18,6 +18,8 @@ from checks import cuda, nccl  # noqa: E402
 from checks.report import Report, Skip, expect  # noqa: E402
 
 COUNT = 1000
+LARGE = 6 << 20  # doubles: an all-reduce of them is one of kernels over pipes, whatever the number of GPUs (`tutti explain --gpus`)
+QUEUED = 300     # large calls one behind the other: more than 50 ms of a GPU
 UNDEFINED = -(1 << 31)
 ABORT_S = 0.1
 
@@ -48,6 +50,13 @@ class Rank:
         self.address = ctypes.addressof(self.memory) if world.host else self.device.allocate(8 * COUNT)
         self.stream = None if world.host else self.device.stream()
 
+    def grow(self):
+        """Room for large calls, in the place of the small buffer."""
+        if self.device is None:
+            raise Skip("needs work in flight")
+        self.device.free(self.address)
+        self.address = self.device.allocate(8 * LARGE)
+
     def meet(self):
         self.world.barrier.wait(60)
 
@@ -75,44 +84,47 @@ class Rank:
             time.sleep(0.001)
         raise TimeoutError("the communicator stays in progress")
 
-    def write(self, value):
-        data = struct.pack(f"{COUNT}d", *([float(value)] * COUNT))
+    def write(self, value, count=COUNT):
+        data = struct.pack("d", value) * count
         if self.device is None:
             ctypes.memmove(self.address, data, len(data))
         else:
             self.device.synchronize(self.stream)  # which does not wait for copies, nor they for it
             self.device.write(self.address, data)
 
-    def start(self, comm):
-        code = self.lib.all_reduce_code(self.address, self.address, COUNT, nccl.FLOAT64, nccl.SUM, comm, self.stream)
+    def start(self, comm, count=COUNT):
+        code = self.lib.all_reduce_code(self.address, self.address, count, nccl.FLOAT64, nccl.SUM, comm, self.stream)
         expect(code in (nccl.SUCCESS, nccl.IN_PROGRESS), f"ncclAllReduce returned {code}: {self.lib.error(comm)}")
 
-    def demand(self, value):
+    def demand(self, value, count=COUNT, first=0):
         if self.device is not None:
             self.device.synchronize(self.stream)
-        data = ctypes.string_at(self.address, 8) if self.device is None else self.device.read(self.address, 8)
-        found = struct.unpack("d", data)[0]
-        expect(found == value, f"rank {self.rank} has {found} instead of {value}")
+        address = self.address + 8 * first
+        data = ctypes.string_at(address, 8 * count) if self.device is None else self.device.read(address, 8 * count)
+        if data != struct.pack("d", value) * count:
+            numbers = struct.unpack(f"{count}d", data)
+            wrong = next(n for n, number in enumerate(numbers) if number != value)
+            raise AssertionError(f"rank {self.rank} has {numbers[wrong]} instead of {value}, at number {first + wrong}")
 
-    def works(self, comm, size=None):
-        self.write(1)
-        self.start(comm)
+    def works(self, comm, size=None, count=COUNT):
+        self.write(1, count)
+        self.start(comm, count)
         self.settle(comm)
-        self.demand(size or self.size)
+        self.demand(size or self.size, count)
 
     def divide(self, call, comm, *arguments):
         child = ctypes.c_void_p()
         self.lib.call(call, comm, *arguments[:-1], ctypes.byref(child), *arguments[-1:], comm=comm)
         return child
 
-    def in_flight(self, comm):
+    def in_flight(self, comm, count=COUNT):
         """Rank 0 waits in a kernel for the others, which do not come."""
         if self.world.host:
             raise Skip("needs work in flight")
-        self.works(comm)
+        self.works(comm, count=count)
         self.meet()
         if self.rank == 0:
-            self.start(comm)
+            self.start(comm, count)
             time.sleep(0.2)
             expect(not self.device.is_idle(self.stream), "the kernel has not waited")
         self.meet()
@@ -125,9 +137,12 @@ class Rank:
         return self.lib.async_error(comm), time.monotonic() - begun, self.lib.error(comm)
 
     def clean(self):
-        """The GPU, and CUDA, are as if nothing had been."""
+        """The GPU, and CUDA, are as if nothing had been: an error of a kernel would come back from every call from then on."""
         self.device.synchronize(self.stream)
-        self.device.free(self.device.allocate(1 << 20))
+        probe = self.device.allocate(1 << 20)
+        self.device.write(probe, b"whole")
+        expect(self.device.read(probe, 5) == b"whole", "the GPU's memory is not what was written")
+        self.device.free(probe)
 
 
 def many(rank):
@@ -165,18 +180,40 @@ def children(rank):
     rank.lib.destroy(comm)
 
 
-def abort_in_flight(rank):
+def abort_in_flight(rank, count=COUNT):
     comm = rank.join()
-    rank.in_flight(comm)
+    rank.in_flight(comm, count)
+    return abort_and_begin_anew(rank, comm, count)
+
+
+def abort_and_begin_anew(rank, comm, count):
     begun = time.monotonic()
     rank.lib.abort(comm)
     took = time.monotonic() - begun
     rank.clean()
-    expect(took < ABORT_S, f"abort took {1000 * took:.0f} ms")
+    expect(took < ABORT_S, f"abort took {1000 * took:.0f} ms on rank {rank.rank}")
     again = rank.join()
-    rank.works(again)
+    rank.works(again, count=count)
     rank.lib.destroy(again)
+    rank.clean()
     return f"{1000 * took:.1f} ms"
+
+
+def abort_large_in_flight(rank):
+    """A kernel over pipes that waits; and pipes full of data between kernels that all ranks abort in the middle of."""
+    rank.grow()
+    waiting = abort_in_flight(rank, LARGE)
+    comm = rank.join()
+    rank.works(comm, count=LARGE)
+    rank.meet()
+    for _ in range(QUEUED):
+        rank.start(comm, LARGE)
+    rank.meet()
+    expect(not rank.device.is_idle(rank.stream), f"{QUEUED} calls of {8 * LARGE} bytes are over before they could be aborted")
+    rank.meet()
+    amid = abort_and_begin_anew(rank, comm, LARGE)
+    rank.device.free(rank.address)
+    return f"{waiting} where it waits, {amid} in the middle of {QUEUED} calls"
 
 
 def peers_hear(rank):
@@ -260,6 +297,44 @@ def message_sizes(rank):
     rank.lib.abort(comm)
 
 
+def in_order(rank):
+    """NCCL_LAUNCH_ORDER_IMPLICIT: two communicators of the same GPUs, on two streams. While a call of the first cannot begin, one of the
+    second that came later is over only where the setting is off. Then rounds in which one and the other comes first, and both results."""
+    is_implicit = os.environ["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"
+    other = Rank(rank.world, rank.rank)
+    pairs = ((rank, rank.join()), (other, rank.join()))
+    for side, comm in pairs:
+        side.grow()
+        side.works(comm, count=LARGE)
+        side.works(comm)
+        side.write(1, LARGE)
+    rank.meet()
+    gate = cuda.Gate(rank.device)
+    gate.close(rank.stream)
+    try:
+        for side, comm in pairs:
+            side.start(comm)
+        end = time.monotonic() + (0.3 if is_implicit else 20)
+        while not other.device.is_idle(other.stream) and time.monotonic() < end:
+            time.sleep(0.001)
+        is_over = other.device.is_idle(other.stream)
+    finally:
+        gate.open()
+    expect(is_over != is_implicit, f"behind one that cannot begin, a call is{'' if is_over else ' not'} over on rank {rank.rank}")
+    times = 1
+    while is_implicit and rank.size ** (times + 1) < 2 ** 53:  # whole numbers, exact in any order
+        for side, comm in pairs if times % 2 else reversed(pairs):
+            side.start(comm, LARGE)
+        times += 1
+    for side, comm in pairs:
+        side.settle(comm)
+        side.demand(rank.size ** times, COUNT)
+        side.demand(rank.size ** (times - 1), LARGE - COUNT, first=COUNT)
+        side.lib.destroy(comm)
+        side.clean()
+    return f"{2 * times} calls" if is_implicit else "the later one is over first"
+
+
 class World:
     def __init__(self, options):
         self.lib, self.size, self.host = nccl.Library(), options.gpus, options.host
@@ -316,6 +391,22 @@ def exit_live(options):
     return f"{time.monotonic() - begun:.1f} s in all"
 
 
+def launch_order(options):
+    """In processes of their own: the variable is read once."""
+    if options.host:
+        raise Skip("needs streams")
+    told = []
+    for value in ("1", "0"):
+        # With few connections two streams may share one, and one of them would wait for the other's gate.
+        environment = dict(os.environ, NCCL_LAUNCH_ORDER_IMPLICIT=value, CUDA_DEVICE_MAX_CONNECTIONS="32")
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "--order", "--gpus", str(options.gpus)], env=environment,
+                              capture_output=True, text=True, timeout=100, check=False)
+        said = (done.stdout + done.stderr)[-400:]
+        expect(done.returncode == 0 and "ordered: " in done.stdout, f"set to {value}: code {done.returncode}: {said}")
+        told.append(f"set to {value}: {done.stdout.split('ordered: ')[1].splitlines()[0]}")
+    return ", ".join(told)
+
+
 def fork(world):
     def check(rank):
         comm = rank.join()
@@ -341,21 +432,26 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--leave", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--order", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.host:
         os.environ["TUTTI_DEVICE"] = "host"
     if options.leave:
         leave(options)
         return 0
+    if options.order:
+        print(f"ordered: {World(options).all(in_order)}", flush=True)
+        return 0
     report = Report("life", options.seconds, options.only)
     if not options.host and cuda.devices() == 0:
         report.skip("all", "no GPU")
         return report.finish()
     world = World(options)
-    for check in (many, non_blocking, children, abort_in_flight, peers_hear, revoke_in_flight, shrink_in_flight, deadline_in_flight,
-                  message_sizes):
+    for check in (many, non_blocking, children, abort_in_flight, abort_large_in_flight, peers_hear, revoke_in_flight, shrink_in_flight,
+                  deadline_in_flight, message_sizes):
         if not report.run(check.__name__.replace("_", "-"), world.all, check):
             world = World(options)  # threads of the old one may still be at its barrier
+    report.run("launch-order", launch_order, options)
     report.run("exit-live", exit_live, options)
     report.run("fork", fork, world)
     code = report.finish()

@@ -13,6 +13,7 @@ PROGRAMS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce",
 WITH_OPS = ("all_reduce", "reduce_scatter", "reduce")
 WITH_ROOTS = ("broadcast", "reduce", "scatter", "gather")
 UNCHECKED_IN_PLACE = ("alltoall", "alltoallv", "sendrecv")  # nccl-tests prints N/A there
+IN_WINDOWS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "alltoall")  # what goes other ways in symmetric windows
 HOST_MEMORY = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "alltoall", "sendrecv")
 TIMED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv")
 
@@ -159,6 +160,7 @@ def gate(gpus):
         checks.append(Check("all_reduce", "g", gpus, quick, environment={"TUTTI_ALGO": "ring", "NCCL_PROTO": protocol}, limit_s=20))
     if gpus > 1:
         checks += host_memory(gpus, Sizes(8, 4 * MB, 32), ("g", "mpi"), HOST_MEMORY)
+        checks += plain_memory(gpus, Sizes(8, 4 * MB, 32), ("all_reduce",), estimate_s=2.5)
     return sound(checks)
 
 
@@ -170,6 +172,34 @@ def host_memory(gpus, sizes, modes, programs):
                            logged="rank 1 saw .* where rank 0 wrote") for mode in modes for program in ("all_reduce",)]
 
 
+def plain_memory(gpus, sizes, programs, estimate_s=4):
+    """Processes that share memory by CUDA IPC, as where the driver has no virtual memory."""
+    return [Check(program, "mpi", gpus, sizes, environment={"NCCL_CUMEM_ENABLE": "0"}, limit_s=25, estimate_s=estimate_s)
+            for program in programs]
+
+
+def bounded_memory(gpus, sizes):
+    """No more of a GPU than what is needed: four ranks take 26 MiB (docs/decisions/0048-four-gpus-stars-and-slices.md)."""
+    most = str(16 * max(gpus, 4) * MB)
+    return [Check(program, mode, gpus, sizes, environment={"TUTTI_MEM_LIMIT": most})
+            for program, mode in (("all_reduce", "g"), ("alltoall", "mpi"))]
+
+
+def symmetric_windows(gpus):
+    """-R 2: every type and operator, by the way that is chosen and by blocks that read and write the windows themselves; and what
+    frameworks do, up to sizes that copy engines move."""
+    checks = []
+    for program in IN_WINDOWS:
+        ops = OPS if program in WITH_OPS else ("sum",)
+        for mode, row_s, environment in (("g", SLOW_ROW_S, {}), ("mpi", FAST_ROW_S, {"TUTTI_MAPPED": "1"})):
+            check = Check(program, mode, gpus, Sizes(16, 4 * MB, 8), TYPES, ops, program in WITH_ROOTS, iterations=(1, 1),
+                          environment=environment, extra=("-R", "2"))
+            checks.append(checked_by_row(check, row_s))
+        checks.append(Check(program, "t", gpus, Sizes(8, 64 * MB, 8), extra=("-R", "2")))
+        checks.append(Check(program, "mpi", gpus, Sizes(8, 64 * MB, 8), extra=("-G", "20", "-R", "2")))
+    return checks
+
+
 def as_frameworks_call(gpus):
     """Graphs, registered buffers, calls that are waited for one by one, and many repetitions."""
     sizes, small = Sizes(8, 64 * MB, 8), Sizes(8, 64 * KB)
@@ -177,7 +207,8 @@ def as_frameworks_call(gpus):
     for program in PROGRAMS:
         for extra in (("-G", "20"), ("-R", "1"), ("-G", "20", "-R", "1"), ("-z", "1")):
             checks += [Check(program, mode, gpus, sizes, extra=extra) for mode in ("g", "t", "mpi")]
-        checks += [Check(program, "mpi", gpus, small, extra=extra, cycles=100, limit_s=120, estimate_s=12) for extra in ((), ("-G", "20"))]
+        checks += [Check(program, "mpi", gpus, small, extra=extra, cycles=100, limit_s=120, estimate_s=12)
+                   for extra in ((), ("-G", "20"), ("-R", "1"))]
     return checks
 
 
@@ -192,6 +223,10 @@ def sanitized(gpus):
                 "--seconds", "5", "--timeout", "60000", "--limit", "80000", *(("--cluster", "1") if tool == "racecheck" else ()))))
     checks += [Check(program, "g", gpus, Sizes(8, 64 * KB, 32), tool="memcheck", iterations=(1, 1), limit_s=90, estimate_s=12)
                for program in PROGRAMS]
+    if gpus > 1:
+        for tool, seconds, more in (("memcheck", 12, {}), ("racecheck", 20, {"NCCL_CGA_CLUSTER_SIZE": "1"})):
+            checks += [Check(program, "g", gpus, Sizes(8, 64 * KB, 32), tool=tool, iterations=(1, 1), limit_s=120, estimate_s=seconds,
+                             environment={"TUTTI_MAPPED": "1", **more}, extra=("-R", "2")) for program in ("all_reduce", "all_gather")]
     return checks
 
 
@@ -202,18 +237,25 @@ def whole_range(gpus):
             for program in PROGRAMS for mode in ("g", "t", "mpi")]
 
 
+SLOW_ROW_S, FAST_ROW_S = 0.011, 0.004  # of one thread, of processes
+
+
+def checked_by_row(check, row_s):
+    """What takes the time of many types is checking: so long for a row and GPU, seen on 4 H200."""
+    rows = check.sizes.count() * len(check.combinations(hopper=True))
+    seconds = 3 + row_s * check.gpus * rows
+    return dataclasses.replace(check, estimate_s=seconds, limit_s=60 + 3 * seconds)
+
+
 def matrix(gpus):
-    """Every type, operator and root up to 1 MB. What takes the time is checking: so long for a row and GPU, seen on 4 H200. That of reduce
-    would take half a part at once, so its operators are apart."""
-    slow, fast = ("g", 0.011), ("mpi", 0.004)
+    """Every type, operator and root up to 1 MB. Those of reduce would take half a part at once, so its operators are apart."""
+    slow, fast = ("g", SLOW_ROW_S), ("mpi", FAST_ROW_S)
     checks = []
     for program in PROGRAMS:
         all_ops = [(op,) for op in OPS] if program == "reduce" else [OPS] if program in WITH_OPS else [("sum",)]
         for ops, (mode, row_s) in itertools.product(all_ops, (slow, fast) if program == "all_reduce" else (slow,)):
             check = Check(program, mode, gpus, Sizes(8, MB), TYPES, ops, program in WITH_ROOTS, iterations=(1, 1))
-            rows = check.sizes.count() * len(check.combinations(hopper=True))
-            seconds = 3 + row_s * gpus * rows
-            checks.append(dataclasses.replace(check, estimate_s=seconds, limit_s=60 + 3 * seconds))
+            checks.append(checked_by_row(check, row_s))
     return checks
 
 
@@ -230,12 +272,13 @@ def odd(gpus):
 
 
 def forced(gpus):
-    """Every algorithm with every protocol."""
+    """Every algorithm with every protocol, and the kernel of the bulk copy engine also where it combines."""
     sizes = Sizes(8, 64 * MB, 8)
     checks = [Check(program, "g", gpus, sizes, environment={"TUTTI_ALGO": algorithm, "NCCL_PROTO": protocol})
               for program, algorithms in ALGORITHMS.items() for algorithm in algorithms for protocol in PROTOCOLS]
     checks += [Check("all_reduce", "g", gpus, sizes, environment={"NCCL_ALGO": algorithm, "NCCL_PROTO": protocol})
                for algorithm in NCCL_ALGORITHMS for protocol in PROTOCOLS]
+    checks.append(Check("all_reduce", "g", gpus, sizes, environment={"TUTTI_ALGO": "ring", "NCCL_PROTO": "Simple", "TUTTI_BULK": "1"}))
     return checks
 
 
@@ -251,7 +294,11 @@ def full(gpus, with_reference):
               probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95)]
     checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus) + as_frameworks_call(gpus) + sanitized(gpus)
     if gpus > 1:
+        checks.append(probe("gpu_probe", "absent", "--algorithm", "ring", "--collective", "AllReduce", "--kernel", "lines", "--ranks",
+                            str(gpus), "--devices", str(gpus), "--timeout", "1000"))
         checks += host_memory(gpus, Sizes(8, 256 * MB, 2), ("g", "t", "mpi"), PROGRAMS)
+        checks += plain_memory(gpus, Sizes(8, 64 * MB, 8), ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"))
+        checks += bounded_memory(gpus, Sizes(8, 64 * MB, 8)) + symmetric_windows(gpus)
     return sound(checks) + (timings(gpus) if with_reference else [])
 
 
