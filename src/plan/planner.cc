@@ -171,25 +171,9 @@ namespace {
 constexpr std::string_view kNeedsMemory = "needs memory that all ranks see, and they are on several hosts";
 }  // namespace
 
-/// Of those that reduce in rank order, where that is wanted, the ones of the best order that hosts have: it never depends on the count.
-Result<std::vector<const Algorithm*>> Planner::candidates(const Shape& shape) const {
-  auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic);
-  if (!allowed || !settings_.deterministic || !settings_.spansHosts || !reduces(shape.collective)) return allowed;
-  allowed = tune::candidates(shape.collective, settings_.restrictions, false);
-  if (!allowed) return allowed;
-  algo::Order best = algo::Order::Layout;
-  for (const Algorithm* a : *allowed)
-    if (a->traits.needs != algo::Needs::PeerMemory) best = std::max(best, a->traits.order);
-  if (best == algo::Order::Layout)
-    return fail(Code::InvalidUsage, "TUTTI_DETERMINISTIC wants {} in rank order, and no algorithm that is allowed does that between hosts",
-                name(shape.collective));
-  std::erase_if(*allowed, [&](const Algorithm* a) { return a->traits.order != best || a->traits.needs == algo::Needs::PeerMemory; });
-  return allowed;
-}
-
 /// The algorithm that the model holds to be the fastest of those that are allowed; of equals the first.
 Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
-  const auto allowed = candidates(shape);
+  const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic, !settings_.spansHosts);
   if (!allowed) return tl::unexpected(allowed.error());
   const auto reject = [&](const Algorithm& algorithm, std::string reason) {
     if (rejected != nullptr) rejected->push_back({std::string(algorithm.traits.name), "", "", 0, -1, std::move(reason)});

@@ -113,7 +113,6 @@ class Planner {
   bool copies(const Shape& shape, uint64_t bytes) const;
   bool isPastCache(Collective collective, uint64_t bytes) const;
   int32_t channelsFor(const Shape& shape) const;
-  Result<std::vector<const exec::record::Algorithm*>> candidates(const Shape& shape) const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape, int32_t channels);
   Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);
   Status bind(const Draft& draft, exec::host::HostPlan& plan);

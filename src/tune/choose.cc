@@ -55,7 +55,8 @@ std::vector<std::string_view> tuttiAlgorithmNames() {
   return names;
 }
 
-Result<std::vector<const Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic) {
+Result<std::vector<const Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic,
+                                                    bool sharesMemory) {
   std::vector<const Algorithm*> allowed;
   std::vector<const Algorithm*> all;
   std::string available;
@@ -73,12 +74,17 @@ Result<std::vector<const Algorithm*>> candidates(Collective collective, const Re
                 restrictions.forbidsPat ? " with NCCL_PAT_ENABLE=0" : "", name(collective), available);
   if (!deterministic || !reduces(collective)) return allowed;
 
+  const auto canRun = [&](const Algorithm* a) { return sharesMemory || a->traits.needs != algo::Needs::PeerMemory; };
   algo::Order best = algo::Order::Layout;
-  for (const Algorithm* a : allowed) best = std::max(best, a->traits.order);
+  for (const Algorithm* a : allowed)
+    if (canRun(a)) best = std::max(best, a->traits.order);
+  if (best == algo::Order::Layout && !sharesMemory)
+    return fail(Code::InvalidUsage, "TUTTI_DETERMINISTIC wants {} in rank order, and no algorithm that is allowed does that between hosts",
+                name(collective));
   if (best == algo::Order::Layout)
     return fail(Code::InvalidUsage, "TUTTI_DETERMINISTIC wants {} in rank order, but {} leaves only {}", name(collective), filter.source(),
                 allowed.front()->traits.name);
-  std::erase_if(allowed, [&](const Algorithm* a) { return a->traits.order != best; });
+  std::erase_if(allowed, [&](const Algorithm* a) { return a->traits.order != best || !canRun(a); });
   return allowed;
 }
 

@@ -28,9 +28,10 @@ std::vector<std::string_view> tuttiAlgorithmNames();
 std::vector<std::string_view> ncclProtocolNames();
 
 /// The algorithms that a collective may run with, in the order of algo/list.h. `deterministic`: of those that reduce only the ones in rank
-/// order, all of one kind, so that the bits of a result depend on inputs, type and rank count alone. InvalidUsage when nothing is left; the
-/// text names what there is.
-Result<std::vector<const exec::record::Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic);
+/// order, all of one kind, so that the bits of a result depend on inputs, type and rank count alone; without memory that all ranks see, of
+/// those that need none. InvalidUsage when nothing is left; the text names what there is.
+Result<std::vector<const exec::record::Algorithm*>> candidates(Collective collective, const Restrictions& restrictions, bool deterministic,
+                                                                  bool sharesMemory = true);
 
 /// Why an algorithm is not among the candidates of its collective.
 std::string whyNot(const exec::record::Algorithm& algorithm, const Restrictions& restrictions);

@@ -50,10 +50,11 @@ Status Endpoint::offerPipes(Place place, std::span<const PipeNeed> needs) {
     counterBytes += counterBytesOf(need);
   }
   // Kept from the first on: whatever fails from here on, it is being filled, and then peers may know of it.
+  const size_t first = pipeBanks_.size();
   if (slotBytes != 0) TUTTI_TRY(keepPipes(place, slotBytes));
   TUTTI_TRY(keepPipes(place, counterBytes));
+  const Bank& slots = pipeBanks_[first];  // where there are any
   const Bank& counters = pipeBanks_.back();
-  const Bank& slots = pipeBanks_[pipeBanks_.size() - (slotBytes != 0 ? 2 : 1)];
   TUTTI_TRY(synchronize());
   uint64_t slotsAt = 0;
   uint64_t countersAt = 0;
