@@ -39,9 +39,16 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
 
 Status Communicator::open(const Outcome& outcome) {
   Status status = openParts(outcome);
+  if (status.ok()) return status;
+  tellOfFailedInit(*outcome.hub, status);
   // The others may have opened theirs, and keep their memory until this rank has left.
-  if (!status.ok() && onGpu_ && gpu_ == nullptr) transport::device::Endpoint::forgo(*outcome.hub, rank_);
+  if (onGpu_ && gpu_ == nullptr) transport::device::Endpoint::forgo(*outcome.hub, rank_);
   return status;
+}
+
+/// Whoever waits for this rank learns why it will not come.
+void Communicator::tellOfFailedInit(transport::local::Hub& hub, const Status& cause) const {
+  hub.failAll(error(cause.code(), "rank {} could not open its communicator: {}", rank_.value, cause.text()));
 }
 
 Status Communicator::openParts(const Outcome& outcome) {

@@ -241,6 +241,7 @@ class Communicator {
   Poll advanceSetups();
   bool isWorking() const;
   Status openParts(const Outcome& outcome);
+  void tellOfFailedInit(transport::local::Hub& hub, const Status& cause) const;
   Status openGpu(const Outcome& outcome);
   void lookAtGpu();
   /// The log, and ncclGetLastError, tell once what has ended the communicator.

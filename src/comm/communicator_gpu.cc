@@ -61,6 +61,7 @@ Communicator::~Communicator() { waitForGpu(); }
 Poll Communicator::connectGpu(Status& cause) {
   if (gpu_ == nullptr) return Poll::Ready;
   const Poll poll = lookForRanks([this] { return gpu_->connect(); }, cause);
+  if (poll == Poll::Failed && !hub().latch(rank_).tripped()) tellOfFailedInit(hub(), cause);
   if (poll == Poll::Pending && hub().latch(rank_).tripped()) {
     cause = hub().latch(rank_).status();
     return Poll::Failed;
@@ -78,8 +79,10 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
     if (missing.value < 0 || !hub().departed(missing)) return poll;
     poll = look();
     if (poll != Poll::Pending || gpu_->missing() != missing) continue;
-    cause = error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for its part of a connection",
-                  missing.value, rank_.value);
+    cause = hub().latch(rank_).tripped()
+                ? hub().latch(rank_).status()
+                : error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for its part of a connection",
+                        missing.value, rank_.value);
     return Poll::Failed;
   }
   if (poll == Poll::Failed) cause = gpu_->status();

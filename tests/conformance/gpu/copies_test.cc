@@ -207,7 +207,7 @@ class GpuCopies : public testing::Test {
     EXPECT_EQ(byCopies + byBlock, way == Way::Kernels ? 0 : ranks()) << what;
     EXPECT_TRUE(way != Way::Copies || byBlock == 0) << what;
     EXPECT_TRUE((way != Way::Block && way != Way::Blocks) || byCopies == 0) << what;
-    if (way == Way::Block) EXPECT_EQ(after.movedBlocks, 1) << what;
+    EXPECT_TRUE(way != Way::Block || after.movedBlocks == 1) << what << ", " << after.movedBlocks << " blocks";
     EXPECT_EQ(after.launches != before.launches, way == Way::Kernels && t.bytes != 0) << what;
   }
   /// One node a rank, which runs as often as its graph does.
@@ -441,7 +441,7 @@ TEST_P(GpuMovedTogetherOfRanks, EveryByteIsRightAndSeveralBlocksMoveIt) {
     for (const bool inPlace : {false, true}) {
       const Way way = bytes % 16 == 0 ? Way::Blocks : Way::CopiesOrBlock;
       run({Kind::AllGather, bytes, 0, inPlace}, way, ++salt);
-      if (bytes == most) EXPECT_GT(HostKernels::counts().movedBlocks, 1);
+      EXPECT_TRUE(bytes != most || HostKernels::counts().movedBlocks > 1);
       run({Kind::AllToAll, bytes, 0, false}, way, ++salt);
       run({Kind::Broadcast, bytes, 0, inPlace, static_cast<int>(salt % ranks())}, way, ++salt);
     }

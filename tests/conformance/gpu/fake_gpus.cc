@@ -37,9 +37,13 @@ namespace tutti::conformance {
 using driver::cuda::Error;
 using driver::cuda::FakeApi;
 
-FakeGpus::FakeGpus(const driver::cuda::FakeOptions& options) : fake_(std::make_unique<FakeApi>(options)) {
+FakeGpus::FakeGpus(const driver::cuda::FakeOptions& options, Dress dress) : fake_(std::make_unique<FakeApi>(options)) {
   comm::process().devices.replaceForTest([this]() -> Result<std::unique_ptr<driver::cuda::Api>> { return borrow(); },
-                                         [this] { return std::make_unique<exec::cuda::HostKernels>(*fake_); });
+                                         [this, dress = std::move(dress)]() -> std::unique_ptr<exec::cuda::Executor> {
+                                           auto kernels = std::make_unique<exec::cuda::HostKernels>(*fake_);
+                                           if (dress == nullptr) return kernels;
+                                           return dress(std::move(kernels));
+                                         });
   EXPECT_EQ(fake_->init(0), Error::Success);
 }
 

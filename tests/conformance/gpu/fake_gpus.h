@@ -3,17 +3,21 @@
 // Owner: the test; one at a time, made before the library is used and closed when nothing of it is left. Any thread may choose a GPU.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "driver/cuda/fake.h"
+#include "exec/cuda/launch.h"
 
 namespace tutti::conformance {
 
 class FakeGpus {
  public:
   explicit FakeGpus(int count) : FakeGpus(driver::cuda::FakeOptions{.devices = count}) {}
-  explicit FakeGpus(const driver::cuda::FakeOptions& options);
+  /// What the library launches passes through what `dress` makes of the kernels that run on the host.
+  using Dress = std::function<std::unique_ptr<exec::cuda::Executor>(std::unique_ptr<exec::cuda::Executor> kernels)>;
+  explicit FakeGpus(const driver::cuda::FakeOptions& options, Dress dress = nullptr);
   /// The library lets go of all; an expectation of the test that nothing is left.
   ~FakeGpus();
   FakeGpus(const FakeGpus&) = delete;
