@@ -18,7 +18,7 @@ constexpr ncclResult_t ok = ncclSuccess;
 using Self = ProcessRanks::Self;
 
 /// What `root` broadcasts in a round.
-int valueAt(size_t i, int root, int round) { return static_cast<int>(i * 2654435761U) + root * 77 + round; }
+int valueAt(size_t i, int root, int round) { return static_cast<int>((i * 2654435761U) & 0xfffffff) + root * 77 + round; }
 
 void fill(std::vector<int>& values, size_t count, int root, int round) {
   for (size_t i = 0; i < count; ++i) values[i] = valueAt(i, root, round);

@@ -46,7 +46,8 @@ class Memory {
   std::vector<std::byte> own_;
 };
 
-int valueAt(size_t i, int rank, int round) { return static_cast<int>(i * 2654435761U >> 8) + rank * 77 + round; }
+/// Small enough for sums of a few.
+int valueAt(size_t i, int rank, int round) { return static_cast<int>((i * 2654435761U >> 8) & 0xffffff) + rank * 77 + round; }
 
 /// `bytes`: calls of so many and more go past the caches. What goes through them is placed only if a rank's part is long.
 void placeResults(const char* bytes) {
