@@ -32,14 +32,14 @@ class MessageBook {
   /// As that side has posted it, if it has come to it and not far beyond. Bytes modulo 2^40.
   std::optional<uint64_t> find(bool receives, uint64_t number) const {
     const uint64_t word = entry(receives, number).load(std::memory_order_relaxed);
-    if (word >> kByteBits != keyOf(number) || keyOf(number) == 0) return std::nullopt;
+    if (word >> kByteBits != keyOf(number)) return std::nullopt;
     return word & kByteMask;
   }
 
   /// Whether that side has come to it; false may be wrong for one that captures messages.
   bool hasCome(bool receives, uint64_t number) const {
     const uint64_t key = entry(receives, number).load(std::memory_order_relaxed) >> kByteBits;
-    return key != 0 && ((key - keyOf(number)) & kKeyMask) <= kKeyMask / 2;
+    return key != 0 && (key + kKeys - keyOf(number)) % kKeys <= kKeys / 2;
   }
 
   /// Bytes as find() tells them.
@@ -48,9 +48,9 @@ class MessageBook {
  private:
   static constexpr int kByteBits = 40;  // more than a GPU has
   static constexpr uint64_t kByteMask = (uint64_t{1} << kByteBits) - 1;
-  static constexpr uint64_t kKeyMask = (uint64_t{1} << (64 - kByteBits)) - 1;
-  /// From 1; comes again after 2^24 messages, by which nobody is ahead of a peer: the device's queue is full long before.
-  static uint64_t keyOf(uint64_t number) { return (number + 1) & kKeyMask; }
+  static constexpr uint64_t kKeys = (uint64_t{1} << (64 - kByteBits)) - 1;
+  /// From 1; comes again after 2^24 - 1 messages, by which nobody is ahead of a peer: the device's queue is full long before.
+  static uint64_t keyOf(uint64_t number) { return number % kKeys + 1; }
   std::atomic<uint64_t>& entry(bool receives, uint64_t number) { return entries_[receives ? 1 : 0][number % kEntries]; }
   const std::atomic<uint64_t>& entry(bool receives, uint64_t number) const { return entries_[receives ? 1 : 0][number % kEntries]; }
 

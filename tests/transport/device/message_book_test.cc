@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -77,6 +78,21 @@ TEST(MessageBook, OneOfTwoNotices) {
   side(false);
   other.join();
   for (uint64_t n = 0; n < kRounds; ++n) ASSERT_TRUE(found[0][n] || found[1][n]) << n;
+}
+
+TEST(MessageBook, HasAKeyForEveryNumber) {
+  constexpr uint64_t kRound = (uint64_t{1} << 24) - 1;
+  for (const uint64_t around : {kRound, kRound + 1, 5 * kRound}) {
+    const auto book = emptyBook();
+    const uint64_t first = around - 70;
+    for (uint64_t number = first; number <= around + 10; ++number) {
+      EXPECT_FALSE(book->hasCome(true, number)) << number;
+      book->post(true, number, 8);
+      EXPECT_EQ(book->find(true, number), 8u) << number;
+      for (uint64_t before = std::max(first, number - 100); before <= number; ++before)
+        EXPECT_TRUE(book->hasCome(true, before)) << before << " of " << number;
+    }
+  }
 }
 
 }  // namespace
