@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "comm/losses.h"
@@ -38,7 +39,12 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
 }
 
 Status Communicator::open(const Outcome& outcome) {
-  Status status = openParts(outcome);
+  Status status;
+  try {
+    status = openParts(outcome);
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::SystemError, "out of memory");
+  }
   if (status.ok()) return status;
   tellOfFailedInit(*outcome.hub, status);
   // The others may have opened theirs, and keep their memory until this rank has left.

@@ -247,7 +247,7 @@ class Communicator {
   /// The log, and ncclGetLastError, tell once what has ended the communicator.
   void sayWhy();
   /// Says to the peers which collectives come next, and returns the number after theirs.
-  uint64_t postOnGpu(std::span<const DeviceCall> calls);
+  uint64_t postOnGpu(std::span<DeviceCall> calls);
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
   Status compareOnGpu();
   /// The verdict of the communicator, unless it has one. Its cause.

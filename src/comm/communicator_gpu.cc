@@ -98,17 +98,20 @@ void Communicator::lookAtGpu() {
     if (auto found = gpu_->look()) {
       conclude(hub(), found->rank, found->outcome, found->wait, found->waitedMs);
       hub().failAll(found->outcome.cause);
+    } else if (auto circle = gpu_->lookForCircle()) {
+      exec::host::conclude(hub(), rank_, {transport::local::Ending::Mismatch, circle->cause, std::move(circle->calls)}, {}, 0);
+      hub().failAll(circle->cause);
     }
   }
   sayWhy();
 }
 
-uint64_t Communicator::postOnGpu(std::span<const DeviceCall> calls) {
+uint64_t Communicator::postOnGpu(std::span<DeviceCall> calls) {
   uint64_t sequence = issuedCollectives_;
-  for (const DeviceCall& call : calls) {
+  for (DeviceCall& call : calls) {
     if (call.call.isMessage()) continue;
+    call.call.sequence = sequence++;
     exec::host::Call posted = call.call;
-    posted.sequence = sequence++;
     if (call.window != nullptr) posted = exec::host::onWindows(posted);
     hub().board(rank_).post(posted);
   }

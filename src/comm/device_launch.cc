@@ -150,7 +150,7 @@ Status DeviceRank::inTurn(std::span<DeviceCall> calls, std::span<const Stream> s
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
   isCaptured_ = capture->isActive();
-  TUTTI_TRY(messages_->look(calls, endpoint_->page(), isCaptured_));
+  TUTTI_TRY(say(calls, isCaptured_));
   std::unique_lock<std::mutex> ordered;
   if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
   TUTTI_TRY(enter(streams, *capture));

@@ -42,6 +42,16 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
   return config;
 }
 
+/// What the pipes from one rank to another one hold of the user's messages at most, whichever kernel carries them.
+uint64_t roomOf(const transport::device::EndpointConfig& config) {
+  uint64_t most = 0;
+  for (int p = 0; p < transport::device::kNumProtocols; ++p) {
+    const auto pipes = static_cast<uint64_t>(config.pipeChannels[p][algo::kUserPort]);
+    most = std::max(most, pipes * static_cast<uint64_t>(config.slots[p]) * config.slotBytes[p]);
+  }
+  return most;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
@@ -58,9 +68,12 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   const auto around = devices.around(device);
   if (!around) return tl::unexpected(around.error());
   opened->messages_ = std::make_unique<MessageChecks>(hub, rank, checks);
-  auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, configOf(settings, checks), *around);
+  const transport::device::EndpointConfig config = configOf(settings, checks);
+  auto circles = std::make_unique<DeviceCircles>(hub, rank, checks, roomOf(config));
+  auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, config, *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
   opened->endpoint_ = std::move(*endpoint);
+  opened->circles_ = std::move(circles);
   opened->windows_ =
       std::make_unique<DeviceWindows>(device, devices.executor(), *opened->endpoint_, opened->settings_, rank, layout.ranks());
   opened->mixesGraphs_ = config::get<config::Param::GraphMixingSupport>();
@@ -142,10 +155,12 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
 }
 
 Status DeviceRank::offer(std::span<DeviceCall> calls) {
-  if (std::ranges::any_of(calls, [](const DeviceCall& call) { return call.call.isMessage() && !call.isOpen(); })) {
+  isOffering_ = false;
+  if (std::ranges::any_of(calls, [](const DeviceCall& call) { return !call.isOpen(); })) {
     const auto captured = isCaptured(calls);
     if (!captured) return captured.error();
-    TUTTI_TRY(messages_->look(calls, endpoint_->page(), *captured));
+    TUTTI_TRY(say(calls, *captured));
+    isOffering_ = !*captured && circles_->isOn();
   }
   for (const DeviceCall& call : calls)
     if (!call.isOpen()) TUTTI_TRY(endpoint_->offer(call.plan->needs()));
@@ -155,14 +170,42 @@ Status DeviceRank::offer(std::span<DeviceCall> calls) {
 Poll DeviceRank::settle(std::span<const DeviceCall> calls) {
   bool isNew = false;
   Poll poll = Poll::Ready;
+  uint64_t place = 0;  // among the calls that have been said
   for (const DeviceCall& call : calls) {
-    if (call.isOpen()) continue;
-    poll = endpoint_->settle(call.plan->needs());
-    if (poll != Poll::Ready) break;
-    call.plan->isOpen = isNew = true;
+    if (!call.isOpen()) {
+      poll = endpoint_->settle(call.plan->needs());
+      if (poll != Poll::Ready) break;
+      call.plan->isOpen = isNew = true;
+    }
+    place += call.isNoted ? 1 : 0;
   }
   if (isNew) refreshViews();
+  transport::device::IssueBook& book = endpoint_->page().issues(rank_.value);
+  if (poll == Poll::Pending && isOffering_ && missing().value >= 0)
+    book.holdUp(groups_, place, missing());
+  else
+    book.goOn();
   return poll;
+}
+
+Status DeviceRank::say(std::span<DeviceCall> calls, bool isCaptured) {
+  transport::device::IssueBook& book = endpoint_->page().issues(rank_.value);
+  if (isCaptured) book.close();
+  TUTTI_TRY(messages_->look(calls, endpoint_->page(), isCaptured));
+  if (isCaptured || !circles_->isOn()) return {};
+  circles_->tellIssue();
+  bool isNew = false;
+  for (DeviceCall& made : calls) {
+    const bool isOwn = made.call.isMessage() && made.call.root == rank_.value;
+    if (made.plan == nullptr || isOwn || std::exchange(made.isNoted, true)) continue;
+    if (!std::exchange(isNew, true)) ++groups_;
+    book.write(groups_, made.call);
+  }
+  return {};
+}
+
+std::optional<exec::host::Deadlock> DeviceRank::lookForCircle() {
+  return circles_->look(endpoint_->page(), [this] { return isIdle(); });
 }
 
 /// A launch that failed half-way has kernels on its stream that no event stands behind.

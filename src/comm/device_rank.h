@@ -1,7 +1,7 @@
 // What a communicator of GPUs has beside that of a host device: its memory on the GPU, its plans, and the launches of its kernels.
 //
-// Owner: the communicator. Used by the thread that uses the communicator, but limitWaits(), lastingWait(), look() and isIdle(), which
-// any thread may call.
+// Owner: the communicator. Used by the thread that uses the communicator, but limitWaits(), lastingWait(), look(), lookForCircle() and
+// isIdle(), which any thread may call.
 // 1. Works of all launches run in the order of their launches, whatever streams they were issued on. A graph into which calls were captured
 //    takes part in that order as one launch, each time it is launched (unless NCCL_GRAPH_MIXING_SUPPORT=0).
 // 2. What a call needs beyond its launch (memory, mappings, programs) is there before the call is launched: prepare it with planFor(),
@@ -19,8 +19,9 @@
 #include <vector>
 
 #include "comm/captures.h"
-#include "comm/device_windows.h"
+#include "comm/device_circles.h"
 #include "comm/device_verdict.h"
+#include "comm/device_windows.h"
 #include "comm/devices.h"
 #include "comm/message_checks.h"
 #include "exec/host/signature.h"
@@ -62,6 +63,7 @@ struct DeviceCall {
   double estimatedUs = 0;  ///< of the way that it goes
   bool isNumbered = false;  ///< a message that MessageChecks has seen
   bool isCompared = false;  ///< and is about to compare
+  bool isNoted = false;     ///< in the book of what its rank has issued
 
   /// Whether nothing has to be opened for it.
   bool isOpen() const { return plan == nullptr || plan->isOpen || window != nullptr; }
@@ -112,6 +114,8 @@ class DeviceRank {
   bool isIdle();
   /// Whether a kernel has given up, of whichever rank.
   std::optional<GivenUp> look();
+  /// Whether ranks wait for each other for ever. Any thread.
+  std::optional<exec::host::Deadlock> lookForCircle();
   Device& device() const { return device_; }
 
  private:
@@ -174,6 +178,9 @@ class DeviceRank {
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   /// What the kernels of the calls are told, and whoever has to tell of them.
   uint64_t nameLaunch(std::span<DeviceCall* const> calls);
+  /// For whoever compares messages, or looks for circles: the calls of a group are issued now. Those that have been said are not said
+  /// again.
+  Status say(std::span<DeviceCall> calls, bool isCaptured);
   void dropEnded();
   template <class LaunchThem>
   Status inTurn(std::span<DeviceCall> calls, std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
@@ -193,6 +200,7 @@ class DeviceRank {
   std::unique_ptr<transport::device::Endpoint> endpoint_;
   std::unique_ptr<DeviceWindows> windows_;
   std::unique_ptr<MessageChecks> messages_;
+  std::unique_ptr<DeviceCircles> circles_;
   std::vector<transport::device::UserWindows::Ref> endedWindows_;  // which may still be in use
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
   exec::cuda::CommView views_[transport::device::kNumProtocols];
@@ -205,6 +213,8 @@ class DeviceRank {
   std::atomic<bool> hasLaunched_ = false;
   bool isCaptured_ = false;       // the launch that is made
   uint64_t messageLaunches_ = 0;
+  uint64_t groups_ = 0;      // noted
+  bool isOffering_ = false;  // the latest of them is, and may be held up
   Scratch scratch_;
 };
 

@@ -116,13 +116,6 @@ class Outlook {
 /// Whether nothing is wrong with two calls: a send and a receive that meet are never hopeless.
 bool match(const Call& a, const Call& b) { return !a.isMessage() && agree(a, b); }
 
-/// A hopeless call, and whom it waits for.
-struct Blocked {
-  Rank rank;
-  Call call;
-  Rank peer;
-};
-
 /// The hopeless chains of a suspect, once for each suspect that they wait for. There is one at least; others may have come later.
 std::vector<Blocked> blockedOf(const Waits::State& state, const Outlook& outlook, size_t rank) {
   const auto isSuspect = [&](Rank r) {
@@ -154,29 +147,7 @@ std::vector<Blocked> findCircle(const Waits::State& state, const Outlook& outloo
     path.push_back(edges[indexOf(at)].front());
     at = path.back().peer;
   }
-  // The quoted pair is the one in front: it must not be two ranks in the same call.
-  for (size_t turns = 0; turns < path.size() && path.size() > 1 && match(path[0].call, path[1].call); ++turns)
-    std::rotate(path.begin(), path.begin() + 1, path.end());
   return path;
-}
-
-Deadlock explain(const std::vector<Blocked>& circle) {
-  if (circle.size() < 2 || match(circle[0].call, circle[1].call))
-    return {error(Code::InternalError, "ranks that made the same calls wait for each other: rank {} in {}",
-                  circle.empty() ? -1 : circle[0].rank.value, circle.empty() ? "no call" : describeCall(circle[0].call)),
-            {}};
-  std::string others;
-  constexpr size_t kMostQuoted = 8;
-  for (size_t i = 2; i < std::min(circle.size(), kMostQuoted); ++i)
-    others += format(", rank {} in {}", circle[i].rank.value, describeCall(circle[i].call));
-  if (circle.size() > kMostQuoted) others += format(" and {} more", circle.size() - kMostQuoted);
-  const Blocked& a = circle[0];
-  const Blocked& b = circle[1];
-  return {error(Code::InvalidUsage,
-                "calls do not match: rank {} called {}, but rank {} called {}{}, and they wait for each other for ever; outside a group "
-                "a call may have to wait until its peers make theirs",
-                a.rank.value, describeCall(a.call), b.rank.value, describeCall(b.call), others),
-          {{a.rank, a.call}, {b.rank, b.call}}};
 }
 
 /// Whether the suspects of an earlier search have stood still ever since, and have all confirmed it twice.
@@ -203,6 +174,28 @@ void setNextSearch(Waits::State& state, int64_t nowNs) {
 
 }  // namespace
 
+Deadlock explainCircle(std::vector<Blocked> circle) {
+  // The quoted pair is the one in front: it must not be two ranks in the same call.
+  for (size_t turns = 0; turns < circle.size() && circle.size() > 1 && match(circle[0].call, circle[1].call); ++turns)
+    std::rotate(circle.begin(), circle.begin() + 1, circle.end());
+  if (circle.size() < 2 || match(circle[0].call, circle[1].call))
+    return {error(Code::InternalError, "ranks that made the same calls wait for each other: rank {} in {}",
+                  circle.empty() ? -1 : circle[0].rank.value, circle.empty() ? "no call" : describeCall(circle[0].call)),
+            {}};
+  std::string others;
+  constexpr size_t kMostQuoted = 8;
+  for (size_t i = 2; i < std::min(circle.size(), kMostQuoted); ++i)
+    others += format(", rank {} in {}", circle[i].rank.value, describeCall(circle[i].call));
+  if (circle.size() > kMostQuoted) others += format(" and {} more", circle.size() - kMostQuoted);
+  const Blocked& a = circle[0];
+  const Blocked& b = circle[1];
+  return {error(Code::InvalidUsage,
+                "calls do not match: rank {} called {}, but rank {} called {}{}, and they wait for each other for ever; outside a group "
+                "a call may have to wait until its peers make theirs",
+                a.rank.value, describeCall(a.call), b.rank.value, describeCall(b.call), others),
+          {{a.rank, a.call}, {b.rank, b.call}}};
+}
+
 std::optional<Deadlock> findDeadlock(Waits::State& state, int64_t nowNs) {
   if (nowNs < state.nextSearchNs) return std::nullopt;
   setNextSearch(state, nowNs);
@@ -210,7 +203,7 @@ std::optional<Deadlock> findDeadlock(Waits::State& state, int64_t nowNs) {
   const Outlook outlook(state.ranks);
   switch (judge(state, outlook)) {
     case Trial::Open: return std::nullopt;
-    case Trial::Confirmed: return explain(findCircle(state, outlook));
+    case Trial::Confirmed: return explainCircle(findCircle(state, outlook));
     case Trial::Dropped: break;
   }
   state.suspects.clear();

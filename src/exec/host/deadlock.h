@@ -23,6 +23,15 @@ struct Deadlock {
   std::vector<RankCall> calls;  ///< the two that do not match
 };
 
+/// A call that can never end, and whom it waits for.
+struct Blocked {
+  Rank rank;
+  Call call;
+  Rank peer;
+};
+/// Of ranks that wait for each other, each for the next: the text quotes two whose calls do not match, and the others.
+Deadlock explainCircle(std::vector<Blocked> circle);
+
 /// To be called by each waiting rank after each inspection of its own; `nowNs` only limits how often the search runs.
 std::optional<Deadlock> findDeadlock(transport::local::Waits::State& state, int64_t nowNs);
 

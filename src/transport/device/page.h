@@ -13,6 +13,7 @@
 #include "exec/cuda/probe.h"
 #include "exec/cuda/verdict.h"
 #include "exec/cuda/window.h"
+#include "transport/device/issue_book.h"
 #include "transport/device/launch_book.h"
 #include "transport/device/message_book.h"
 #include "transport/device/segment_server.h"
@@ -111,7 +112,7 @@ class Page {
   Page() = default;
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
   static uint64_t bytesFor(int32_t ranks) {
-    return messagesAt(ranks) + squared(ranks) * sizeof(MessageBook);
+    return issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook);
   }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
@@ -139,6 +140,7 @@ class Page {
   MessageBook& messages(int32_t from, int32_t to) const {
     return reinterpret_cast<MessageBook*>(memory_ + messagesAt(ranks_))[from * ranks_ + to];
   }
+  IssueBook& issues(int32_t rank) const { return reinterpret_cast<IssueBook*>(memory_ + issuesAt(ranks_))[rank]; }
   int32_t ranks() const { return ranks_; }
   /// Of something that kernels see: bytes from the page's beginning.
   uint64_t offsetOf(const void* seen) const { return static_cast<uint64_t>(static_cast<const std::byte*>(seen) - memory_); }
@@ -153,6 +155,7 @@ class Page {
     const uint64_t end = booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook);
     return (end + alignof(MessageBook) - 1) / alignof(MessageBook) * alignof(MessageBook);
   }
+  static uint64_t issuesAt(int32_t ranks) { return messagesAt(ranks) + squared(ranks) * sizeof(MessageBook); }
 
   std::byte* memory_ = nullptr;
   int32_t ranks_ = 0;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -177,6 +178,142 @@ TEST_P(GpuMismatch, IsInvalidUsageAlsoInTheFirstCall) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Calls, GpuMismatch, testing::ValuesIn(kDisagreements), [](const auto& param) { return param.param.name; });
+
+ncclResult_t sendTo(const GpuInts& d, size_t count, int peer, ncclComm_t comm) {
+  return ncclSend(d.data(), count, ncclInt, peer, comm, nullptr);
+}
+ncclResult_t receiveFrom(const GpuInts& d, size_t count, int peer, ncclComm_t comm) {
+  return ncclRecv(d.data(), count, ncclInt, peer, comm, nullptr);
+}
+
+/// Calls that never meet.
+struct Hopeless {
+  const char* name;
+  int ranks;
+  size_t count;
+  std::function<ncclResult_t(const GpuInts&, int rank, ncclComm_t)> call;
+  std::vector<std::string> parts;  ///< of what every rank is told
+};
+
+constexpr size_t kMuch = 8'000'000;  // more than pipes hold
+
+const Hopeless kHopeless[] = {
+    {"sendAgainstCollective",
+     2,
+     kMuch,
+     [](const GpuInts& d, int rank, ncclComm_t comm) { return rank == 0 ? sendTo(d, kMuch, 1, comm) : sum(d, 1000, comm); },
+     {"Send #", "AllReduce #"}},
+    {"receiveAgainstCollective",
+     2,
+     10,
+     [](const GpuInts& d, int rank, ncclComm_t comm) { return rank == 0 ? receiveFrom(d, 10, 1, comm) : sum(d, 1000, comm); },
+     {"Recv #", "AllReduce #"}},
+    {"receiveAgainstReceive",
+     2,
+     10,
+     [](const GpuInts& d, int rank, ncclComm_t comm) { return receiveFrom(d, 10, 1 - rank, comm); },
+     {"Recv #"}},
+    {"sendAgainstSend", 2, kMuch, [](const GpuInts& d, int rank, ncclComm_t comm) { return sendTo(d, kMuch, 1 - rank, comm); }, {"Send #"}},
+    {"sendsInACircle",
+     3,
+     kMuch,
+     [](const GpuInts& d, int rank, ncclComm_t comm) { return sendTo(d, kMuch, (rank + 1) % 3, comm); },
+     {"Send #", "rank 0", "rank 1", "rank 2"}},
+    {"oneOfThreeInAMessage",
+     3,
+     10,
+     [](const GpuInts& d, int rank, ncclComm_t comm) { return rank == 2 ? receiveFrom(d, 10, 0, comm) : sum(d, 1000, comm); },
+     {"Recv #", "AllReduce #"}},
+    {"broadcastAgainstReceive",
+     2,
+     10,
+     [](const GpuInts& d, int rank, ncclComm_t comm) {
+       return rank == 0 ? receiveFrom(d, 10, 1, comm) : ncclBroadcast(d.data(), d.data(), 100, ncclInt, 0, comm, nullptr);
+     },
+     {"Recv #", "Broadcast #"}},
+};
+
+class GpuHopeless : public testing::TestWithParam<Hopeless> {
+ protected:
+  static constexpr size_t kRoom = kMuch;
+
+  void tryIt(bool warmUp) {
+    const Hopeless& p = GetParam();
+    FakeGpus gpus(p.ranks);
+    RankThreads threads(p.ranks, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+    ASSERT_TRUE(threads.created());
+    threads.run([&](int rank, ncclComm_t comm) {
+      const GpuInts data(kRoom);
+      if (warmUp) {
+        ASSERT_EQ(sum(data, 1000, comm), ncclSuccess) << ncclGetLastError(comm);
+        ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+        const int next = (rank + 1) % p.ranks, before = (rank + p.ranks - 1) % p.ranks;
+        for (const int peer : {next, before}) {
+          EXPECT_EQ(sendTo(data, p.count, peer, comm), ncclSuccess);
+          EXPECT_EQ(receiveFrom(data, p.count, peer, comm), ncclSuccess);
+        }
+        ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(comm);
+        ASSERT_EQ(ncclBroadcast(data.data(), data.data(), 100, ncclInt, 0, comm, nullptr), ncclSuccess);
+        synchronize(gpus);
+        threads.meet();
+      }
+      const Stopwatch watch;
+      const ncclResult_t called = p.call(data, rank, comm);
+      EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << called << ": " << ncclGetLastError(comm);
+      EXPECT_EQ(awaitError(comm, 3 * kSlow), ncclInvalidUsage);
+      EXPECT_LT(watch.seconds(), 2 * kSlow);
+      const std::string text = ncclGetLastError(comm);
+      for (const std::string& part : p.parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+      EXPECT_NE(text.find("wait for each other for ever"), std::string::npos) << text;
+      synchronize(gpus);
+      threads.meet();
+    });
+  }
+};
+
+// A rank that is late for more calls than a book holds is late and no more.
+TEST(GpuLate, IsNoCircle) {
+  constexpr int kRanks = 3, kCalls = 1300;
+  FakeGpus gpus(kRanks);
+  RankThreads threads(kRanks, "", [&](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  ASSERT_TRUE(threads.created());
+  threads.run([&](int rank, ncclComm_t comm) {
+    const GpuInts data(100);
+    ASSERT_EQ(ncclBroadcast(data.data(), data.data(), 100, ncclInt, 0, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus);
+    threads.meet();
+    std::atomic<bool> isOver = false;
+    std::thread watchdog([&] {
+      ncclResult_t state = ncclSuccess;
+      while (!isOver) {
+        EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+        EXPECT_EQ(state, ncclSuccess) << ncclGetLastError(comm);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    for (int i = 0; i < kCalls; ++i) {
+      if (i == kCalls / 2 && rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      if (i % 3 == 2) {
+        (void)ncclGroupStart();
+        EXPECT_EQ(sendTo(data, 10, (rank + 1) % kRanks, comm), ncclSuccess);
+        EXPECT_EQ(receiveFrom(data, 10, (rank + kRanks - 1) % kRanks, comm), ncclSuccess);
+        EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(comm);
+      } else {
+        EXPECT_EQ(ncclBroadcast(data.data(), data.data(), 100, ncclInt, i % kRanks, comm, nullptr), ncclSuccess) << ncclGetLastError(comm);
+      }
+    }
+    synchronize(gpus);
+    isOver = true;
+    watchdog.join();
+    threads.meet();
+  });
+}
+
+TEST_P(GpuHopeless, IsFoundWithoutADeadline) { tryIt(true); }
+TEST_P(GpuHopeless, IsFoundAlsoInTheFirstCall) { tryIt(false); }
+
+INSTANTIATE_TEST_SUITE_P(Calls, GpuHopeless, testing::ValuesIn(kHopeless), [](const auto& param) { return param.param.name; });
 
 TEST(GpuMemory, ABudgetThatIsTooSmallIsSaid) {
   FakeGpus gpus(2);

@@ -2,8 +2,8 @@
 
 usage: faults.py [--ranks N] [--count N] [--seed S] [--seconds S] [--host] [--only KIND]
 One fault of each kind in turn, at a point that the seed chooses: kill (SIGKILL), stop (SIGSTOP, with a deadline), abort, skip (a call
-that one rank leaves out), mismatch (a call that one rank makes with another count, type or collective). Which call the ranks repeat, the
-seed chooses too; on GPUs three of eight are large, for kernels over pipes, and a rank vanishes in the middle of several of them. One that
+that one rank leaves out), mismatch (a call that one rank makes with another count, type or collective), order (a message that one rank waits
+for before a call that its peer has to end first). Which call the ranks repeat, the seed chooses too; on GPUs three of eight are large, for kernels over pipes, and a rank vanishes in the middle of several of them. One that
 vanishes must be reported within 1 s, with its process, host and last call; an abort ends within 100 ms. Ranks that survive are used again,
 and what they hold (memory of the GPU; with --host, which needs none, memory shared between processes) must be what it was before.
 """
@@ -25,17 +25,17 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # not
 from checks import cuda, nccl  # noqa: E402
 from checks.report import Report, expect  # noqa: E402
 
-KINDS = ("kill", "stop", "abort", "skip", "mismatch")
+KINDS = ("kill", "stop", "abort", "skip", "mismatch", "order")
 DEADLINE_MS = 1500
 STEPS = 12
 WARM = 3  # steps before anything goes wrong
-SOON_S = {"kill": 1.0, "stop": DEADLINE_MS / 1000 + 1.0, "abort": 1.0, "skip": DEADLINE_MS / 1000 + 3.0, "mismatch": 2.0}
+SOON_S = {"kill": 1.0, "stop": DEADLINE_MS / 1000 + 1.0, "abort": 1.0, "skip": DEADLINE_MS / 1000 + 3.0, "mismatch": 2.0, "order": 2.0}
 RIGHT = {"kill": {nccl.REMOTE}, "stop": {nccl.REMOTE}, "abort": {nccl.REMOTE}, "skip": {nccl.REMOTE, nccl.INVALID_USAGE},
-         "mismatch": {nccl.INVALID_USAGE}}
+         "mismatch": {nccl.INVALID_USAGE}, "order": {nccl.INVALID_USAGE}}
 SYMMETRIC = ("AllReduce", "AllGather", "ReduceScatter")
 # A small broadcast does not need every rank, so who is late there goes unnoticed. Messages are not compared as collectives are.
 CALLS = {"kill": SYMMETRIC + ("Broadcast", "Exchange"), "stop": SYMMETRIC + ("Exchange",), "abort": SYMMETRIC + ("Broadcast", "Exchange"),
-         "skip": SYMMETRIC + ("Exchange",), "mismatch": SYMMETRIC}
+         "skip": SYMMETRIC + ("Exchange",), "mismatch": SYMMETRIC, "order": SYMMETRIC}
 OTHER = {"AllReduce": "ReduceScatter", "AllGather": "AllReduce", "ReduceScatter": "AllGather"}
 # The large ones are 16 to 64 MiB on GPUs, where kernels over windows end and those over pipes begin (`tutti explain --gpus`). Host devices
 # have what is large for them in these places, so that a seed is the same fault everywhere.
@@ -171,6 +171,8 @@ class Worker:
             return self.lib.code("ncclReduceScatter", pointer(0), pointer(self.rank * block), size(block), dtype, nccl.MAX, comm, stream)
         if call == "Broadcast":
             return self.lib.code("ncclBroadcast", pointer(0), pointer(0), size(count), dtype, 0, comm, stream)
+        if call == "Recv":
+            return self.lib.code("ncclRecv", pointer(0), size(count), dtype, (self.rank + 1) % ranks, comm, stream)
         block = max(block // 2, 1)
         self.lib.group_start()
         for peer in range(ranks):  # an error of one is that of the group
@@ -198,6 +200,8 @@ class Worker:
                 call = OTHER[call] if other == "call" else call
                 count += 2 * order["ranks"] if other == "count" else 0  # also of what one rank has of the smallest
                 dtype = nccl.INT64 if other == "type" else dtype
+            if here and fault == "order":
+                call = "Recv"
             begun = time.monotonic()
             for _ in range(order["burst"] if step == order["step"] else 1):
                 code = self.make(call, count, dtype, order["ranks"], comm)
@@ -376,12 +380,14 @@ class Job:
         """What an error must name: who it was; of a rank that vanished process, host and last call; of calls that differ both."""
         kind, victim, call = order["kind"], order["victim"], order["call"]
         wanted = []
-        if kind in ("kill", "stop", "abort", "mismatch"):
+        if kind in ("kill", "stop", "abort", "mismatch", "order"):
             wanted.append([f"rank {victim}"])
         if kind == "kill":
             wanted.append([f"process {pid} on {os.uname().nodename}", f"process {pid} on this host"])
             last = "" if call == "Exchange" else call
             wanted.append([f"the last call of rank {victim} was {last}", f"the last that came from rank {victim} was of {last}"])
+        if kind == "order":
+            wanted += [["Recv #"], [call]]
         if kind == "mismatch":
             wanted.append([call])
             wanted.append([OTHER[call] if order["other"] == "call" else call])
