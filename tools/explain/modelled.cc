@@ -1,6 +1,7 @@
 #include "explain/modelled.h"
 
 #include "comm/settings.h"
+#include "config/params.h"
 
 namespace tutti::tool {
 
@@ -26,6 +27,7 @@ Result<std::unique_ptr<ModelledGpus>> ModelledGpus::make(int32_t gpus, const com
   place.streams = true;
   auto settings = comm::readDeviceSettings(*host, config, place, uses, measured);
   if (!settings) return tl::unexpected(std::move(settings).error());
+  if (config::get<config::Param::P2pDisable>()) settings->hasLines = false;  // they do not arrive in order in host memory
   if (adjust) adjust(*settings);
   return std::unique_ptr<ModelledGpus>(new ModelledGpus(gpus, *settings));
 }

@@ -151,6 +151,21 @@ TEST(ExplainGpus, TakesWhatVariablesSayOfBlocksAndClusters) {
   EXPECT_EQ(channelsWith("NCCL_CTA_POLICY", "1"), 24);
 }
 
+TEST(ExplainGpus, HasNoLinesThroughHostMemory) {
+  ExplainOptions options = optionsOf("all_reduce", 1 << 20);
+  options.gpus = 2;
+  const auto direct = explainGpus(options, 0);
+  ASSERT_EQ(setenv("NCCL_P2P_DISABLE", "1", 1), 0);
+  config::resetForTest();
+  const auto throughHost = explainGpus(options, 0);
+  ASSERT_EQ(unsetenv("NCCL_P2P_DISABLE"), 0);
+  config::resetForTest();
+  ASSERT_TRUE(direct && throughHost);
+  EXPECT_EQ(Json::parse(*direct)["protocol"], "LL128") << *direct;
+  EXPECT_NE(Json::parse(*throughHost)["protocol"], "LL128") << *throughHost;
+  EXPECT_NE(throughHost->find("needs lines of 128 bytes"), std::string::npos) << *throughHost;
+}
+
 TEST(ExplainGpus, TakesWhatWasMeasuredOnThisMachine) {
   char folder[] = "/tmp/tutti_explain_" "XX" "XX" "XX";
   ASSERT_NE(mkdtemp(folder), nullptr);
