@@ -52,7 +52,6 @@ Status Communicator::open(const Outcome& outcome) {
   return status;
 }
 
-/// Whoever waits for this rank learns why it will not come.
 void Communicator::tellOfFailedInit(transport::local::Hub& hub, const Status& cause) const {
   hub.failAll(error(cause.code(), "rank {} could not open its communicator: {}", rank_.value, cause.text()));
 }

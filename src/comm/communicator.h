@@ -241,6 +241,7 @@ class Communicator {
   Poll advanceSetups();
   bool isWorking() const;
   Status openParts(const Outcome& outcome);
+  /// Whoever waits for this rank learns why it will not come.
   void tellOfFailedInit(transport::local::Hub& hub, const Status& cause) const;
   Status openGpu(const Outcome& outcome);
   void lookAtGpu();

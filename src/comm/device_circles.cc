@@ -59,13 +59,14 @@ class Walk {
       : sendRoom_(sendRoom), hasCome_(hasCome), ranks_(ranks.size()) {
     for (size_t r = 0; r < ranks.size(); ++r) {
       Order& order = ranks_[r];
+      order.calls = ranks[r];
+      order.callStates.resize(order.calls.size());
       for (const auto& [group, call] : ranks[r]) {
-        if (order.calls.empty() || order.calls.back().group != group) order.groups.push_back({order.calls.size()});
-        order.placeOf.emplace(nameOf(call), order.calls.size());
-        order.calls.push_back({group, call});
+        const size_t at = order.groupOf.size();
+        if (at == 0 || order.calls[at - 1].group != group) order.groups.push_back({at});
+        order.placeOf.emplace(nameOf(call), at);
         order.groupOf.push_back(order.groups.size() - 1);
       }
-      order.callStates.resize(order.calls.size());
     }
   }
 
@@ -83,7 +84,7 @@ class Walk {
     State state = State::New;
   };
   struct Order {
-    IssuedCalls calls;
+    std::span<const IssuedCalls::value_type> calls;
     std::vector<size_t> groupOf;
     std::vector<State> callStates;
     std::vector<Group> groups;

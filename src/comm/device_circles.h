@@ -47,7 +47,7 @@ class DeviceCircles {
   bool isOn() const { return isOn_; }
   /// The rank issues calls now.
   void tellIssue();
-  /// `isIdle()`: nothing of the rank is on its GPU.
+  /// `isIdle()`: nothing of the rank is on its GPU; asked under a lock that others only try.
   std::optional<exec::host::Deadlock> look(const transport::device::Page& page, const std::function<bool()>& isIdle);
 
  private:
