@@ -254,6 +254,19 @@ class Runner(unittest.TestCase):
         table = [text.index(f"| {name} ") for name in names.split("|")]
         self.assertEqual((sorted(table), max(ended) < min(table)), (table, True), text)
 
+    def test_no_more_side_by_side_than_memory_has_room_for(self):
+        """Of three that hang two need more memory than there is for both: those are ended one after the other."""
+        smi = self.root / "mpi/nvidia-smi"
+        smi.write_text("#!/bin/sh\ncase $1 in *memory.total) echo 20000; echo 24000;; esac\n", encoding="utf-8")
+        smi.chmod(0o755)
+        where, began = {"PATH": f"{smi.parent}:{os.environ['PATH']}"}, time.monotonic()
+        only = r"^(all_gather|gather) -g 2 8\.\.4G x2 float$|^scatter -g 2 8\.\.64M x8 float -G 20$"
+        code, text, verdicts = self.run_it("--full", "--only", only, "--limit", "4", "--jobs", "3",
+                                           deeds="all_gather_perf=hang gather_perf=hang scatter_perf=hang", **where)
+        self.assertEqual((code, verdicts), (1, ["FAILED"] * 3), text)
+        took = time.monotonic() - began
+        self.assertTrue(8 < took < 11.5, f"{took:.1f} s\n{text}")
+
     def test_probes(self):
         only = ("--only", "_probe|torture")
         code, text, verdicts = self.run_it(*only, deeds="ll128_torture=1 driver_probe=2")

@@ -83,6 +83,10 @@ class Check:
         """Whether other programs on the GPUs would change what it finds: free memory, orders of stores, times."""
         return bool(self.unit) or not (self.is_nccl_test() or self.tool)
 
+    def gpu_bytes(self):
+        """Of each GPU, at most: nccl-tests holds input, output and what it expects; each process has a context."""
+        return 3 * (self.sizes.last if self.sizes else 0) + GB
+
     def mode_text(self):
         return {"g": f"-g {self.gpus}", "t": f"-t {self.gpus} -g 1", "mpi": f"mpirun -np {self.gpus}", "": ""}[self.mode]
 
@@ -147,7 +151,7 @@ def sound(checks):
 
 
 def gate(gpus):
-    """Two and a half minutes: whether anything is broken."""
+    """Two minutes, with four checks at a time: whether anything is broken."""
     quick = Sizes(8, 64 * MB, 8)
     checks = [probe("driver_probe", limit_s=30), probe("ll128_torture", "--seconds", "3", limit_s=30, estimate_s=6),
               probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "6", limit_s=40, estimate_s=9)]
