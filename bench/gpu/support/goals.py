@@ -212,7 +212,7 @@ GOALS = (
          ratio_goal((("alltoall", "all_gather"), 128 * M, MANY, None, 1.12, 1.2), (("reduce_scatter",), 128 * M, MANY, None, 1.05, 1.2),
                     (("alltoall", "all_gather", "reduce_scatter"), 2 * M, 32 * M, None, 1.4, 1.8))),
     Goal("G5", "all-to-all to 4 KiB, graph", "1.6x", "1.8x", ratio_goal((("alltoall",), 0, 4 * K, "graph", 1.6, 1.8))),
-    Goal("G6", "all-gather, broadcast from 64 MiB, no SM for data, symmetric windows", "1.05x", "1.10x", zero_sm),
+    Goal("G6", "all-gather, broadcast from 64 MiB under NCCL_CTA_POLICY=2 (no SM for data), symmetric windows", "1.05x", "1.10x", zero_sm),
     Goal("G7", "all-gather of at most 256 KiB under NCCL_CTA_POLICY=2, symmetric windows", "1.5x", "3x", engines),
     Goal("G8", "send/recv to 16 KiB; 128 KiB to 16 MiB; from 64 MiB", "1.5x; 1.2x; 1.05x", "1.9x; 1.6x; 1.1x",
          ratio_goal((("sendrecv",), 0, 16 * K, None, 1.5, 1.9), (("sendrecv",), 128 * K, 16 * M, None, 1.2, 1.6),
