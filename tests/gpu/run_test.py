@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 TUTTI, REFERENCE, TESTED, FAKE = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(4))
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from runner import cases, output, process  # noqa: E402
+from runner import cases, judge, output, process  # noqa: E402
 
 ROW = "        1024           256     float     sum      -1    12.34    0.08    0.08       0    13.00    0.08    0.08     N/A"
 COLUMNS = 11
@@ -70,20 +70,29 @@ class Cases(unittest.TestCase):
             self.assertEqual(len({c.program for c in checks if variable in c.environment}), programs, variable)
         self.assertEqual(sum(c.arguments[:1] == ("absent",) for c in checks), 1)
         repeated = {c.extra for c in checks if c.cycles == 100}
-        self.assertEqual(repeated, {(), ("-G", "20"), ("-R", "1")})
+        self.assertEqual(repeated, {(), ("-G", "20"), ("-R", "1"), ("-z", "1")})
         windows = [c for c in checks if c.extra == ("-R", "2")]
         for program in cases.IN_WINDOWS:
             every = [c for c in windows if c.program == program and c.types == cases.TYPES]
             self.assertEqual({c.mode for c in every}, {"g", "mpi"}, program)
             self.assertTrue(all(c.ops == cases.OPS or program not in cases.WITH_OPS for c in every), program)
         self.assertEqual({(c.tool, c.program) for c in windows if c.tool},
-                         {(tool, program) for tool in ("memcheck", "racecheck") for program in ("all_reduce", "all_gather")})
+                         {(tool, program) for tool in ("memcheck", "racecheck", "synccheck", "initcheck") for program in ("all_reduce", "all_gather")})
 
     def test_the_gate_has_plain_memory_and_keeps_its_time(self):
         for gpus in (1, 2, 4, 8):
             checks = cases.gate(gpus)
             self.assertEqual(sum("NCCL_CUMEM_ENABLE" in c.environment for c in checks), int(gpus > 1))
-            self.assertLess(sum(c.estimate_s for c in checks), 145)  # of 150
+            alone = sum(c.estimate_s for c in checks if c.runs_alone())
+            self.assertLess(alone + sum(c.estimate_s for c in checks if not c.runs_alone()) / 4, 90)  # of 120
+
+    def test_parts_keep_their_time(self):
+        """As many as CONTRIBUTING.md names, four checks at a time."""
+        for gpus in (2, 4):
+            for index in range(1, 7):
+                checks = cases.part_of(cases.full(gpus, False), index, 6)
+                alone = sum(c.estimate_s for c in checks if c.runs_alone())
+                self.assertLess(alone + sum(c.estimate_s for c in checks if not c.runs_alone()) / 4, 440, f"part {index} on {gpus}")
 
     def test_algorithms_are_those_of_the_library(self):
         listed = subprocess.run([TUTTI, "prove", "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
@@ -101,6 +110,33 @@ class BuildId(unittest.TestCase):
     def test_of_other_files(self):
         self.assertEqual(process.build_id(__file__), "(no 64-bit ELF file)")
         self.assertIn("unreadable", process.build_id("/nowhere"))
+
+
+class Judge(unittest.TestCase):
+    """Of programs that say themselves what they have checked."""
+    LIBRARY = process.Library("/lib/libnccl.so.2", "ab")
+
+    def judged(self, check, said, code=0, mapped=True):
+        outcome = process.Outcome(code, False, 1.0, said, "", {1: {self.LIBRARY}} if mapped else {}, [], [])
+        result = judge.judge(check, outcome, None if check.library == "none" else self.LIBRARY, True)
+        return result.verdict, "; ".join([*result.errors, *result.notes])
+
+    def test_applications(self):
+        check = cases.applications(2)[0]
+        self.assertEqual(self.judged(check, "check: 3 passed, 0 failed, 0 skipped\n"), (judge.OK, ""))
+        self.assertEqual(self.judged(check, "check: 3 passed, 0 failed, 1 skipped\n"), (judge.OK, "1 skipped"))
+        self.assertEqual(self.judged(check, "check: 3 passed, 1 failed, 0 skipped\n", 1)[0], judge.FAILED)
+        self.assertEqual(self.judged(check, "check: 0 passed, 0 failed, 0 skipped\n")[0], judge.FAILED)
+        self.assertEqual(self.judged(check, "ok   graphs/one\n")[0], judge.FAILED)
+        self.assertEqual(self.judged(check, "check: 3 passed, 0 failed, 0 skipped\n", mapped=False)[0], judge.FAILED)
+        self.assertEqual(self.judged(check, "skip jax: no module\ncheck: 0 passed, 0 failed, 1 skipped\n", 1),
+                         (judge.NOT_RUN, "skipped: jax: no module"))
+
+    def test_cases_of_a_probe(self):
+        check = cases.probe("gpu_probe", "verify", least=200)
+        for said, verdict in (("300 of 4416 cases, 0 failed", judge.OK), ("199 of 4416 cases, 0 failed", judge.FAILED),
+                              ("48 of 48 cases, 0 failed", judge.OK), ("verify:", judge.FAILED)):
+            self.assertEqual(self.judged(check, f"verify: ranks 2: {said}\n", mapped=False)[0], verdict, said)
 
 
 class Runner(unittest.TestCase):
@@ -203,7 +239,7 @@ class Runner(unittest.TestCase):
     def test_forced_is_compared_with_the_log(self):
         for deed, verdict, word in (("", "ok", ""), ("detour", "FAILED", "took algorithm pat, not ring"),
                                     ("simplify", "FAILED", "took protocol simple, not ll"),
-                                    ("taciturn", "ok", "the log names no algorithm; the log names no protocol")):
+                                    ("taciturn", "FAILED", "the log names no algorithm; the log names no protocol")):
             code, text, verdicts = self.run_it("--only", "^all_reduce.*PROTO=LL$", deeds=f"all_reduce_perf={deed}")
             self.assertEqual((code, verdicts), (int(verdict != "ok"), [verdict]), text)
             self.assertIn(word, text)

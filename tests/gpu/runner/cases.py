@@ -29,6 +29,9 @@ ALGORITHMS = {
     "scatter": ("star", "direct"),
     "sendrecv": ("p2p",),
 }
+# Of tests/gpu/check: how many, where that is a choice, and about how long they take.
+APPLICATIONS = (("graphs", (), 15), ("copies", (), 60), ("life", (), 20), ("faults", ("--count", "36"), 45), ("torture", ("--count", "2"), 60),
+                ("tools", (), 5), ("pynccl", (), 10), ("torch", (), 40), ("cupy", (), 10), ("jax", (), 40))
 PROTOCOLS = ("LL", "LL128", "Simple")
 NCCL_ALGORITHMS = ("Ring", "Tree")
 
@@ -75,6 +78,7 @@ class Check:
     tool: str = ""               # of compute-sanitizer, under which the program runs
     extra: tuple = ()            # further options of an nccl-tests program
     cycles: int = 1              # how often it goes through the sizes
+    least: int = 0               # cases that gpu_probe must have gone through, of those that there are
 
     def is_nccl_test(self):
         return self.sizes is not None
@@ -133,8 +137,14 @@ def human(size):
     return str(size)
 
 
-def probe(program, *arguments, limit_s=60, estimate_s=5):
-    return Check(program, arguments=arguments, library="none", limit_s=limit_s, estimate_s=estimate_s)
+def probe(program, *arguments, limit_s=60, estimate_s=5, least=0):
+    return Check(program, arguments=arguments, library="none", limit_s=limit_s, estimate_s=estimate_s, least=least)
+
+
+def applications(gpus):
+    """What uses the library as applications do: tests/gpu/check."""
+    return [Check("check", gpus=gpus, arguments=(name, *more), limit_s=60 + 3 * seconds, estimate_s=seconds)
+            for name, more, seconds in APPLICATIONS]
 
 
 def sound(checks):
@@ -154,7 +164,7 @@ def gate(gpus):
     """Two minutes, with four checks at a time: whether anything is broken."""
     quick = Sizes(8, 64 * MB, 8)
     checks = [probe("driver_probe", limit_s=30), probe("ll128_torture", "--seconds", "3", limit_s=30, estimate_s=6),
-              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "6", limit_s=40, estimate_s=9)]
+              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "6", limit_s=40, estimate_s=9, least=200)]
     checks += [Check(program, "g", gpus, quick, limit_s=20, estimate_s=4) for program in PROGRAMS]
     checks += [Check("all_reduce", mode, gpus, quick, limit_s=25, estimate_s=5) for mode in ("t", "mpi")]
     checks.append(Check("all_reduce", "g", gpus, Sizes(8, 64 * KB, 16), TYPES, OPS, limit_s=30, estimate_s=6))
@@ -212,25 +222,24 @@ def as_frameworks_call(gpus):
         for extra in (("-G", "20"), ("-R", "1"), ("-G", "20", "-R", "1"), ("-z", "1")):
             checks += [Check(program, mode, gpus, sizes, extra=extra) for mode in ("g", "t", "mpi")]
         checks += [Check(program, "mpi", gpus, small, extra=extra, cycles=100, limit_s=120, estimate_s=12)
-                   for extra in ((), ("-G", "20"), ("-R", "1"))]
+                   for extra in ((), ("-G", "20"), ("-R", "1"), ("-z", "1"))]
     return checks
 
 
 def sanitized(gpus):
-    """The small conformance matrix, and calls of the library, under the tools of compute-sanitizer. Racecheck without clusters: in them it
-    reports hazards of the kernel of lines with single seeds (docs/decisions/0039-clusters.md)."""
+    """The small conformance matrix, and calls of the library, under the tools of compute-sanitizer."""
     checks = []
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
         for kernel in ("window", "linewindow", "cells", "lines", "simple", "bulk"):
-            checks.append(Check("gpu_probe", library="none", tool=tool, limit_s=180, estimate_s=9, arguments=(
+            checks.append(Check("gpu_probe", library="none", tool=tool, limit_s=180, estimate_s=9, least=10, arguments=(
                 "verify", "--kernel", kernel, "--ranks", str(gpus), "--devices", str(gpus), "--most", "3000", "--every", "16", "--seed", "1",
-                "--seconds", "5", "--timeout", "60000", "--limit", "80000", *(("--cluster", "1") if tool == "racecheck" else ()))))
+                "--seconds", "5", "--timeout", "60000", "--limit", "80000")))
     checks += [Check(program, "g", gpus, Sizes(8, 64 * KB, 32), tool="memcheck", iterations=(1, 1), limit_s=90, estimate_s=12)
                for program in PROGRAMS]
     if gpus > 1:
-        for tool, seconds, more in (("memcheck", 12, {}), ("racecheck", 20, {"NCCL_CGA_CLUSTER_SIZE": "1"})):
+        for tool, seconds in (("memcheck", 12), ("racecheck", 20), ("synccheck", 12), ("initcheck", 12)):
             checks += [Check(program, "g", gpus, Sizes(8, 64 * KB, 32), tool=tool, iterations=(1, 1), limit_s=120, estimate_s=seconds,
-                             environment={"TUTTI_MAPPED": "1", **more}, extra=("-R", "2")) for program in ("all_reduce", "all_gather")]
+                             environment={"TUTTI_MAPPED": "1"}, extra=("-R", "2")) for program in ("all_reduce", "all_gather")]
     return checks
 
 
@@ -295,14 +304,14 @@ def timings(gpus, repeats=3):
 
 def full(gpus, with_reference):
     checks = [probe("driver_probe", limit_s=60), probe("ll128_torture", "--seconds", "30", limit_s=90, estimate_s=35),
-              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95)]
+              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95, least=2000)]
     checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus) + as_frameworks_call(gpus) + sanitized(gpus)
     if gpus > 1:
         checks.append(probe("gpu_probe", "absent", "--algorithm", "ring", "--collective", "AllReduce", "--kernel", "lines", "--ranks",
                             str(gpus), "--devices", str(gpus), "--timeout", "1000"))
         checks += host_memory(gpus, Sizes(8, 256 * MB, 2), ("g", "t", "mpi"), PROGRAMS)
         checks += plain_memory(gpus, Sizes(8, 64 * MB, 8), ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"))
-        checks += bounded_memory(gpus, Sizes(8, 64 * MB, 8)) + symmetric_windows(gpus)
+        checks += bounded_memory(gpus, Sizes(8, 64 * MB, 8)) + symmetric_windows(gpus) + applications(gpus)
     return sound(checks) + (timings(gpus) if with_reference else [])
 
 

@@ -50,8 +50,14 @@ def judge(check, outcome, expected, hopper):
         compare_choices(check, outcome, result)
         if check.logged and not re.search(check.logged, outcome.log):
             result.errors.append(f"the log does not tell: {check.logged}")
+    elif check.program == "check":
+        read_counts(outcome, result)
+    elif check.least:
+        read_cases(check, outcome, result)
     elif check.program == "driver_probe" and outcome.exit_code == NO_DRIVER and not outcome.timed_out:
         result.verdict, result.errors = NOT_RUN, ["no CUDA driver"]
+        return result
+    if result.verdict == NOT_RUN:
         return result
     if result.errors and (told := output.trouble(outcome.log + outcome.output)):
         result.errors.insert(0, told)
@@ -72,11 +78,39 @@ def wrong_library(check, outcome, expected):
         return ["maps a libnccl, and should not"] if outcome.mapped else []
     errors = []
     processes = check.gpus if check.mode == "mpi" else 1
+    if check.program == "check":  # it judges what its programs map; PyTorch maps the file of its wheel beside the one that it uses
+        return [] if expected in set().union(*outcome.mapped.values()) else ["no process has mapped the library under test"]
     if len(outcome.mapped) < processes:  # more: a driver may start helpers, which are copies of their parent until they run
         errors.append(f"libnccl was seen in {len(outcome.mapped)} processes, not in {processes}")
     if foreign := {str(library) for mapped in outcome.mapped.values() for library in mapped if library != expected}:
         errors.append(f"not the library under test: {', '.join(sorted(foreign))}")
     return errors
+
+
+def read_counts(outcome, result):
+    """Of tests/gpu/check."""
+    if not (said := re.search(r"^check: (\d+) passed, (\d+) failed, (\d+) skipped$", outcome.output, re.MULTILINE)):
+        result.errors.append("no closing line")
+        return
+    passed, failed, skipped = map(int, said.groups())
+    result.wrong = f"{failed} of {passed + failed}"
+    if skipped and not passed and not failed:
+        result.verdict, result.errors = NOT_RUN, ["skipped: " + "; ".join(re.findall(r"^skip\s+(.*)$", outcome.output, re.MULTILINE))]
+    elif not passed:
+        result.errors.append("nothing has passed")
+    elif skipped:
+        result.notes.append(f"{skipped} skipped")
+
+
+def read_cases(check, outcome, result):
+    """Of gpu_probe verify."""
+    if not (said := re.search(r"(\d+) of (\d+) cases, (\d+) failed$", outcome.output, re.MULTILINE)):
+        result.errors.append("no closing line")
+        return
+    done, there, failed = map(int, said.groups())
+    result.wrong = f"{failed} of {done}"
+    if done < min(check.least, there):
+        result.errors.append(f"{done} of {there} cases: {check.least} at least were expected")
 
 
 def read_rows(check, outcome, hopper, result):
@@ -108,7 +142,7 @@ def compare_choices(check, outcome, result):
         if wanted is None:
             continue
         if not taken:
-            result.notes.append(f"the log names no {what}")
+            result.errors.append(f"the log names no {what}")
         elif others := {name.lower() for name in taken} - {wanted}:
             result.errors.append(f"took {what} {', '.join(sorted(others))}, not {wanted}")
 
