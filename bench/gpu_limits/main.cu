@@ -1,14 +1,16 @@
 // What two GPUs of this machine can do at best, by kernels that do nothing else: the floors beside which docs/performance/gpu.md puts
 // what the library takes.
 //
-// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters]
+// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters|engines]
 //
 // 1. What a kernel costs in a graph, and a kernel that exchanges a flag with the peer: no call whose result depends on a peer takes less.
 // 2. What a number of blocks moves, by loads and stores and by the bulk copy engine, in own memory and to and from the peer.
 // 3. What the processor takes for the calls of CUDA that a lone call makes (`--only host`: nothing but that).
 // 4. How far the pages of a GPU's memory are from its multiprocessors, and what a flag on them costs (`--only pages`).
 // 5. What a number of blocks sends to the peer where they are launched in clusters (`--only clusters`).
-// 6. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
+// 6. What copy engines send to the peer in a graph: alone, between kernels that do nothing or exchange a flag, beside a copy within the
+// GPU, and in two halves side by side (`--only engines`).
+// 7. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
 
@@ -50,6 +52,7 @@ struct Settings {
   bool hasHost = true;  ///< tables
   bool hasPages = true;
   bool hasClusters = true;
+  bool hasEngines = true;
   bool hasRest = true;
 };
 
@@ -223,8 +226,9 @@ double leastUs(Machine& machine, int threads) {
   int call = 0;
   return machine.graphUs([&](const Gpu& own, const Gpu& peer) {
     const uint64_t at = static_cast<uint64_t>(call++ % kNodes) * 64;  // vectors: another line for every call
-    const LeastCall least{own.flags, own.memory.slots, peer.memory.slots, &own.memory.source[at].word[0], &own.memory.target[at].word[0],
-                          own.flags + 1, peer.flags + 1};
+    const LeastCall least{
+        own.flags,     own.memory.slots, peer.memory.slots, &own.memory.source[at].word[0], &own.memory.target[at].word[0],
+        own.flags + 1, peer.flags + 1};
     launch(leastKernel<kIsSerial, kPosts>, {1, threads, 0, true}, own.stream, least);
   });
 }
@@ -248,8 +252,9 @@ void printRates(Machine& machine) {
   const auto rate = [&](double us) { std::printf(" %.0f |", static_cast<double>(bytes) / us / 1e3); };
   std::printf("\nGB/s of each GPU by blocks, %llu MiB, both at once; \"ring\": microseconds of an all-reduce's traffic\n\n",
               static_cast<unsigned long long>(bytes >> 20));
-  std::printf("| blocks | load | load peer | store | store peer | copy | push | pull | push and copy | bulk load | bulk load peer "
-              "| bulk store | bulk store peer | bulk copy | bulk push | push, one way | pull, one way | ring, us |\n|");
+  std::printf(
+      "| blocks | load | load peer | store | store peer | copy | push | pull | push and copy | bulk load | bulk load peer "
+      "| bulk store | bulk store peer | bulk copy | bulk push | push, one way | pull, one way | ring, us |\n|");
   for (int i = 0; i < 18; ++i) std::printf("---:|");
   std::printf("\n");
   for (const int blocks : {1, 2, 4, 8, 12, 16, 24, 32, 64, 128}) {
@@ -308,8 +313,75 @@ void printClusters(Machine& machine) {
   printClusters<Plain::Push>(machine, "stored to the peer, both ways", false);
 }
 
+/// A stream beside the one of a GPU, and what ties both together.
+struct Aside {
+  cudaStream_t stream;
+  cudaEvent_t forked, done;
+
+  template <class Body>
+  void run(cudaStream_t main, Body&& body) const {
+    LIMITS_CHECK(cudaEventRecord(forked, main));
+    LIMITS_CHECK(cudaStreamWaitEvent(stream, forked, 0));
+    body(stream);
+    LIMITS_CHECK(cudaEventRecord(done, stream));
+  }
+  void join(cudaStream_t main) const { LIMITS_CHECK(cudaStreamWaitEvent(main, done, 0)); }
+};
+
+void copyPart(Words2* to, const Words2* from, uint64_t begin, uint64_t end, cudaStream_t stream) {
+  auto* const target = reinterpret_cast<char*>(to);
+  const auto* const source = reinterpret_cast<const char*>(from);
+  LIMITS_CHECK(cudaMemcpyAsync(target + begin, source + begin, end - begin, cudaMemcpyDefault, stream));
+}
+
+void printEngines(Machine& machine) {
+  std::array<Aside, 2> asides{};
+  for (int i = 0; i < 2; ++i) {
+    LIMITS_CHECK(cudaSetDevice(machine.gpus()[i].device));
+    LIMITS_CHECK(cudaStreamCreateWithFlags(&asides[i].stream, cudaStreamNonBlocking));
+    for (cudaEvent_t* event : {&asides[i].forked, &asides[i].done}) LIMITS_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+  }
+  const auto asideOf = [&](const Gpu& gpu) -> const Aside& { return asides[&gpu - machine.gpus().data()]; };
+  const auto exchange = [](const Gpu& own, const Gpu& peer) { launch(exchangeKernel, {1, 32}, own.stream, own.flags, peer.flags); };
+  std::printf("\nCopies by engines in a graph of %d, both GPUs to each other, microseconds\n\n", kNodes);
+  std::printf(
+      "| KiB | copy | between kernels | between exchanges of a flag | and a copy within the GPU beside it | in two halves, side by side |\n"
+      "|---:|---:|---:|---:|---:|---:|\n");
+  for (uint64_t bytes = 4 << 10; bytes <= machine.settings().bytes; bytes *= bytes < (1 << 20) ? 16 : 2) {
+    const double alone =
+        machine.graphUs([&](const Gpu& own, const Gpu& peer) { copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream); });
+    const double between = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
+      launch(emptyKernel, {1, 32}, own.stream);
+      copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream);
+      launch(emptyKernel, {1, 32}, own.stream);
+    });
+    const double exchanged = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
+      exchange(own, peer);
+      copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream);
+      exchange(own, peer);
+    });
+    const double beside = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
+      exchange(own, peer);
+      asideOf(own).run(own.stream, [&](cudaStream_t stream) { copyPart(own.memory.target, own.memory.source, 0, bytes, stream); });
+      copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream);
+      asideOf(own).join(own.stream);
+      exchange(own, peer);
+    });
+    const double halves = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
+      exchange(own, peer);
+      asideOf(own).run(own.stream, [&](cudaStream_t stream) { copyPart(peer.memory.slots, own.memory.source, 0, bytes / 2, stream); });
+      copyPart(peer.memory.slots, own.memory.source, bytes / 2, bytes, own.stream);
+      asideOf(own).join(own.stream);
+      exchange(own, peer);
+    });
+    std::printf("| %llu | %.1f | %.1f | %.1f | %.1f | %.1f |\n", static_cast<unsigned long long>(bytes >> 10), alone, between, exchanged,
+                beside, halves);
+    std::fflush(stdout);
+  }
+}
+
 [[noreturn]] void refuse(const std::string& why) {
-  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters]\n",
+  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters|engines]\n",
                why.c_str());
   std::exit(2);
 }
@@ -341,9 +413,10 @@ Settings parse(int argc, char** argv) {
       settings.hasHost = std::strcmp(value, "host") == 0;
       settings.hasPages = std::strcmp(value, "pages") == 0;
       settings.hasClusters = std::strcmp(value, "clusters") == 0;
+      settings.hasEngines = std::strcmp(value, "engines") == 0;
       settings.hasRest = false;
-      if (!settings.hasHost && !settings.hasPages && !settings.hasClusters)
-        refuse("--only " + std::string(value) + ": host, pages, or clusters");
+      if (!settings.hasHost && !settings.hasPages && !settings.hasClusters && !settings.hasEngines)
+        refuse("--only " + std::string(value) + ": host, pages, clusters, or engines");
     } else {
       refuse("unknown option " + name);
     }
@@ -364,6 +437,7 @@ int main(int argc, char** argv) {
   if (settings.hasHost) printHostCalls(machine.gpus()[0].stream);
   if (settings.hasPages) printPages(settings.device);
   if (settings.hasClusters) printClusters(machine);
+  if (settings.hasEngines) printEngines(machine);
   if (!settings.hasRest) return 0;
   printNodes(machine);
   printLeast(machine);

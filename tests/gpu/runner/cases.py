@@ -304,7 +304,12 @@ def timings(gpus, repeats=3):
 
 def full(gpus, with_reference):
     checks = [probe("driver_probe", limit_s=60), probe("ll128_torture", "--seconds", "30", limit_s=90, estimate_s=35),
-              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95, least=2000)]
+              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--seconds", "90", limit_s=150, estimate_s=95, least=2000),
+              # Algorithms of several hosts, on ranks that share GPUs; and counts that are about to have more than 32 bits.
+              probe("gpu_probe", "verify", "--ranks", "4", "--devices", str(min(gpus, 4)), "--nodes", "2", "--seconds", "20", limit_s=60,
+                    estimate_s=24, least=200),
+              probe("gpu_probe", "verify", "--ranks", str(gpus), "--devices", str(gpus), "--start", "4294967280", "--seconds", "20",
+                    limit_s=60, estimate_s=24, least=200)]
     checks += whole_range(gpus) + matrix(gpus) + odd(gpus) + forced(gpus) + as_frameworks_call(gpus) + sanitized(gpus)
     if gpus > 1:
         checks.append(probe("gpu_probe", "absent", "--algorithm", "ring", "--collective", "AllReduce", "--kernel", "lines", "--ranks",
