@@ -68,6 +68,22 @@ bool launch(cudaStream_t stream, bool isEarly) {
   return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&takesParameters), arguments) == cudaSuccess;
 }
 
+/// The same by the driver's own function, which looks nothing up.
+bool launchByDriver(CUresult (*call)(const CUlaunchConfig*, CUfunction, void**, void**), CUfunction function, cudaStream_t stream) {
+  static Parameters parameters{};
+  void* arguments[] = {&parameters};
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 32;
+  config.hStream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  return call(&config, function, arguments, nullptr) == CUDA_SUCCESS;
+}
+
 }  // namespace
 
 void printHostCalls(cudaStream_t stream) {
@@ -78,6 +94,9 @@ void printHostCalls(cudaStream_t stream) {
   const auto wait = driverFunction<CUresult(CUstream, CUevent, unsigned)>("cuStreamWaitEvent");
   const auto status = driverFunction<CUresult(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing");
   const auto idOf = driverFunction<CUresult(CUstream, unsigned long long*)>("cuStreamGetId");
+  const auto launchEx = driverFunction<CUresult(const CUlaunchConfig*, CUfunction, void**, void**)>("cuLaunchKernelEx");
+  cudaFunction_t function = nullptr;
+  need(cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(&takesParameters)) == cudaSuccess, "cudaGetFuncBySymbol");
   cudaEvent_t event = nullptr;
   need(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess, "cudaEventCreateWithFlags");
   CUcontext context = nullptr;
@@ -108,6 +127,7 @@ void printHostCalls(cudaStream_t stream) {
   tells("event of the same stream waited for", waits);
   tells("kernel of 376 bytes of parameters launched", [&] { return launch(stream, false); });
   tells("the same, early", [&] { return launch(stream, true); });
+  tells("the same, early, by the driver's function", [&] { return launchByDriver(launchEx, function, stream); });
   tells("launched and recorded", [&] { return launch(stream, true) && records(); });
   tells("waited for, launched and recorded", [&] { return waits() && launch(stream, true) && records(); });
   tells("context, capture, wait, launch, record: a lone call", [&] {

@@ -23,6 +23,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "host.h"
@@ -341,42 +342,80 @@ void printEngines(Machine& machine) {
     LIMITS_CHECK(cudaStreamCreateWithFlags(&asides[i].stream, cudaStreamNonBlocking));
     for (cudaEvent_t* event : {&asides[i].forked, &asides[i].done}) LIMITS_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
   }
+  uint64_t bytes = 0;
   const auto asideOf = [&](const Gpu& gpu) -> const Aside& { return asides[&gpu - machine.gpus().data()]; };
   const auto exchange = [](const Gpu& own, const Gpu& peer) { launch(exchangeKernel, {1, 32}, own.stream, own.flags, peer.flags); };
-  std::printf("\nCopies by engines in a graph of %d, both GPUs to each other, microseconds\n\n", kNodes);
-  std::printf(
-      "| KiB | copy | between kernels | between exchanges of a flag | and a copy within the GPU beside it | in two halves, side by side |\n"
-      "|---:|---:|---:|---:|---:|---:|\n");
-  for (uint64_t bytes = 4 << 10; bytes <= machine.settings().bytes; bytes *= bytes < (1 << 20) ? 16 : 2) {
-    const double alone =
-        machine.graphUs([&](const Gpu& own, const Gpu& peer) { copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream); });
-    const double between = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
-      launch(emptyKernel, {1, 32}, own.stream);
-      copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream);
-      launch(emptyKernel, {1, 32}, own.stream);
-    });
-    const double exchanged = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
+  const auto push = [&](const Gpu& own, const Gpu& peer) { copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream); };
+  const auto keep = [&](const Gpu& own, cudaStream_t stream) { copyPart(own.memory.target, own.memory.source, 0, bytes, stream); };
+  using Body = std::function<void(const Gpu&, const Gpu&)>;
+  const auto exchanged = [&](const Body& body) {
+    return Body([&, body](const Gpu& own, const Gpu& peer) {
       exchange(own, peer);
-      copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream);
+      body(own, peer);
       exchange(own, peer);
     });
-    const double beside = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
-      exchange(own, peer);
-      asideOf(own).run(own.stream, [&](cudaStream_t stream) { copyPart(own.memory.target, own.memory.source, 0, bytes, stream); });
-      copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream);
+  };
+  const auto besides = [&](const std::function<void(const Gpu&, const Gpu&, cudaStream_t)>& other, const Body& main) {
+    return exchanged([&, other, main](const Gpu& own, const Gpu& peer) {
+      asideOf(own).run(own.stream, [&](cudaStream_t stream) { other(own, peer, stream); });
+      main(own, peer);
       asideOf(own).join(own.stream);
-      exchange(own, peer);
     });
-    const double halves = machine.graphUs([&](const Gpu& own, const Gpu& peer) {
-      exchange(own, peer);
-      asideOf(own).run(own.stream, [&](cudaStream_t stream) { copyPart(peer.memory.slots, own.memory.source, 0, bytes / 2, stream); });
-      copyPart(peer.memory.slots, own.memory.source, bytes / 2, bytes, own.stream);
-      asideOf(own).join(own.stream);
-      exchange(own, peer);
-    });
-    std::printf("| %llu | %.1f | %.1f | %.1f | %.1f | %.1f |\n", static_cast<unsigned long long>(bytes >> 10), alone, between, exchanged,
-                beside, halves);
-    std::fflush(stdout);
+  };
+  const auto keepAside = [&](const Gpu& own, const Gpu&, cudaStream_t stream) { keep(own, stream); };
+  const std::pair<const char*, Body> ways[] = {
+      {"copy", push},
+      {"between kernels",
+       [&](const Gpu& own, const Gpu& peer) {
+         launch(emptyKernel, {1, 32}, own.stream);
+         push(own, peer);
+         launch(emptyKernel, {1, 32}, own.stream);
+       }},
+      {"between exchanges of a flag (all that follow)", exchanged(push)},
+      {"in halves, side by side",
+       besides([&](const Gpu& own, const Gpu& peer,
+                   cudaStream_t stream) { copyPart(peer.memory.slots, own.memory.source, 0, bytes / 2, stream); },
+               [&](const Gpu& own, const Gpu& peer) { copyPart(peer.memory.slots, own.memory.source, bytes / 2, bytes, own.stream); })},
+      {"a copy within the GPU alone", exchanged([&](const Gpu& own, const Gpu&) { keep(own, own.stream); })},
+      {"beside the one to the peer", besides(keepAside, push)},
+      {"behind it", exchanged([&](const Gpu& own, const Gpu& peer) {
+         push(own, peer);
+         keep(own, own.stream);
+       })},
+      {"begun ahead of the exchange",
+       [&](const Gpu& own, const Gpu& peer) {
+         asideOf(own).run(own.stream, [&](cudaStream_t stream) { keep(own, stream); });
+         exchange(own, peer);
+         push(own, peer);
+         exchange(own, peer);
+         asideOf(own).join(own.stream);
+       }},
+      {"beside, in eight pieces", besides(
+                                      [&](const Gpu& own, const Gpu&, cudaStream_t stream) {
+                                        for (uint64_t i = 0; i < 8; ++i)
+                                          copyPart(own.memory.target, own.memory.source, bytes / 8 * i, bytes / 8 * (i + 1), stream);
+                                      },
+                                      push)},
+      {"beside, as a plane", besides(
+                                 [&](const Gpu& own, const Gpu&, cudaStream_t stream) {
+                                   constexpr uint64_t kPitch = 4096;
+                                   LIMITS_CHECK(cudaMemcpy2DAsync(own.memory.target, kPitch, own.memory.source, kPitch, kPitch,
+                                                                  bytes / kPitch, cudaMemcpyDefault, stream));
+                                 },
+                                 push)},
+  };
+  std::printf("\nCopies by engines in a graph of %d, both GPUs to each other, microseconds\n\n| KiB |", kNodes);
+  for (const auto& [what, way] : ways) std::printf(" %s |", what);
+  std::printf("\n|");
+  for (size_t i = 0; i <= std::size(ways); ++i) std::printf("---:|");
+  std::printf("\n");
+  for (bytes = 4 << 10; bytes <= machine.settings().bytes; bytes *= bytes < (1 << 20) ? 16 : 2) {
+    std::printf("| %llu |", static_cast<unsigned long long>(bytes >> 10));
+    for (const auto& [what, way] : ways) {
+      std::printf(" %.1f |", machine.graphUs(way));
+      std::fflush(stdout);
+    }
+    std::printf("\n");
   }
 }
 

@@ -4,11 +4,13 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-# Told with -c it says where its packages are; else it is a rank of the script, of which the second run fails where there is a file "fail".
+# Told with -c it says where its packages are; else it is a rank of the script, of which the second run fails where there is a file "fail";
+# with a file "alone" rank 1 fails, and rank 0 waits for it.
 PYTHON = """#!/bin/sh
 here=$(dirname "$0")
 if [ "$1" = -c ]; then
@@ -21,6 +23,10 @@ echo "rank $RANK preload='$LD_PRELOAD' path='$PYTHONPATH' words=$*"
 [ -n "$PYTHONPATH" ] && echo "file: $(cat "$PYTHONPATH/torch/lib/../../nvidia/nccl/lib/libnccl.so.2")"
 echo run >> "$here/runs.$RANK"
 if [ -e "$here/fail" ] && [ "$(wc -l < "$here/runs.$RANK")" = 2 ]; then echo "FAIL torch.rank$RANK/all: pretended"; exit 1; fi
+if [ -e "$here/alone" ]; then
+  [ "$RANK" = 1 ] || exec sleep 60
+  echo "FAIL torch.rank$RANK/all: pretended"; exit 1
+fi
 echo "ok   torch.rank$RANK/all: fine"
 """
 
@@ -113,6 +119,15 @@ class Torch(unittest.TestCase):
         code, output = self.check("--repeat", "3")
         self.assertEqual(code, 1, output)
         self.assertIn("torch: 2 of 3 repetitions passed; 3 were started", output)
+
+    def test_ranks_that_wait_for_one_that_failed_are_ended(self):
+        (self.root / "alone").touch()
+        begun = time.monotonic()
+        code, output = self.check()
+        self.assertEqual(code, 1, output)
+        self.assertLess(time.monotonic() - begun, 15, output)
+        self.assertIn("FAIL torch.rank1/all: pretended", output)
+        self.assertIn("FAIL torch/time: killed after another rank had failed", output)
 
     def test_the_file_of_the_wheel_is_swapped_for_the_process_alone(self):
         self.install()

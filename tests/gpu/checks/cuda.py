@@ -3,6 +3,7 @@ import ctypes
 import os
 
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
+LEGACY, PER_THREAD = 1, 2  # streams that are there without being made; 0, NULL, is the former
 NOT_READY = 600
 _P = ctypes.POINTER
 _void = ctypes.c_void_p
@@ -105,10 +106,15 @@ class Device:
         self.driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(size))
         return data.raw
 
-    def stream(self):
+    def copy(self, target, source, size, stream):
+        """On the GPU, in the stream's order."""
+        self.use()
+        self.driver.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(target), ctypes.c_uint64(source), ctypes.c_size_t(size), _void(stream))
+
+    def stream(self, waits_for_legacy=False):
         self.use()
         stream = _void()
-        self.driver.call("cuStreamCreate", ctypes.byref(stream), 1)
+        self.driver.call("cuStreamCreate", ctypes.byref(stream), 0 if waits_for_legacy else 1)
         return stream.value
 
     def destroy_stream(self, stream):
@@ -118,6 +124,10 @@ class Device:
     def synchronize(self, stream):
         self.use()
         self.driver.call("cuStreamSynchronize", _void(stream))
+
+    def synchronize_all(self):
+        self.use()
+        self.driver.call("cuCtxSynchronize")
 
     def is_idle(self, stream):
         self.use()

@@ -368,7 +368,7 @@ class Job:
                    f"{kind} of rank {victim} in {order['call']} of {order['count']}, step {order['step']}: rank {rank} got {told['code']} "
                    f"({told['text']}) at step {told['step']}, after {told['since'] - happened:.2f} s")
             expect(told["text"], f"{kind} of rank {victim}: rank {rank} got {told['code']} without a text")
-            self.judge_text(order, rank, told["text"], pid)
+            self.judge_text(order, rank, told["text"], pid, told["code"])
             worst, slowest = max(worst, told["since"] - happened), max(slowest, told["aborting"])
         expect(worst <= SOON_S[kind] * self.options.patience, f"{kind}: noticed after {worst:.2f} s")
         most = HOST_ABORT_S if self.options.host else ABORT_S
@@ -376,16 +376,21 @@ class Job:
         return worst, slowest
 
     @staticmethod
-    def judge_text(order, rank, text, pid):
-        """What an error must name: who it was; of a rank that vanished process, host and last call; of calls that differ both."""
+    def judge_text(order, rank, text, pid, code):
+        """What an error must name: who it was; of a rank that vanished process, host and last call; of calls that differ both; of a rank
+        that did not come the deadline and the call."""
         kind, victim, call = order["kind"], order["victim"], order["call"]
-        wanted = []
-        if kind in ("kill", "stop", "abort", "mismatch", "order"):
-            wanted.append([f"rank {victim}"])
+        wanted = [[f"rank {victim}"]]
         if kind == "kill":
             wanted.append([f"process {pid} on {os.uname().nodename}", f"process {pid} on this host"])
             last = "" if call == "Exchange" else call
             wanted.append([f"the last call of rank {victim} was {last}", f"the last that came from rank {victim} was of {last}"])
+        if kind == "skip" and code == nccl.REMOTE:  # all calls are alike, so the one that is left out lacks at the end, on all ranks
+            missing = f"#{STEPS - 1} of "
+            wanted.append([f"Recv {missing}", f"Send {missing}"] if call == "Exchange" else [call + " " + missing])
+            wanted.append([f"past the deadline of {DEADLINE_MS} ms, in ", "past its deadline, in "])
+        elif kind == "skip":
+            wanted += [["calls do not match"], ["Recv #", "Send #"] if call == "Exchange" else [f"{call} #"]]
         if kind == "order":
             wanted += [["Recv #"], [call]]
         if kind == "mismatch":

@@ -1,5 +1,6 @@
 """libnccl.so.2 through ctypes, as frameworks without a binding of their own use it."""
 import ctypes
+import json
 import os
 
 SUCCESS, UNHANDLED_CUDA, SYSTEM, INTERNAL, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, IN_PROGRESS = range(8)
@@ -81,6 +82,12 @@ class Library:
         self.call("ncclCommGetAsyncError", comm, ctypes.byref(state))
         return state.value
 
+    def memory(self, comm):
+        """What the library has on the communicator's GPU, in bytes by purpose, as include/tutti.h says."""
+        text = ctypes.create_string_buffer(1024)
+        self.call("tuttiCommGetMemory", comm, text, ctypes.c_size_t(len(text)), None, comm=comm)
+        return json.loads(text.value)
+
     def group_start(self):
         self.call("ncclGroupStart")
 
@@ -106,6 +113,22 @@ class Library:
 
     def broadcast(self, source, target, count, dtype, root, comm, stream):
         self.call("ncclBroadcast", ctypes.c_void_p(source), ctypes.c_void_p(target), ctypes.c_size_t(count), dtype, root, comm,
+                  ctypes.c_void_p(stream), comm=comm)
+
+    def reduce(self, source, target, count, dtype, op, root, comm, stream):
+        self.call("ncclReduce", ctypes.c_void_p(source), ctypes.c_void_p(target), ctypes.c_size_t(count), dtype, op, root, comm,
+                  ctypes.c_void_p(stream), comm=comm)
+
+    def all_to_all(self, source, target, count, dtype, comm, stream):
+        self.call("ncclAlltoAll", ctypes.c_void_p(source), ctypes.c_void_p(target), ctypes.c_size_t(count), dtype, comm,
+                  ctypes.c_void_p(stream), comm=comm)
+
+    def gather(self, source, target, count, dtype, root, comm, stream):
+        self.call("ncclGather", ctypes.c_void_p(source), ctypes.c_void_p(target), ctypes.c_size_t(count), dtype, root, comm,
+                  ctypes.c_void_p(stream), comm=comm)
+
+    def scatter(self, source, target, count, dtype, root, comm, stream):
+        self.call("ncclScatter", ctypes.c_void_p(source), ctypes.c_void_p(target), ctypes.c_size_t(count), dtype, root, comm,
                   ctypes.c_void_p(stream), comm=comm)
 
     def send(self, source, count, dtype, peer, comm, stream):

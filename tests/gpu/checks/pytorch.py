@@ -2,13 +2,13 @@
 
 usage: pytorch.py [--seconds S] [--only NAME] [--curves FILE [--curves-only] [--compare FILE [--exact]]] [--gloo]
 with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (tests/gpu/check sets them). --gloo tries the program itself, without a GPU.
-All ranks run the same checks in the same order; after a failure the rank ends, and tests/gpu/check ends the others.
+All ranks run the same checks in the same order; after a failure of one all end, by a file beside that of TUTTI_CHECK_ID.
 """
 import argparse
-import datetime
 import json
 import os
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -19,36 +19,9 @@ import torch.distributed as dist  # noqa: E402
 
 from checks import nccl  # noqa: E402
 from checks.report import Report, Skip, expect  # noqa: E402
-
-STEPS = 20
-
-
-class Here:
-    rank = int(os.environ["RANK"])
-    size = int(os.environ["WORLD_SIZE"])
-    device = torch.device("cpu")
-    gloo = False
-    exact = False
-    store = None
-    begun = 0
-
-
-def synchronize():
-    if not Here.gloo:
-        torch.cuda.synchronize()
-
-
-def need_gpu(why="needs a GPU"):
-    if Here.gloo:
-        raise Skip(why)
-
-
-def full(value, count=1000, dtype=torch.float32):
-    return torch.full((count,), value, dtype=dtype, device=Here.device)
-
-
-def same(tensor, wanted, what):
-    expect(torch.equal(tensor, wanted), f"{what}: {tensor.flatten()[:4].tolist()} instead of {wanted.flatten()[:4].tolist()}")
+from checks.torch_ends import abort, abort_of_all, again  # noqa: E402
+from checks.torch_here import Here, begin, full, need_gpu, same, synchronize  # noqa: E402
+from checks.torch_training import CURVES, ddp, fsdp2, tensor_parallel  # noqa: E402
 
 
 # ---- what it runs on
@@ -61,8 +34,9 @@ def library():
     expect(not others or "TUTTI_CHECK_SWAPPED" not in os.environ, f"the file of the wheel was swapped, and another is mapped: {others}")
     if not Here.gloo:
         version = torch.cuda.nccl.version()
-        return f"version {'.'.join(map(str, version))}, mapped {wanted}{', and also ' + ' '.join(others) if others else ''}"
-    return None
+        also = f", and also {' '.join(others)}" if others else ""
+        return f"PyTorch {torch.__version__}, version {'.'.join(map(str, version))}, mapped {wanted}{also}"
+    return f"PyTorch {torch.__version__}"
 
 
 # ---- collectives
@@ -146,6 +120,9 @@ def reduce_scatters():
     need_gpu("the rest is NCCL's")
     dist.reduce_scatter(out, list((source + Here.rank).chunk(Here.size)))
     same(out, source[7 * Here.rank:7 * Here.rank + 7] * Here.size + Here.size * (Here.size - 1) / 2, "reduce_scatter")
+    own = full(-1.0, Here.rank + 1)
+    dist.reduce_scatter(own, [full(float(100 * r + Here.rank), r + 1) for r in range(Here.size)])
+    same(own, full(100 * Here.rank * Here.size + Here.size * (Here.size - 1) / 2, Here.rank + 1), "reduce_scatter of unequal sizes")
 
 
 def all_to_alls():
@@ -202,6 +179,13 @@ def coalesced():
     for i, out in enumerate(outs):
         wanted = torch.arange(Here.size, device=Here.device, dtype=torch.float32).repeat_interleave(i + 1)
         same(out, wanted, f"all_gather {i}")
+    outs = [full(-1.0, i + 1) for i in range(5)]
+    sources = [torch.arange((i + 1) * Here.size, device=Here.device, dtype=torch.float32) for i in range(5)]
+    with dist._coalescing_manager(device=Here.device):
+        for out, source in zip(outs, sources):
+            dist.reduce_scatter_tensor(out, source + Here.rank)
+    for i, (out, source) in enumerate(zip(outs, sources)):
+        same(out, source[(i + 1) * Here.rank:][:i + 1] * Here.size + Here.size * (Here.size - 1) / 2, f"reduce_scatter {i}")
 
 
 def asynchronous():
@@ -220,6 +204,31 @@ def objects():
     expect(box == [{"from": 0}], "broadcast_object_list")
     dist.barrier()
     dist.monitored_barrier() if Here.gloo else dist.barrier(device_ids=[torch.cuda.current_device()])
+
+
+def object_of(rank, number=0):
+    return {"rank": rank, "text": "x" * (1000 * (rank + 1)), "number": number}
+
+
+def objects_of_one():
+    """To one rank, from one rank, and between two."""
+    for name in ("gather_object", "scatter_object_list", "send_object_list", "recv_object_list"):
+        if not hasattr(dist, name):
+            raise Skip(f"this PyTorch has no {name}")
+    for root in range(Here.size):
+        into = [None] * Here.size if Here.rank == root else None
+        dist.gather_object(object_of(Here.rank, root), into, dst=root)
+        expect(into is None or into == [object_of(r, root) for r in range(Here.size)], f"gather_object to {root}: {into}")
+        out = [None]
+        dist.scatter_object_list(out, [object_of(r, root) for r in range(Here.size)] if Here.rank == root else None, src=root)
+        expect(out == [object_of(Here.rank, root)], f"scatter_object_list from {root}: {out}")
+    sent = ["text", 12, object_of(1)]
+    if Here.rank == 0:
+        dist.send_object_list(sent, dst=1)
+    elif Here.rank == 1:
+        got = [None] * len(sent)
+        dist.recv_object_list(got, src=0)
+        expect(got == sent, f"recv_object_list: {got}")
 
 
 def groups():
@@ -252,34 +261,79 @@ def split():
 
 # ---- graphs and registration
 
+def side_streams():
+    """Calls of several groups, each on a stream of its own, of which none waits for another."""
+    need_gpu()
+    counts, turns = (1000, 30_000, 131_072), 10
+    made = [dist.new_group(list(range(Here.size))) for _ in counts]
+    streams = [torch.cuda.Stream() for _ in counts]
+    tensors = [full(Here.rank + 1, count, torch.int64) for count in counts]  # whole numbers below 2^63 with up to 32 ranks
+    for stream in streams:
+        stream.wait_stream(torch.cuda.current_stream())
+    for _ in range(turns):
+        for group, stream, t in zip(made, streams, tensors):
+            with torch.cuda.stream(stream):
+                dist.all_reduce(t, group=group)
+    for stream in streams:
+        torch.cuda.current_stream().wait_stream(stream)
+    for count, t in zip(counts, tensors):
+        same(t, full(Here.size * (Here.size + 1) // 2 * Here.size ** (turns - 1), count, torch.int64), f"{count} on a side stream")
+    for group in made:
+        dist.destroy_process_group(group)
+    return f"{len(counts) * turns} calls on {len(counts)} streams"
+
+
+class Captured:
+    """A graph of one call of each kind, of `elements` numbers a rank."""
+
+    def __init__(self, elements):
+        n, self.elements = Here.size, elements
+        self.ranks = torch.arange(n, device=Here.device, dtype=torch.float32).repeat_interleave(elements)  # whose chunk it is
+        self.source, self.spread = full(0.0, elements), full(0.0, n * elements)
+        self.summed, self.gathered, self.scattered = full(0.0, elements), full(0.0, n * elements), full(0.0, elements)
+        self.announced, self.exchanged = full(0.0, elements), full(0.0, n * elements)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.summed.copy_(self.source)
+            dist.all_reduce(self.summed)
+            dist.all_gather_into_tensor(self.gathered, self.source)
+            dist.reduce_scatter_tensor(self.scattered, self.spread)
+            self.announced.copy_(self.source)
+            dist.broadcast(self.announced, n - 1)
+            dist.all_to_all_single(self.exchanged, self.spread)
+
+    def replay(self, factor):
+        self.source.fill_(factor * (Here.rank + 1))
+        self.spread.copy_(factor * (self.ranks + 10 * Here.rank))
+        self.graph.replay()
+
+    def demand(self, factor):
+        n, r, elements = Here.size, Here.rank, self.elements
+        what = f"of {4 * elements} bytes"
+        same(self.summed, full(factor * n * (n + 1) / 2, elements), f"all_reduce {what}")
+        same(self.gathered, factor * (self.ranks + 1), f"all_gather {what}")
+        same(self.scattered, full(factor * (n * r + 10 * n * (n - 1) / 2), elements), f"reduce_scatter {what}")
+        same(self.announced, full(factor * n, elements), f"broadcast {what}")
+        same(self.exchanged, factor * (r + 10 * self.ranks), f"all_to_all {what}")
+
+
 def graphs():
     need_gpu()
-    count = 0
-    size = 4
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        dist.all_reduce(full(0.0))
+    torch.cuda.current_stream().wait_stream(stream)
+    count, size = 0, 4
     while size <= 16 << 20:
-        elements = size // 4
-        source, target = full(Here.rank + 1.0, elements), full(0.0, elements)
-        gathered = full(0.0, elements * Here.size)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            dist.all_reduce(target.clone())
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            target.copy_(source)
-            dist.all_reduce(target)
-            dist.all_gather_into_tensor(gathered, source)
+        captured = Captured(size // 4)
         for factor in (1.0, 3.0):
-            source.fill_(factor * (Here.rank + 1))
-            graph.replay()
-            eager = full(1.0, elements)
+            captured.replay(factor)
+            eager = full(1.0, size // 4)
             dist.all_reduce(eager)
-            same(target, full(factor * Here.size * (Here.size + 1) / 2, elements), f"{size} bytes")
-            wanted = (factor * torch.arange(1, Here.size + 1, device=Here.device, dtype=torch.float32)).repeat_interleave(elements)
-            same(gathered, wanted, f"gather of {size} bytes")
-            same(eager, full(float(Here.size), elements), "call between replays")
-        graph.reset()
+            captured.demand(factor)
+            same(eager, full(float(Here.size), size // 4), "call between replays")
+        captured.graph.reset()
         size *= 4
         count += 1
     return f"{count} sizes"
@@ -314,159 +368,60 @@ def registration():
     del t
 
 
-# ---- training
-
-class Block(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.first, self.second = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.attention = torch.nn.MultiheadAttention(width, 4, batch_first=True)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        y = self.first(x)
-        x = x + self.attention(y, y, y, need_weights=False)[0]
-        return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
-
-
-class Transformer(torch.nn.Module):
-    def __init__(self, width=64, blocks=2, words=128):
-        super().__init__()
-        self.words = torch.nn.Embedding(words, width)
-        self.blocks = torch.nn.ModuleList(Block(width) for _ in range(blocks))
-        self.head = torch.nn.Linear(width, words)
-
-    def forward(self, tokens):
-        x = self.words(tokens)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
-
-
-def train(wrap):
-    """The losses of all steps, averaged over the ranks."""
-    torch.manual_seed(7)
-    if not Here.gloo:
-        torch.use_deterministic_algorithms(Here.exact, warn_only=True)
-        torch.backends.cuda.matmul.allow_tf32 = False
-    model = wrap(Transformer().to(Here.device))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    generator = torch.Generator().manual_seed(100 + Here.rank)
-    losses = []
-    for _ in range(STEPS):
-        tokens = torch.randint(0, 16, (8, 33), generator=generator).cumsum(1) % 128
-        tokens = tokens.to(Here.device)
-        logits = model(tokens[:, :-1])
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        mean = loss.detach().clone()
-        dist.all_reduce(mean)
-        losses.append(mean.item() / Here.size)
-    return losses
-
-
-CURVES = {}
-
-
-def learns(name, losses, reference):
-    CURVES[name] = losses
-    expect(losses[-1] < losses[0] - 0.2, f"the loss went from {losses[0]:.4f} to {losses[-1]:.4f}")
-    text = f"loss {losses[0]:.4f} to {losses[-1]:.4f}"
-    if name in reference:
-        worst = max(abs(a - b) for a, b in zip(losses, reference[name]))
-        expect(worst < 2e-3, f"up to {worst:.6f} away from the other library's curve")
-        expect(not Here.exact or losses == reference[name], f"not bit by bit the other library's curve: up to {worst:.2e} away")
-        text += ", bit by bit the other library's" if losses == reference[name] else f", at most {worst:.2e} from the other library's"
-    return text
-
-
-def ddp(reference):
-    from torch.nn.parallel import DistributedDataParallel
-
-    return learns("ddp", train(lambda model: DistributedDataParallel(model, bucket_cap_mb=0.1)), reference)
-
-
-def fsdp2(reference):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh("cpu" if Here.gloo else "cuda", (Here.size,))
-
-    def wrap(model):
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-        return model
-
-    return learns("fsdp2", train(wrap), reference)
-
-
-def tensor_parallel(_reference):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
-    torch.manual_seed(3)
-    layers = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).to(Here.device)
-    torch.manual_seed(4)
-    x = torch.randn(16, 64).to(Here.device)
-    alone = layers(x)
-    alone.square().mean().backward()
-    wanted = layers[0].bias.grad.clone()
-    layers.zero_grad()
-    mesh = init_device_mesh("cpu" if Here.gloo else "cuda", (Here.size,))
-    parallel = parallelize_module(layers, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    y = parallel(x)
-    y.square().mean().backward()
-    expect(torch.allclose(y, alone, atol=1e-5), "another output")
-    expect(torch.allclose(parallel[0].bias.grad.full_tensor(), wanted, atol=1e-5), "another gradient")
-
-
-# ---- the end, and once more
-
-def begin(timeout=60):
-    """One store for all beginnings: ranks that are slower must not find that of the one before."""
-    limit = datetime.timedelta(seconds=timeout)
-    if Here.store is None:
-        Here.store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), Here.size, Here.rank == 0, limit)
-    Here.begun += 1
-    arguments = {} if Here.gloo else {"device_id": Here.device}
-    dist.init_process_group("gloo" if Here.gloo else "nccl", store=dist.PrefixStore(f"start{Here.begun}", Here.store), rank=Here.rank,
-                            world_size=Here.size, timeout=limit, **arguments)
-
-
-def again():
-    for _ in range(3):
-        dist.destroy_process_group()
-        begin()
-        t = full(1.0)
+def symmetric_registration():
+    """A pool of which every segment is a symmetric window."""
+    need_gpu()
+    backend = dist.group.WORLD._get_backend(Here.device)
+    if "symm" not in (getattr(backend, "register_mem_pool", None).__doc__ or ""):
+        raise Skip("this PyTorch's register_mem_pool, if there is one, has no argument symm")
+    pool = torch.cuda.MemPool(backend.mem_allocator)
+    count, part = 1 << 20, (1 << 20) // Here.size
+    with torch.cuda.use_mem_pool(pool):  # 4 MiB each: in one segment, so that all ranks register alike
+        t, gathered = full(0.0, count), full(0.0, part * Here.size)
+    try:
+        backend.register_mem_pool(pool, symm=True)
+    except RuntimeError as error:
+        if "support" not in str(error):
+            raise
+        raise Skip(f"this PyTorch cannot: {str(error).splitlines()[0]}") from error
+    for turn in range(1, 4):
+        t.fill_(float(turn * (Here.rank + 1)))
         dist.all_reduce(t)
-        same(t, full(float(Here.size)), "after a new start")
+        same(t, full(turn * Here.size * (Here.size + 1) / 2, count), "all_reduce in symmetric windows")
+        t.fill_(float(turn * (Here.rank + 1)))
+        dist.all_gather_into_tensor(gathered, t[:part])
+        wanted = torch.arange(1, Here.size + 1, device=Here.device, dtype=torch.float32).repeat_interleave(part) * turn
+        same(gathered, wanted, "all_gather in symmetric windows")
+    synchronize()
+    backend.deregister_mem_pool(pool)
+    del t, gathered
 
 
-def abort():
-    need_gpu("abort is NCCL's")
-    t = full(1.0)
-    dist.all_reduce(t)
-    synchronize()
-    group = dist.new_group(list(range(Here.size)))
-    dist.all_reduce(t, group=group)
-    synchronize()
-    if Here.rank != 0:  # rank 0 waits in a kernel for ranks that will not come
-        time.sleep(1)
-    else:
-        dist.all_reduce(t, group=group, async_op=True)
-        time.sleep(0.5)
-    begun = time.monotonic()
-    group._get_backend(Here.device).abort()
-    took = time.monotonic() - begun
-    synchronize()
-    expect(took < 5, f"abort took {took:.2f} s")
-    fresh = full(1.0)
-    dist.all_reduce(fresh)
-    same(fresh, full(float(Here.size)), "on another group after the abort")
-    return f"abort took {1000 * took:.0f} ms"
+class Others(threading.Thread):
+    """Ends this rank soon after another one has failed: what that does not come to, this one would wait for."""
+
+    def __init__(self, report):
+        super().__init__(daemon=True)
+        self.report = report
+        self.file = os.environ["TUTTI_CHECK_ID"] + ".failed" if "TUTTI_CHECK_ID" in os.environ else None
+        self.start()
+
+    def run(self):
+        while self.file is not None and not os.path.exists(self.file):
+            time.sleep(0.5)
+        if self.file is not None and not self.report.failed:
+            self.report.skip("rest", "another rank has failed")
+            self.end()
+
+    def tell(self):
+        if self.file is not None:
+            with open(self.file, "wb"):
+                pass
+
+    def end(self):
+        self.report.finish()
+        sys.stdout.flush()
+        os._exit(1)
 
 
 def main():
@@ -485,6 +440,7 @@ def main():
         Here.device = torch.device("cuda", Here.rank % torch.cuda.device_count())
         torch.cuda.set_device(Here.device)
     report = Report(f"torch.rank{Here.rank}", options.seconds, options.only)
+    print(f"     {report.title}: PyTorch {torch.__version__}, Python {sys.version.split()[0]}", flush=True)
     reference = {}
     if options.compare and os.path.exists(options.compare):
         with open(options.compare, encoding="ascii") as file:
@@ -492,17 +448,18 @@ def main():
     begin()
     checks = [(name, check, ()) for name, check in (("library", library),)]
     training = [(check.__name__, check, (reference,)) for check in (ddp, fsdp2, tensor_parallel)]
-    plain = (all_reduce, large, rooted, gathers, reduce_scatters, all_to_alls, messages, coalesced, asynchronous, objects, groups, split,
-             graphs, graph_of_first_call, registration)
+    plain = (all_reduce, large, rooted, gathers, reduce_scatters, all_to_alls, messages, coalesced, asynchronous, objects, objects_of_one,
+             groups, side_streams, split, graphs, graph_of_first_call, registration)
+    late = (again, symmetric_registration, abort, abort_of_all)
     if options.curves_only:
         checks += training
     else:
-        checks += [(check.__name__, check, ()) for check in plain] + training + [("again", again, ()), ("abort", abort, ())]
+        checks += [(check.__name__, check, ()) for check in plain] + training + [(check.__name__, check, ()) for check in late]
+    others = Others(report)
     for name, check, arguments in checks:
         if not report.run(name.replace("_", "-"), check, *arguments):
-            code = report.finish()
-            sys.stdout.flush()
-            os._exit(code)  # the other ranks are in another call by now
+            others.tell()
+            others.end()  # the other ranks are in another call by now
     if options.curves and Here.rank == 0:
         with open(options.curves, "w", encoding="ascii") as file:
             json.dump(CURVES, file)
