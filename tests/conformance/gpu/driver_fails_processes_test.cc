@@ -1,0 +1,164 @@
+// Every driver call of one of two processes may fail, one after the other: that process names it, the other one is told at once, and
+// neither memory nor descriptors are left in either.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "conformance/gpu/driver_fails.h"
+#include "core/format.h"
+
+namespace tutti::conformance {
+namespace {
+
+using driver::cuda::Call;
+using driver::cuda::FakeOptions;
+using faults::kSlow;
+using faults::ProcessRanks;
+using faults::Stopwatch;
+
+constexpr int kFails = 1;  ///< the process
+constexpr size_t kCount = 1000;
+constexpr int kResult = 0, kIsOver = 1, kIsBad = 2, kWords = 3;  ///< what it notes
+
+constexpr size_t kFirst = 3;  ///< call that may fail
+
+/// Little memory to clear, again and again; a deadline, should anybody wait for ever.
+class SmallPipes {
+ public:
+  SmallPipes() = default;
+
+ private:
+  ScopedSetting algorithm_{"TUTTI_ALGO", "ring"};
+  ScopedSetting channels_{"NCCL_MAX_CTAS", "1"};
+  ScopedSetting slots_{"TUTTI_SLOTS", "2"};
+  ScopedSetting slices_{"TUTTI_SLICE_BYTES", "16384"};
+  ScopedSetting deadline_{"TUTTI_TIMEOUT_MS", "4000"};
+};
+
+/// What a process has come to in a life of which the nth call fails.
+struct Life {
+  ncclResult_t result = ncclSuccess;
+  std::string text;
+  std::optional<Call> failed;  ///< by then
+  double seconds = 0;
+};
+
+Life initAndSum(ncclComm_t* comm, FakeGpus& gpus, ProcessRanks::Self& self, const ncclUniqueId& id, void* data) {
+  const Stopwatch watch;
+  Life life;
+  life.result = ncclCommInitRank(comm, self.count(), id, self.index());
+  if (life.result == ncclSuccess && data != nullptr) life.result = ncclAllReduce(data, data, kCount, ncclInt, ncclSum, *comm, nullptr);
+  life.text = ncclGetLastError(nullptr);
+  life.failed = gpus.driver().failed();
+  life.seconds = watch.seconds();
+  return life;
+}
+
+enum class Part { Begin, End };
+
+/// The nth call fails from the creation of the communicator on, or from its end on. False: the process has not made so many calls.
+bool liveOnce(ProcessRanks::Self& self, const FakeOptions& options, Part part, size_t nth, int& stage, FailedCalls& failed) {
+  const bool isIt = self.index() == kFails;
+  FakeGpus gpus(options);
+  const UseGpu use(gpus, self.index());
+  void* data = nullptr;
+  EXPECT_EQ(ncclMemAlloc(&data, kCount * sizeof(int)), ncclSuccess) << ncclGetLastError(nullptr);
+  const ncclUniqueId id = self.freshId();
+  if (isIt && part == Part::Begin) gpus.driver().failAt(nth);
+  ncclComm_t comm = nullptr;
+  Life life = initAndSum(&comm, gpus, self, id, data);
+  const auto end = [&] {
+    const ncclComm_t ended = std::exchange(comm, nullptr);
+    if (ended == nullptr) return;
+    EXPECT_EQ(life.result == ncclSuccess ? ncclCommDestroy(ended) : ncclCommAbort(ended), ncclSuccess);
+  };
+  if (isIt && life.result != ncclSuccess) end();  // at once, as a program should
+  if (isIt) self.note(kResult, life.result);
+  if (part == Part::End) synchronize(gpus);
+  self.meet(++stage);
+  if (isIt && part == Part::End) gpus.driver().failAt(nth);
+  const auto theirs = static_cast<ncclResult_t>(self.number(kFails, kResult));
+  const std::string when = format("call {}, process {}", nth, self.index());
+  if (isIt && life.result != ncclSuccess && life.failed) expectNamed(*life.failed, life.result, life.text, when);
+  if (!isIt && theirs != ncclSuccess) {
+    const bool isTold = life.result != ncclSuccess;
+    if (!isTold) life.result = awaitError(comm, 2 * kSlow);
+    EXPECT_TRUE(life.result == ncclUnhandledCudaError || life.result == ncclRemoteError) << when << ": " << life.result;
+    const std::string told = isTold ? life.text : ncclGetLastError(nullptr);
+    EXPECT_TRUE(isTextOfFailure(told) || told.find("rank 1 aborted") != std::string::npos) << when << ": " << told;
+  }
+  EXPECT_LT(life.seconds, 2 * kSlow) << when << ": " << life.text;
+  EXPECT_EQ(theirs == ncclSuccess, life.result == ncclSuccess) << when << ": " << life.text;
+  end();
+  const auto late = gpus.driver().failed();
+  gpus.driver().failAt(0);
+  if (late) failed.add(*late);
+  if (isIt) self.note(kIsOver, late ? 0 : 1);
+  synchronize(gpus);
+  EXPECT_EQ(ncclMemFree(data), ncclSuccess);
+  if (testing::Test::HasFailure()) self.note(kIsBad, 1);
+  self.meet(++stage);
+  return self.number(kFails, kIsOver) == 0 && self.number(0, kIsBad) + self.number(1, kIsBad) == 0;
+}
+
+void live(ProcessRanks::Self& self, const FakeOptions& options) {
+  const SmallPipes small;
+  int stage = 0;
+  FailedCalls failed;
+  (void)liveOnce(self, options, Part::Begin, 0, stage, failed);
+  (void)faults::Footprint::settled();
+  const int64_t descriptors = openDescriptors();
+  // A rank that cannot even tell which GPU is current has not come, as one that passes a wrong argument.
+  for (size_t nth = kFirst; liveOnce(self, options, Part::Begin, nth, stage, failed); ++nth) continue;
+  for (size_t nth = 1; liveOnce(self, options, Part::End, nth, stage, failed); ++nth) continue;
+  if (self.index() == kFails) failed.note(self, kWords);
+  expectDescriptors(descriptors, "at last");
+  self.meet(++stage);
+}
+
+/// How many calls a process makes while it waits for the other one differs from life to life, so a call may be passed over.
+void failUntilAllHave(const FakeOptions& options, std::initializer_list<Call> wanted) {
+  FailedCalls failed;
+  const auto isDone = [&] { return std::ranges::all_of(wanted, [&](Call call) { return failed.has(call); }); };
+  for (int round = 0; round < 6 && !isDone(); ++round) {
+    ProcessRanks children(2, [&](ProcessRanks::Self& self) { live(self, options); });
+    children.expectAllWell({}, 60);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    failed.take(children, kFails, kWords);
+  }
+  for (const Call call : wanted) EXPECT_TRUE(failed.has(call)) << driver::cuda::symbolOf(call);
+}
+
+TEST(GpuDriverFailsProcesses, IsToldToTheOther) {
+  failUntilAllHave({}, {Call::memExportToShareableHandle, Call::memImportFromShareableHandle, Call::memHostRegister});
+}
+
+TEST(GpuDriverFailsProcesses, IsToldToTheOtherWithoutVirtualMemory) {
+  failUntilAllHave({.virtualMemory = false}, {Call::ipcGetMemHandle, Call::ipcOpenMemHandle, Call::ipcCloseMemHandle});
+}
+
+// Its rank has not come to the others then, who could not know why.
+TEST(GpuDriverFailsProcesses, DISABLED_OneThatCannotOpenItsGpuTellsTheOther) {
+  ProcessRanks children(2, [](ProcessRanks::Self& self) {
+    const ScopedSetting deadline("TUTTI_TIMEOUT_MS", "4000");
+    FakeGpus gpus(2);
+    const UseGpu use(gpus, self.index());
+    const ncclUniqueId id = self.freshId();
+    if (self.index() == kFails) gpus.driver().failAt(12);
+    ncclComm_t comm = nullptr;
+    const Life life = initAndSum(&comm, gpus, self, id, nullptr);
+    gpus.driver().failAt(0);
+    EXPECT_EQ(life.result, self.index() == kFails ? ncclUnhandledCudaError : ncclRemoteError) << life.text;
+    EXPECT_NE(life.text.find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << life.text;
+    EXPECT_LT(life.seconds, 2 * kSlow);
+    self.meet(1);
+  });
+  children.expectAllWell({}, 60);
+}
+
+}  // namespace
+}  // namespace tutti::conformance
