@@ -45,12 +45,12 @@ class Child final : public Setup {
   Communicator& parent_;
   ChildRequest request_;
   ChildKey key_;
-  std::shared_ptr<Meeting> meeting_;     // the encounter, as what it is
-  uint64_t hash_ = 0;                    // of the new communicators, before the colour is mixed in
-  uint64_t number_ = 0;                  // Split: among the collectives of the parent
+  std::shared_ptr<Meeting> meeting_;                  // the encounter, as what it is
+  uint64_t hash_ = 0;                                 // of the new communicators, before the colour is mixed in
+  uint64_t number_ = 0;                               // Split: among the collectives of the parent
   std::chrono::steady_clock::time_point comparedAt_;  // the lists
-  bool posted_ = false;                  // Split: peers can see it on the board
-  std::unique_ptr<Communicator> child_;  // from finish() until it has a handle
+  bool posted_ = false;                               // Split: peers can see it on the board
+  std::unique_ptr<Communicator> child_;               // from finish() until it has a handle
 };
 
 /// The survivors of a shrink, in their order.
@@ -77,11 +77,13 @@ Status Child::arrive() {
   hash_ = mix(mix(parent_.hash(), key_.number), key_.mayBeBroken ? 1 : 0);
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
   Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores()};
-  TUTTI_TRY(parent_.describe(arrival));
+  Status described = parent_.describe(arrival);
+  arrival.hasFailed = described.ok() ? 0 : 1;
   arrival.constants = process().constants.digest();
   auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);
   if (!arrived) return std::move(arrived).error();
   encounter = meeting_ = std::move(*arrived);
+  if (!described.ok()) return described;  // the others are told
   if (isSplit()) return {};
   return refuseOtherLists();
 }

@@ -43,8 +43,8 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
     Place agreed;
     agreed.group = static_cast<int32_t>(grouping.members.size());
     agreed.ranks = static_cast<int32_t>(end - begin);
-    auto& members = grouping.members.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                  order.begin() + static_cast<std::ptrdiff_t>(end));
+    auto& members =
+        grouping.members.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end));
     agreed.multiprocessors = arrivals[static_cast<size_t>(members.front())].multiprocessors;
     agreed.keepsLines = agreed.streams = agreed.copies = true;
     agreed.constants = arrivals[static_cast<size_t>(members.front())].constants;
@@ -57,6 +57,7 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
       agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
       agreed.streams = agreed.streams && arrival.streams != 0;
       agreed.copies = agreed.copies && arrival.copies != 0;
+      agreed.hasFailed = agreed.hasFailed || arrival.hasFailed != 0;
       agreed.cacheBytes = std::max(agreed.cacheBytes, arrival.cacheBytes);
       agreed.pastCacheBytes = std::max(agreed.pastCacheBytes, arrival.pastCacheBytes);
       agreed.constantsDiffer = agreed.constantsDiffer || arrival.constants != agreed.constants;

@@ -23,16 +23,17 @@ struct Arrival {
   int32_t key = 0;
   int32_t minCtas = 1;
   int32_t maxCtas = 64;
-  int32_t cores = 1;  ///< that the rank's thread may use: part of what an algorithm is chosen by
+  int32_t cores = 1;            ///< that the rank's thread may use: part of what an algorithm is chosen by
   int32_t multiprocessors = 0;  ///< of the rank's GPU; 0: it computes with a host device
   int32_t keepsLines = 0;       ///< 1: stores of 128 bytes between its GPU and those that it reaches arrive whole and in order
   int32_t streams = 0;          ///< 1: its GPU runs the kernel of the bulk copy engine
   int32_t copies = 0;           ///< 1: it would have processes copy out of each other's memory by system call (wantsCopies())
+  int32_t hasFailed = 0;        ///< 1: it comes to say why it will not take part; at the hub, once all are there
   int32_t gpu = -1;             ///< the dev of its GPU in the machine's topology; -1: a host device, or a GPU that is not there
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
-  int32_t caches = 0;  ///< last-level caches that its thread may be below
-  uint64_t machine = 0;  ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
+  int32_t caches = 0;           ///< last-level caches that its thread may be below
+  uint64_t machine = 0;         ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
   uint64_t cacheBytes = 0;      ///< of one of those caches; 0: not known
   uint64_t pastCacheBytes = 0;  ///< from which its user wants results stored past the caches (readPastCacheBytes()); 0: automatic
   uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
@@ -47,16 +48,17 @@ struct Place {
   int32_t minCtas = 1;
   int32_t maxCtas = 64;
   int32_t cores = 1;
-  int32_t multiprocessors = 0;  ///< of the smallest GPU; 0: host devices
-  bool isMixed = false;         ///< GPUs and host devices
-  bool keepsLines = false;      ///< of all
-  bool streams = false;         ///< of all
-  bool copies = false;          ///< of all
-  int32_t caches = 0;           ///< last-level caches of a machine that they are below
-  uint64_t cacheBytes = 0;      ///< of the largest
-  uint64_t pastCacheBytes = 0;  ///< the most that any of them said
-  uint32_t constants = 0;       ///< of all; 0: the built-in ones
-  bool constantsDiffer = false; ///< then all take the built-in ones
+  int32_t multiprocessors = 0;   ///< of the smallest GPU; 0: host devices
+  bool isMixed = false;          ///< GPUs and host devices
+  bool keepsLines = false;       ///< of all
+  bool streams = false;          ///< of all
+  bool copies = false;           ///< of all
+  bool hasFailed = false;        ///< one of them has
+  int32_t caches = 0;            ///< last-level caches of a machine that they are below
+  uint64_t cacheBytes = 0;       ///< of the largest
+  uint64_t pastCacheBytes = 0;   ///< the most that any of them said
+  uint32_t constants = 0;        ///< of all; 0: the built-in ones
+  bool constantsDiffer = false;  ///< then all take the built-in ones
 };
 
 /// The place of each rank, and the members of each group in the order of their new ranks.
@@ -85,7 +87,8 @@ class Encounter {
   virtual ~Encounter() = default;
   /// Nothing while ranks are missing; afterwards what this rank gets, or the first error.
   virtual std::optional<Result<Outcome>> poll() = 0;
-  /// This rank will not take part: everybody else gets `cause`; if all are there already, their calls will.
+  /// This rank will not take part: everybody else gets `cause`; if all are there already, whether this rank has seen that or not, their
+  /// calls will.
   virtual void end(const Status& cause) = 0;
   /// "ranks 1, 4 of 8": who has not come yet; `names` are the ranks of the places, if they are others.
   virtual std::string describeMissing(std::span<const int32_t> names) const = 0;

@@ -198,6 +198,7 @@ class Foundations::Join final : public Encounter {
 
   void end(const Status& cause) override {
     participant_->end(cause);
+    (void)poll();  // the others may have found that all are there, and wait at the hub
     if (outcome_ && *outcome_ && (*outcome_)->hub != nullptr) (*outcome_)->hub->failAll(cause);
   }
 

@@ -15,6 +15,8 @@ Poll Communicator::advanceSetups() {
   const std::lock_guard lock(setupMutex_);
   for (const auto& setup : setups_)
     if (setup->advance() == Poll::Failed) poison(setup->status());
+  if (poison_.tripped() && !saysWhy_.exchange(true, std::memory_order_relaxed))  // nobody has been told in words
+    observe::warn("rank {}: {}", rank_.value, poison_.status().text());
   std::erase_if(setups_, [](const auto& setup) { return setup->advance() != Poll::Pending; });
   std::erase_if(openings_, [this](const auto& opening) {
     const Poll poll = opening->advance();

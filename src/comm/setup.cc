@@ -9,6 +9,7 @@
 #include "config/params.h"
 #include "core/format.h"
 #include "observe/log.h"
+#include "transport/device/endpoint.h"
 
 namespace tutti::comm {
 
@@ -34,6 +35,8 @@ Poll Setup::advance() {
     if (!outcome) return fail(std::move(cause));
   }
   if (!*outcome) return fail(std::move(*outcome).error());
+  if ((*outcome)->place.hasFailed) return heed(**outcome);
+  isTaken_ = true;
   Status status;
   try {
     status = finish(std::move(**outcome));
@@ -43,6 +46,13 @@ Poll Setup::advance() {
   if (!status.ok()) return fail(std::move(status));
   isFinished_ = true;
   return settleAll();
+}
+
+/// One of those who have come will not take part, and says why at the hub.
+Poll Setup::heed(const Outcome& outcome) {
+  const ErrorLatch& latch = outcome.hub->latch(outcome.place.rank);
+  Status cause = latch.tripped() ? latch.status() : explainWait();
+  return cause.ok() ? poll_ : fail(std::move(cause));
 }
 
 Poll Setup::settleAll() {
@@ -69,9 +79,19 @@ void Setup::giveUp(const Status& cause) {
 
 Poll Setup::fail(Status cause) {
   // Nobody is left waiting for a rank that will not come.
-  if (encounter != nullptr) encounter->end(error(cause.code(), "another rank failed in {}: {}", callName, cause.text()));
+  if (encounter != nullptr) {
+    encounter->end(error(cause.code(), "another rank failed in {}: {}", callName, cause.text()));
+    if (!isTaken_) forgo();
+  }
   status_ = std::move(cause);
   return poll_ = Poll::Failed;
+}
+
+/// The others may have opened their GPUs, and keep their memory until this rank has left.
+void Setup::forgo() const {
+  const auto outcome = encounter->poll();
+  if (!outcome || !*outcome || (*outcome)->hub == nullptr || (*outcome)->place.multiprocessors == 0) return;
+  transport::device::Endpoint::forgo(*(*outcome)->hub, (*outcome)->place.rank);
 }
 
 std::string Setup::describeMissing() const {
@@ -104,10 +124,12 @@ class Join final : public Setup {
     log("START");
     const Config& config = comm_.config();
     Arrival arrival{0, place.value, config.minCtas, config.maxCtas, availableCores()};
-    TUTTI_TRY(comm_.describe(arrival));
+    Status described = comm_.describe(arrival);
+    arrival.hasFailed = described.ok() ? 0 : 1;
     arrival.constants = process().constants.digest();
     encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival,
-                                               {config.network, {comm_.hash(), config.trafficClass}});
+                                           {config.network, {comm_.hash(), config.trafficClass}});
+    if (!described.ok()) return described;   // the others are told
     const auto refused = encounter->poll();  // at once: an id that is none, a rank that is there already
     return refused && !*refused ? refused->error() : Status();
   }

@@ -56,12 +56,15 @@ class Setup {
  private:
   std::string describeMissing() const;
   Status explainWait();
+  Poll heed(const Outcome& outcome);
+  void forgo() const;
   Poll settleAll();
   Poll fail(Status cause);
 
   const WaitLimit limit_;
   mutable std::mutex mutex_;
   Poll poll_ = Poll::Pending;
+  bool isTaken_ = false;     // the outcome, by finish()
   bool isFinished_ = false;  // finish() has returned
   Status status_;
   Patience patience_;

@@ -1,4 +1,5 @@
 // Communicators with blocking = 0: what each call returns, and what the state is then.
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -104,13 +105,31 @@ TEST(NonBlockingInit, TheHandleIsThereAtOnceAndTheStateTellsTheRest) {
 TEST(NonBlockingInit, EveryUseOfAnUnfinishedOnePoisonsIt) {
   using Use = ncclResult_t (*)(ncclComm_t);
   const Use uses[] = {
-      [](ncclComm_t c) { static int x; return sum(&x, c); },
+      [](ncclComm_t c) {
+        static int x;
+        return sum(&x, c);
+      },
       [](ncclComm_t c) { return ncclCommFinalize(c); },
       [](ncclComm_t c) { return ncclCommDestroy(c); },
-      [](ncclComm_t c) { static ncclComm_t child; return ncclCommSplit(c, 0, 0, &child, nullptr); },
-      [](ncclComm_t c) { static ncclComm_t child; int excluded = 1; return ncclCommShrink(c, &excluded, 1, &child, nullptr, 0); },
-      [](ncclComm_t c) { static ncclComm_t child; int excluded = 1; return ncclCommShrink(c, &excluded, 1, &child, nullptr, 1); },
-      [](ncclComm_t c) { static float x; ncclRedOp_t op; return ncclRedOpCreatePreMulSum(&op, &x, ncclFloat, ncclScalarHostImmediate, c); },
+      [](ncclComm_t c) {
+        static ncclComm_t child;
+        return ncclCommSplit(c, 0, 0, &child, nullptr);
+      },
+      [](ncclComm_t c) {
+        static ncclComm_t child;
+        int excluded = 1;
+        return ncclCommShrink(c, &excluded, 1, &child, nullptr, 0);
+      },
+      [](ncclComm_t c) {
+        static ncclComm_t child;
+        int excluded = 1;
+        return ncclCommShrink(c, &excluded, 1, &child, nullptr, 1);
+      },
+      [](ncclComm_t c) {
+        static float x;
+        ncclRedOp_t op;
+        return ncclRedOpCreatePreMulSum(&op, &x, ncclFloat, ncclScalarHostImmediate, c);
+      },
   };
   for (const Use& use : uses) {
     SCOPED_TRACE(&use - uses);
@@ -134,6 +153,23 @@ TEST(NonBlockingInit, AnAbortInTheMiddleFreesTheOthers) {
   EXPECT_EQ(ncclCommAbort(comms[1]), ok);
   ncclComm_t late = nullptr;
   EXPECT_NE(ncclCommInitRank(&late, 3, id, 2), ok) << "the meeting is over";
+}
+
+// All have come, and the one that is aborted does not know it: nobody has asked for its state.
+TEST(NonBlockingInit, AnAbortWhenAllHaveComeFreesTheOthers) {
+  runWithin(20, "abort of a rank that has not looked", [] {
+    constexpr int kRanks = 3;
+    const ncclUniqueId id = newId();
+    ncclConfig_t config = nonBlocking();
+    ncclComm_t comms[kRanks] = {};
+    for (int r = 0; r < kRanks; ++r) ASSERT_EQ(ncclCommInitRankConfig(&comms[r], kRanks, id, r, &config), ncclInProgress);
+    EXPECT_EQ(ncclCommAbort(comms[1]), ok);
+    for (const int r : {0, 2}) {
+      EXPECT_EQ(settle(comms[r]), ncclRemoteError) << "rank " << r;
+      EXPECT_NE(std::string(ncclGetLastError(comms[r])).find("rank 1 aborted"), std::string::npos) << ncclGetLastError(comms[r]);
+      EXPECT_EQ(ncclCommAbort(comms[r]), ok);
+    }
+  });
 }
 
 TEST(NonBlockingInit, ABadIdIsTheCallsError) {

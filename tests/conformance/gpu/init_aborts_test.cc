@@ -110,7 +110,7 @@ TEST_F(GpuInitAbortsAt, AnyMomentOfItFreesTheOthers) {
 }
 
 // The one that is aborted has not been asked for its state yet, so it does not know that all have come.
-TEST_F(GpuInitAbortsAt, DISABLED_WhoHasNotBeenAskedFreesTheOthersToo) {
+TEST_F(GpuInitAbortsAt, WhoHasNotBeenAskedFreesTheOthersToo) {
   lives.liveOnce();
   const Level before = lives.level();
   abortAfter(0, 0);
@@ -119,7 +119,7 @@ TEST_F(GpuInitAbortsAt, DISABLED_WhoHasNotBeenAskedFreesTheOthersToo) {
   EXPECT_EQ(lives.level(), before) << gpus.alive();
 }
 
-TEST_F(GpuInitAborts, DISABLED_AreToldInWords) {
+TEST_F(GpuInitAborts, AreToldInWords) {
   const ncclUniqueId id = RankLives::newId();
   ncclComm_t comms[2] = {begin(id, 0), begin(id, 2)};
   EXPECT_EQ(ncclCommCount(nullptr, nullptr), ncclInvalidArgument);  // its text is the latest, until another one is written
