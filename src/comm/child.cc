@@ -78,6 +78,7 @@ Status Child::arrive() {
   for (const int32_t r : members) hash_ = mix(hash_, static_cast<uint64_t>(r));
   Arrival arrival{request_.color, isSplit() ? request_.key : 0, request_.config.minCtas, request_.config.maxCtas, availableCores()};
   Status described = parent_.describe(arrival);
+  if (isSplit() && request_.color == kNoColor) described = Status();  // it becomes a member of nothing
   arrival.hasFailed = described.ok() ? 0 : 1;
   arrival.constants = process().constants.digest();
   auto arrived = Meeting::arrive(parent_.sharedHub(), key_, ranks, place, arrival);

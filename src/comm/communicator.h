@@ -118,8 +118,8 @@ class Communicator {
   Status dividable(bool stopsWork);
   /// The same for destroying it.
   Status destroyable();
-  /// On a non-blocking communicator an error of a call is its state from then on; only an abort follows.
-  void poison(const Status& cause);
+  /// On a non-blocking communicator an error of a call is its state from then on; only an abort follows. Whether it was the first.
+  bool poison(const Status& cause);
 
   /// Takes a started set-up, or calls that are not launched yet, into the state.
   void follow(std::shared_ptr<Setup> setup);

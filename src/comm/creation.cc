@@ -122,14 +122,16 @@ Status Group::undo(std::vector<Creation>& creations, Status cause) {
     if (creation.setup != nullptr) creation.setup->giveUp(told);
     if (creation.isKnown) {
       const auto use = process().handles.use(creation.subject);
-      if (use) use->poison(cause);
+      if (use) (void)use->poison(cause);
     } else if (creation.isNew) {
       discard(creation.subject, told);
       if (creation.setup != nullptr) publish(creation.result, nullptr);
     } else if (creation.setup != nullptr) {
       if (isMade) discard(*creation.result, told);
       publish(creation.result, nullptr);
-      if (const auto use = process().handles.use(creation.subject)) (void)use->state();
+      const auto use = process().handles.use(creation.subject);
+      if (use) (void)use->poison(cause);  // which the caller is told
+      if (use) (void)use->state();
     }
   }
   return cause;

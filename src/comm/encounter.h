@@ -28,7 +28,6 @@ struct Arrival {
   int32_t keepsLines = 0;       ///< 1: stores of 128 bytes between its GPU and those that it reaches arrive whole and in order
   int32_t streams = 0;          ///< 1: its GPU runs the kernel of the bulk copy engine
   int32_t copies = 0;           ///< 1: it would have processes copy out of each other's memory by system call (wantsCopies())
-  int32_t hasFailed = 0;        ///< 1: it comes to say why it will not take part; at the hub, once all are there
   int32_t gpu = -1;             ///< the dev of its GPU in the machine's topology; -1: a host device, or a GPU that is not there
   int32_t numa = -1;            ///< where its thread may run (machine/place.h)
   int32_t cache = -1;
@@ -37,6 +36,7 @@ struct Arrival {
   uint64_t cacheBytes = 0;      ///< of one of those caches; 0: not known
   uint64_t pastCacheBytes = 0;  ///< from which its user wants results stored past the caches (readPastCacheBytes()); 0: automatic
   uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
+  int32_t hasFailed = 0;        ///< 1: it comes to say why it will not take part; at the hub, once all are there
 };
 
 /// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not

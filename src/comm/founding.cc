@@ -203,6 +203,7 @@ class Foundations::Join final : public Encounter {
   }
 
   std::string describeMissing(std::span<const int32_t> /*names*/) const override {
+    if (outcome_) return "no ranks";
     if (roster_ == nullptr) return participant_->describeMissing();
     const auto foundation = all_.of(roster_, wish_);
     return foundation ? (*foundation)->describeMissing() : foundation.error().text();

@@ -13,14 +13,15 @@ namespace tutti::comm {
 Poll Communicator::advanceSetups() {
   if (!settingUp_.load(std::memory_order_acquire)) return Poll::Ready;  // pairs with the release below
   const std::lock_guard lock(setupMutex_);
+  const auto end = [this](const Status& cause) {  // no call waits that could be told in words
+    if (poison(cause)) observe::warn("rank {}: {}", rank_.value, cause.text());
+  };
   for (const auto& setup : setups_)
-    if (setup->advance() == Poll::Failed) poison(setup->status());
-  if (poison_.tripped() && !saysWhy_.exchange(true, std::memory_order_relaxed))  // nobody has been told in words
-    observe::warn("rank {}: {}", rank_.value, poison_.status().text());
+    if (setup->advance() == Poll::Failed) end(setup->status());
   std::erase_if(setups_, [](const auto& setup) { return setup->advance() != Poll::Pending; });
-  std::erase_if(openings_, [this](const auto& opening) {
+  std::erase_if(openings_, [&end](const auto& opening) {
     const Poll poll = opening->advance();
-    if (poll == Poll::Failed) poison(opening->status());
+    if (poll == Poll::Failed) end(opening->status());
     return poll != Poll::Pending;
   });
   if (!setups_.empty() || !openings_.empty()) return Poll::Pending;
@@ -95,9 +96,7 @@ Status Communicator::destroyable() {
   return isBlocking() && isOpen() && !settingUp_ ? Status() : checkReady();
 }
 
-void Communicator::poison(const Status& cause) {
-  if (!isBlocking()) (void)poison_.trip(cause);
-}
+bool Communicator::poison(const Status& cause) { return !isBlocking() && poison_.trip(cause); }
 
 void Communicator::follow(std::shared_ptr<Setup> setup) {
   const std::lock_guard lock(setupMutex_);

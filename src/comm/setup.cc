@@ -51,7 +51,9 @@ Poll Setup::advance() {
 /// One of those who have come will not take part, and says why at the hub.
 Poll Setup::heed(const Outcome& outcome) {
   const ErrorLatch& latch = outcome.hub->latch(outcome.place.rank);
-  Status cause = latch.tripped() ? latch.status() : explainWait();
+  Status cause = latch.tripped() ? latch.status() : inspect();
+  if (cause.ok())
+    cause = patience_.look(format("rank {}", nameOf(place).value), limit_, [] { return "one that will not take part has not said why"; });
   return cause.ok() ? poll_ : fail(std::move(cause));
 }
 
@@ -78,13 +80,17 @@ void Setup::giveUp(const Status& cause) {
 }
 
 Poll Setup::fail(Status cause) {
-  // Nobody is left waiting for a rank that will not come.
-  if (encounter != nullptr) {
-    encounter->end(error(cause.code(), "another rank failed in {}: {}", callName, cause.text()));
-    if (!isTaken_) forgo();
-  }
   status_ = std::move(cause);
-  return poll_ = Poll::Failed;
+  poll_ = Poll::Failed;
+  if (encounter == nullptr) return poll_;
+  // Nobody is left waiting for a rank that will not come.
+  try {
+    encounter->end(error(status_.code(), "another rank failed in {}: {}", callName, status_.text()));
+    if (!isTaken_) forgo();
+  } catch (const std::bad_alloc&) {
+    observe::warn("{}: no memory to tell the other ranks", callName);
+  }
+  return poll_;
 }
 
 /// The others may have opened their GPUs, and keep their memory until this rank has left.

@@ -1,6 +1,7 @@
 // One stretch of addresses in which peer i lies at base + i × stride: a kernel finds any peer's memory with one multiplication.
 //
-// Owner: a communicator, one for each of its ranks; PeerMappings go before it. Any thread; the range is fixed when it is reserved.
+// Owner: nobody yet (docs/decisions/0050-segments-without-a-stride.md); of windows of the device API a communicator, one for each of its
+// ranks. PeerMappings go before it. Any thread; the range is fixed when it is reserved.
 // 1. The stride is a multiple of 4 GiB, because device code counts strides in that unit (nccl_device.h), and covers the memory of the
 //    largest device, so that a peer never outgrows its part. Addresses cost nothing until something is mapped.
 // 2. An owner of memory says at which offset of its part it lies, and every reader maps it there; memory that all ranks have at the same

@@ -37,6 +37,14 @@ TEST(FormGroups, WhatOneRankDoesNotWantIsDoneByNone) {
   }
 }
 
+TEST(FormGroups, OneThatHasFailedIsKnownToItsGroupAlone) {
+  Arrival arrivals[] = {{0, 0}, {1, 1}, {0, 2}, {kNoColor, 0}};
+  arrivals[2].hasFailed = 1;
+  const auto places = formGroups(arrivals).places;
+  for (const size_t r : {0u, 2u}) EXPECT_TRUE(places[r].hasFailed) << r;
+  for (const size_t r : {1u, 3u}) EXPECT_FALSE(places[r].hasFailed) << r;
+}
+
 TEST(FormGroups, AGroupHasItsMembersInTheirNewOrder) {
   Arrival arrivals[] = {{5, 1}, {-9, 0}, {5, -3}};
   for (int32_t r = 0; r < 3; ++r) arrivals[r].gpu = 10 + r;

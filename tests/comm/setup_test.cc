@@ -66,6 +66,34 @@ TEST(Setup, GivingUpAfterItsEndFailsTheCallsOfTheOthers) {
   EXPECT_EQ(b.comm.state(), Code::SystemError);
 }
 
+TEST(Setup, GivingUpWhenAllHaveComeUnseenTellsTheOthers) {
+  const UniqueIdBytes id = newId();
+  Joining a(id, 3, 0), b(id, 3, 1), c(id, 3, 2);
+  for (Joining* one : {&a, &b, &c}) ASSERT_TRUE(one->setup->start().ok());
+  b.setup->giveUp(error(Code::RemoteError, "no more"));
+  EXPECT_EQ(a.setup->advance(), Poll::Ready);
+  EXPECT_EQ(a.comm.state(), Code::RemoteError);
+  EXPECT_EQ(c.comm.state(), Code::InProgress) << "nobody drives it yet";
+  EXPECT_EQ(c.setup->advance(), Poll::Ready);
+  EXPECT_EQ(c.comm.state(), Code::RemoteError);
+}
+
+// Its rank has come, so that all are there, and says what is wrong with it when it looks next.
+TEST(Setup, OneThatHasFailedIsHeard) {
+  const UniqueIdBytes id = newId();
+  Joining a(id, 2, 0);
+  ASSERT_TRUE(a.setup->start().ok());
+  Arrival arrival{0, 1, 1, 64, 1};
+  arrival.hasFailed = 1;
+  const auto other = process().foundations.join(process().bootstrap, std::span(&id, 1), 2, Rank(1), arrival);
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(a.setup->advance(), Poll::Pending);
+  EXPECT_FALSE(a.comm.isOpen());
+  other->end(error(Code::UnhandledCudaError, "its GPU is gone"));
+  EXPECT_EQ(a.setup->advance(), Poll::Failed);
+  EXPECT_FALSE(a.comm.isOpen());
+  EXPECT_NE(a.setup->status().text().find("its GPU is gone"), std::string::npos) << a.setup->status().text();
+}
+
 TEST(Setup, AWaitPastTheDeadlineIsAnErrorThatNamesTheMissing) {
   ::setenv("TUTTI_TIMEOUT_MS", "5000", 1);
   config::resetForTest();

@@ -15,8 +15,8 @@ namespace tutti::transport::local {
 
 /// The first block of a shared file.
 struct Arena::Header {
-  /// "tuttera7": changes with every layout in here, those of pipes, windows and members included.
-  static constexpr uint64_t kMagic = 0x3761726574747574;
+  /// "tuttera8": changes with every layout in here, those of pipes, windows and members included.
+  static constexpr uint64_t kMagic = 0x3861726574747574;
   std::atomic<uint64_t> magic;  ///< by who made the file
   std::atomic<uint64_t> next;   ///< place of the next block; any process adds to it
   std::atomic<uint64_t> root;

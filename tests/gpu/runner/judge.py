@@ -94,7 +94,7 @@ def read_counts(outcome, result):
         return
     passed, failed, skipped = map(int, said.groups())
     result.wrong = f"{failed} of {passed + failed}"
-    if skipped and not passed and not failed:
+    if skipped and not passed and not failed and not outcome.timed_out and not outcome.left_behind:
         result.verdict, result.errors = NOT_RUN, ["skipped: " + "; ".join(re.findall(r"^skip\s+(.*)$", outcome.output, re.MULTILINE))]
     elif not passed:
         result.errors.append("nothing has passed")
@@ -109,6 +109,8 @@ def read_cases(check, outcome, result):
         return
     done, there, failed = map(int, said.groups())
     result.wrong = f"{failed} of {done}"
+    if failed:
+        result.errors.append(f"{failed} cases failed")
     if done < min(check.least, there):
         result.errors.append(f"{done} of {there} cases: {check.least} at least were expected")
 
