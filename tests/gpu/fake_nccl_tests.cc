@@ -176,7 +176,7 @@ int runTest(const std::string& program, int argc, char** argv) {
     std::printf("#\n");
     perform(t);
   }
-  usleep(60'000);  // long enough to be looked at
+  usleep(200'000);  // long enough to be looked at, on a busy machine too
   return t.deed == "fail" ? 3 : 0;
 }
 
