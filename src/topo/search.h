@@ -42,7 +42,7 @@ enum class CrossNic : uint8_t {
 };
 
 struct SearchSettings {
-  int crossNic = 2;       ///< NCCL_CROSS_NIC: 0 never, 1 always, 2 where it brings more.
+  int crossNic = 2;        ///< NCCL_CROSS_NIC: 0 never, 1 always, 2 where it brings more.
   int64_t effort = 40000;  ///< How many steps one search may take; its time is bounded by it.
   /// No channel runs slower than this part of the speed that one channel alone could have: a block of threads costs the same whatever it
   /// carries. The reference stops at about a half.
@@ -68,8 +68,8 @@ struct Channel {
 struct ChannelSet {
   Pattern pattern = Pattern::Ring;
   std::vector<Channel> channels;
-  float intraGBps = 0;  ///< Of every channel, between GPUs.
-  float interGBps = 0;  ///< Of every channel, to and from its nets.
+  float intraGBps = 0;                 ///< Of every channel, between GPUs.
+  float interGBps = 0;                 ///< Of every channel, to and from its nets.
   PathType typeIntra = PathType::Loc;  ///< The farthest path that a hop between GPUs takes.
   PathType typeInter = PathType::Pix;  ///< The farthest path to or from a net.
   bool sameChannels = false;           ///< All channels have the same order of GPUs.
@@ -89,7 +89,7 @@ Result<ChannelSet> searchChannels(const System& system, const Paths& paths, cons
 struct Graphs {
   ChannelSet sets[kGraphKinds];
   bool computed[kGraphKinds] = {};  ///< Nvls and CollNet only where they are asked for.
-  std::string note;  ///< Where sets of a file promise more than the machine has: what, and where it shows; empty otherwise.
+  std::string note;                 ///< Where sets of a file promise more than the machine has: what, and where it shows; empty otherwise.
   ChannelSet& operator[](GraphKind kind) { return sets[static_cast<size_t>(kind)]; }
   const ChannelSet& operator[](GraphKind kind) const { return sets[static_cast<size_t>(kind)]; }
 };
@@ -104,7 +104,8 @@ Result<Graphs> searchGraphs(const System& system, const Paths& paths, const Grap
 float channelCeilingGBps(int sm, bool inter);
 int oldestSm(const System& system);
 
-/// The reference's rule: channels fast enough are laid twice, each at half the speed, so that more blocks share the work.
+/// The reference's rule: channels fast enough are laid twice, each at half the speed, so that more blocks share the work. But not a lone
+/// one that changes rails in pairs: the second one would have to take its nets the other way round, where there may be no room.
 void duplicateChannels(ChannelSet& set, int sm, int maxChannels);
 
 }  // namespace tutti::topo

@@ -36,6 +36,8 @@ int oldestSm(const System& system) {
 void duplicateChannels(ChannelSet& set, int sm, int maxChannels) {
   if (set.channels.empty() || set.pattern == Pattern::Nvls || set.intraGBps < 25.0F) return;
   if (sm > 80 && set.intraGBps < 50.0F && set.count() > 4) return;
+  const bool inPairs = set.pattern == Pattern::Ring && set.crossNic == CrossNic::InPairs;
+  if (inPairs && set.count() % 2 == 1 && set.channels.back().netIn != set.channels.back().netOut) return;
   const int wanted = std::min(set.count() * 2, maxChannels);
   const int before = set.count();
   if (wanted == before) return;

@@ -144,6 +144,27 @@ TEST(Search, ChangingRailsInPairsNeverCosts) {
   EXPECT_GT(gained, 0);
 }
 
+// Found by the fuzzer: a lone channel that changes rails was laid twice, and so went the same way twice.
+TEST(Search, ALoneChannelThatChangesRailsInPairsIsNotLaidTwice) {
+  ChannelSet set;
+  set.intraGBps = set.interGBps = 48;
+  set.channels = {{{NodeId(1), NodeId(2)}, NodeId(3), NodeId(4)}};
+  for (const CrossNic cross : {CrossNic::InPairs, CrossNic::Always}) {
+    set.crossNic = cross;
+    ChannelSet twice = set;
+    duplicateChannels(twice, 90, 32);
+    EXPECT_EQ(twice.count(), cross == CrossNic::InPairs ? 1 : 2);
+  }
+  set.crossNic = CrossNic::InPairs;
+  ChannelSet pair = set;
+  pair.channels.push_back({{NodeId(2), NodeId(1)}, NodeId(4), NodeId(3)});
+  duplicateChannels(pair, 90, 32);
+  EXPECT_EQ(pair.count(), 4);
+  set.channels[0].netOut = NodeId(3);
+  duplicateChannels(set, 90, 32);
+  EXPECT_EQ(set.count(), 2) << "it stays on its rail";
+}
+
 TEST(Search, HeadsAreFeasibleToo) {
   int sets = 0;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
