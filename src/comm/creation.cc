@@ -130,7 +130,7 @@ Status Group::undo(std::vector<Creation>& creations, Status cause) {
       if (isMade) discard(*creation.result, told);
       publish(creation.result, nullptr);
       const auto use = process().handles.use(creation.subject);
-      if (use) (void)use->poison(cause);  // which the caller is told
+      if (use && !isMade) (void)use->poison(cause);  // which the caller is told
       if (use) (void)use->state();
     }
   }
