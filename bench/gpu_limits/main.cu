@@ -8,8 +8,8 @@
 // 3. What the processor takes for the calls of CUDA that a lone call makes (`--only host`: nothing but that).
 // 4. How far the pages of a GPU's memory are from its multiprocessors, and what a flag on them costs (`--only pages`).
 // 5. What a number of blocks sends to the peer where they are launched in clusters (`--only clusters`).
-// 6. What copy engines send to the peer in a graph: alone, between kernels that do nothing or exchange a flag, beside a copy within the
-// GPU, and in two halves side by side (`--only engines`).
+// 6. What copy engines take in a graph to the peer, by themselves, between kernels, in halves, and with a copy within the GPU beside it,
+// behind it or ahead of it (`--only engines`).
 // 7. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
