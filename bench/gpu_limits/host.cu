@@ -97,6 +97,8 @@ void printHostCalls(cudaStream_t stream) {
   const auto launchEx = driverFunction<CUresult(const CUlaunchConfig*, CUfunction, void**, void**)>("cuLaunchKernelEx");
   cudaFunction_t function = nullptr;
   need(cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(&takesParameters)) == cudaSuccess, "cudaGetFuncBySymbol");
+  cudaKernel_t handle = nullptr;
+  need(cudaGetKernel(&handle, reinterpret_cast<const void*>(&takesParameters)) == cudaSuccess, "cudaGetKernel");
   cudaEvent_t event = nullptr;
   need(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess, "cudaEventCreateWithFlags");
   CUcontext context = nullptr;
@@ -128,6 +130,7 @@ void printHostCalls(cudaStream_t stream) {
   tells("kernel of 376 bytes of parameters launched", [&] { return launch(stream, false); });
   tells("the same, early", [&] { return launch(stream, true); });
   tells("the same, early, by the driver's function", [&] { return launchByDriver(launchEx, function, stream); });
+  tells("the same, by a handle for all devices", [&] { return launchByDriver(launchEx, reinterpret_cast<CUfunction>(handle), stream); });
   tells("launched and recorded", [&] { return launch(stream, true) && records(); });
   tells("waited for, launched and recorded", [&] { return waits() && launch(stream, true) && records(); });
   tells("context, capture, wait, launch, record: a lone call", [&] {

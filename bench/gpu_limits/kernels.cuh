@@ -31,6 +31,15 @@ static __global__ void emptyKernel() {
   arch::waitForPrecedingGrids();
   arch::allowNextGrid();
 }
+/// Holds the threads that it has until it is let go.
+static __global__ void __launch_bounds__(1024, 2) holdKernel(volatile int* begun, const volatile int* isOver) {
+  if (threadIdx.x == 0) {
+    atomicAdd_system(const_cast<int*>(begun), 1);
+    while (*isOver == 0) __nanosleep(1000);
+  }
+  __syncthreads();
+}
+
 static __global__ void exchangeKernel(Flag* own, Flag* peer) {
   arch::waitForPrecedingGrids();
   arch::allowNextGrid();

@@ -9,178 +9,26 @@
 // 4. How far the pages of a GPU's memory are from its multiprocessors, and what a flag on them costs (`--only pages`).
 // 5. What a number of blocks sends to the peer where they are launched in clusters (`--only clusters`).
 // 6. What copy engines take in a graph to the peer, by themselves, between kernels, in halves, and with a copy within the GPU beside it,
-// behind it or ahead of it (`--only engines`).
+// behind it, ahead of it, in pieces or in rows; and which of these copies need no multiprocessor (`--only engines`).
 // 7. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
+#include "engines.h"
 #include "host.h"
-#include "kernels.cuh"
+#include "machine.cuh"
 #include "pages.h"
 
 namespace {
 
 using namespace tutti::limits;
-
-// The probe's (bench/gpu_probe/check.h) needs fmt, which nvcc cannot read.
-void check(cudaError_t error, const char* what, int line) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "gpu_limits: line %d: %s: %s\n", line, what, cudaGetErrorString(error));
-  std::_Exit(2);
-}
-#define LIMITS_CHECK(call) check((call), #call, __LINE__)
-
-constexpr int kNodes = 50;  // of a graph, as bench_gpu has them
-
-// ---- host --------------------------------------------------------------------------------------------------------------------
-
-struct Settings {
-  std::array<int, 2> device = {0, 1};
-  uint64_t bytes = uint64_t{128} << 20;
-  int rounds = 15;
-  bool hasHost = true;  ///< tables
-  bool hasPages = true;
-  bool hasClusters = true;
-  bool hasEngines = true;
-  bool hasRest = true;
-};
-
-struct Gpu {
-  int device;
-  cudaStream_t stream;
-  cudaEvent_t begin, end;
-  Flag* flags;
-  Memory memory;
-};
-
-template <class T>
-T* allocate(uint64_t bytes) {
-  void* memory = nullptr;
-  LIMITS_CHECK(cudaMalloc(&memory, bytes));
-  LIMITS_CHECK(cudaMemset(memory, 0, bytes));
-  return static_cast<T*>(memory);
-}
-
-class Machine {
- public:
-  explicit Machine(const Settings& settings) : settings_(settings) {
-    for (int i = 0; i < 2; ++i) {
-      Gpu& g = gpu_[i];
-      g.device = settings.device[i];
-      LIMITS_CHECK(cudaSetDevice(g.device));
-      LIMITS_CHECK(cudaDeviceEnablePeerAccess(settings.device[1 - i], 0));
-      LIMITS_CHECK(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking));
-      LIMITS_CHECK(cudaEventCreate(&g.begin));
-      LIMITS_CHECK(cudaEventCreate(&g.end));
-      g.flags = allocate<Flag>(1024 * sizeof(Flag));
-      for (Words2** m : {&g.memory.source, &g.memory.other, &g.memory.target, &g.memory.slots}) *m = allocate<Words2>(settings.bytes);
-      g.memory.vectors = settings.bytes / sizeof(Words2);
-    }
-    for (int i = 0; i < 2; ++i) gpu_[i].memory.peerSlots = gpu_[1 - i].memory.slots;
-  }
-
-  const Settings& settings() const { return settings_; }
-  std::array<Gpu, 2>& gpus() { return gpu_; }
-
-  using Issue = std::function<void(const Gpu& own, const Gpu& peer)>;
-
-  /// Microseconds of what `issue` puts on both GPUs' streams at once: medians of the larger of the two.
-  double timeUs(const Issue& issue, bool isOneWay = false) {
-    return medianUs([&](int i) {
-      if (i == 0 || !isOneWay) issue(gpu_[i], gpu_[1 - i]);
-    });
-  }
-  /// The same, of kNodes times in a graph, for one.
-  double graphUs(const Issue& issue) {
-    std::array<cudaGraphExec_t, 2> graphs{};
-    for (int i = 0; i < 2; ++i) {
-      const Gpu& g = gpu_[i];
-      LIMITS_CHECK(cudaSetDevice(g.device));
-      cudaGraph_t graph;
-      LIMITS_CHECK(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
-      for (int n = 0; n < kNodes; ++n) issue(g, gpu_[1 - i]);
-      LIMITS_CHECK(cudaStreamEndCapture(g.stream, &graph));
-      LIMITS_CHECK(cudaGraphInstantiate(&graphs[i], graph, 0));
-      LIMITS_CHECK(cudaGraphDestroy(graph));
-    }
-    const double us = medianUs([&](int i) { LIMITS_CHECK(cudaGraphLaunch(graphs[i], gpu_[i].stream)); }) / kNodes;
-    for (cudaGraphExec_t graph : graphs) LIMITS_CHECK(cudaGraphExecDestroy(graph));
-    return us;
-  }
-
- private:
-  double medianUs(const std::function<void(int)>& issue) {
-    std::vector<double> all;
-    std::array<float, 2> ms{};
-    std::barrier meet(2);
-    const auto runOne = [&](int i) {
-      const Gpu& g = gpu_[i];
-      LIMITS_CHECK(cudaSetDevice(g.device));
-      for (int round = -2; round < settings_.rounds; ++round) {
-        meet.arrive_and_wait();
-        LIMITS_CHECK(cudaEventRecord(g.begin, g.stream));
-        issue(i);
-        LIMITS_CHECK(cudaEventRecord(g.end, g.stream));
-        LIMITS_CHECK(cudaStreamSynchronize(g.stream));
-        LIMITS_CHECK(cudaEventElapsedTime(&ms[i], g.begin, g.end));
-        meet.arrive_and_wait();
-        if (i == 0 && round >= 0) all.push_back(1e3 * std::max(ms[0], ms[1]));
-        meet.arrive_and_wait();
-      }
-    };
-    std::thread other([&] { runOne(1); });
-    runOne(0);
-    other.join();
-    std::sort(all.begin(), all.end());
-    return all[all.size() / 2];
-  }
-
-  Settings settings_;
-  std::array<Gpu, 2> gpu_;
-};
-
-struct Shape {
-  int blocks;
-  int threads;
-  uint32_t sharedBytes = 0;
-  bool isEarly = false;
-  int clusterBlocks = 1;
-};
-
-template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const Shape& shape, cudaStream_t stream, Arguments... arguments) {
-  cudaLaunchAttribute attributes[2] = {};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
-  config.dynamicSmemBytes = shape.sharedBytes;
-  config.stream = stream;
-  config.attrs = attributes;
-  if (shape.isEarly) {
-    cudaLaunchAttribute& early = attributes[config.numAttrs++];
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (shape.clusterBlocks > 1) {
-    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = static_cast<unsigned>(shape.clusterBlocks);
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  }
-  LIMITS_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
 
 void printNodes(Machine& machine) {
   std::printf("A kernel in a graph of %d, microseconds (\"early\": launched before the one ahead of it has ended)\n\n", kNodes);
@@ -312,111 +160,6 @@ void printClusters(Machine& machine) {
   printClusters<Plain::Push>(machine, "stored to the peer, one way", true);
   printClusters<Plain::PushAndCopy>(machine, "stored to the peer, one way, and to own memory", true);
   printClusters<Plain::Push>(machine, "stored to the peer, both ways", false);
-}
-
-/// A stream beside the one of a GPU, and what ties both together.
-struct Aside {
-  cudaStream_t stream;
-  cudaEvent_t forked, done;
-
-  template <class Body>
-  void run(cudaStream_t main, Body&& body) const {
-    LIMITS_CHECK(cudaEventRecord(forked, main));
-    LIMITS_CHECK(cudaStreamWaitEvent(stream, forked, 0));
-    body(stream);
-    LIMITS_CHECK(cudaEventRecord(done, stream));
-  }
-  void join(cudaStream_t main) const { LIMITS_CHECK(cudaStreamWaitEvent(main, done, 0)); }
-};
-
-void copyPart(Words2* to, const Words2* from, uint64_t begin, uint64_t end, cudaStream_t stream) {
-  auto* const target = reinterpret_cast<char*>(to);
-  const auto* const source = reinterpret_cast<const char*>(from);
-  LIMITS_CHECK(cudaMemcpyAsync(target + begin, source + begin, end - begin, cudaMemcpyDefault, stream));
-}
-
-void printEngines(Machine& machine) {
-  std::array<Aside, 2> asides{};
-  for (int i = 0; i < 2; ++i) {
-    LIMITS_CHECK(cudaSetDevice(machine.gpus()[i].device));
-    LIMITS_CHECK(cudaStreamCreateWithFlags(&asides[i].stream, cudaStreamNonBlocking));
-    for (cudaEvent_t* event : {&asides[i].forked, &asides[i].done}) LIMITS_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
-  }
-  uint64_t bytes = 0;
-  const auto asideOf = [&](const Gpu& gpu) -> const Aside& { return asides[&gpu - machine.gpus().data()]; };
-  const auto exchange = [](const Gpu& own, const Gpu& peer) { launch(exchangeKernel, {1, 32}, own.stream, own.flags, peer.flags); };
-  const auto push = [&](const Gpu& own, const Gpu& peer) { copyPart(peer.memory.slots, own.memory.source, 0, bytes, own.stream); };
-  const auto keep = [&](const Gpu& own, cudaStream_t stream) { copyPart(own.memory.target, own.memory.source, 0, bytes, stream); };
-  using Body = std::function<void(const Gpu&, const Gpu&)>;
-  const auto exchanged = [&](const Body& body) {
-    return Body([&, body](const Gpu& own, const Gpu& peer) {
-      exchange(own, peer);
-      body(own, peer);
-      exchange(own, peer);
-    });
-  };
-  const auto besides = [&](const std::function<void(const Gpu&, const Gpu&, cudaStream_t)>& other, const Body& main) {
-    return exchanged([&, other, main](const Gpu& own, const Gpu& peer) {
-      asideOf(own).run(own.stream, [&](cudaStream_t stream) { other(own, peer, stream); });
-      main(own, peer);
-      asideOf(own).join(own.stream);
-    });
-  };
-  const auto keepAside = [&](const Gpu& own, const Gpu&, cudaStream_t stream) { keep(own, stream); };
-  const std::pair<const char*, Body> ways[] = {
-      {"copy", push},
-      {"between kernels",
-       [&](const Gpu& own, const Gpu& peer) {
-         launch(emptyKernel, {1, 32}, own.stream);
-         push(own, peer);
-         launch(emptyKernel, {1, 32}, own.stream);
-       }},
-      {"between exchanges of a flag (all that follow)", exchanged(push)},
-      {"in halves, side by side",
-       besides([&](const Gpu& own, const Gpu& peer,
-                   cudaStream_t stream) { copyPart(peer.memory.slots, own.memory.source, 0, bytes / 2, stream); },
-               [&](const Gpu& own, const Gpu& peer) { copyPart(peer.memory.slots, own.memory.source, bytes / 2, bytes, own.stream); })},
-      {"a copy within the GPU alone", exchanged([&](const Gpu& own, const Gpu&) { keep(own, own.stream); })},
-      {"beside the one to the peer", besides(keepAside, push)},
-      {"behind it", exchanged([&](const Gpu& own, const Gpu& peer) {
-         push(own, peer);
-         keep(own, own.stream);
-       })},
-      {"begun ahead of the exchange",
-       [&](const Gpu& own, const Gpu& peer) {
-         asideOf(own).run(own.stream, [&](cudaStream_t stream) { keep(own, stream); });
-         exchange(own, peer);
-         push(own, peer);
-         exchange(own, peer);
-         asideOf(own).join(own.stream);
-       }},
-      {"beside, in eight pieces", besides(
-                                      [&](const Gpu& own, const Gpu&, cudaStream_t stream) {
-                                        for (uint64_t i = 0; i < 8; ++i)
-                                          copyPart(own.memory.target, own.memory.source, bytes / 8 * i, bytes / 8 * (i + 1), stream);
-                                      },
-                                      push)},
-      {"beside, as a plane", besides(
-                                 [&](const Gpu& own, const Gpu&, cudaStream_t stream) {
-                                   constexpr uint64_t kPitch = 4096;
-                                   LIMITS_CHECK(cudaMemcpy2DAsync(own.memory.target, kPitch, own.memory.source, kPitch, kPitch,
-                                                                  bytes / kPitch, cudaMemcpyDefault, stream));
-                                 },
-                                 push)},
-  };
-  std::printf("\nCopies by engines in a graph of %d, both GPUs to each other, microseconds\n\n| KiB |", kNodes);
-  for (const auto& [what, way] : ways) std::printf(" %s |", what);
-  std::printf("\n|");
-  for (size_t i = 0; i <= std::size(ways); ++i) std::printf("---:|");
-  std::printf("\n");
-  for (bytes = 4 << 10; bytes <= machine.settings().bytes; bytes *= bytes < (1 << 20) ? 16 : 2) {
-    std::printf("| %llu |", static_cast<unsigned long long>(bytes >> 10));
-    for (const auto& [what, way] : ways) {
-      std::printf(" %.1f |", machine.graphUs(way));
-      std::fflush(stdout);
-    }
-    std::printf("\n");
-  }
 }
 
 [[noreturn]] void refuse(const std::string& why) {

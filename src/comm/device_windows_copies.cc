@@ -6,14 +6,23 @@
 namespace tutti::comm {
 
 using driver::cuda::CaptureStatus;
+using driver::cuda::Driver;
 using driver::cuda::OwnedEvent;
 using driver::cuda::OwnedStream;
 using driver::cuda::Stream;
 
+namespace {
+
+/// From here on the own piece is copied in rows: as one it takes so much of the memory that the pieces beside it do not fill their links
+/// (docs/decisions/0051).
+constexpr uint64_t kInRowsFrom = 1 << 20;
+
+}  // namespace
+
 /// The first on the caller's stream, the others beside it.
 Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
   if (pieces.empty()) return {};
-  driver::cuda::Driver& driver = device_.gpu->driver();
+  Driver& driver = device_.gpu->driver();
   const auto others = pieces.subspan(1);
   Lanes* lanes = nullptr;
   if (!others.empty()) {
@@ -26,7 +35,8 @@ Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
   for (size_t i = 0; i < others.size(); ++i) {
     const Lane& lane = lanes->lane[i];
     TUTTI_TRY(driver.wait(lane.stream.get(), lanes->forked.get()));
-    TUTTI_TRY(driver.copy(others[i].to, others[i].from, Bytes(others[i].bytes), lane.stream.get()));
+    const auto copy = others[i].isOwn && others[i].bytes >= kInRowsFrom ? &Driver::copyInRows : &Driver::copy;
+    TUTTI_TRY((driver.*copy)(others[i].to, others[i].from, Bytes(others[i].bytes), lane.stream.get()));
     TUTTI_TRY(driver.record(lane.done.get(), lane.stream.get()));
   }
   for (size_t i = 0; i < others.size(); ++i) TUTTI_TRY(driver.wait(stream, lanes->lane[i].done.get()));
@@ -35,7 +45,7 @@ Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
 
 /// A set that no other capture has: one whose first stream is in none, or in that of `stream`.
 Result<DeviceWindows::Lanes*> DeviceWindows::lanesFor(Stream stream, size_t count) {
-  driver::cuda::Driver& driver = device_.gpu->driver();
+  Driver& driver = device_.gpu->driver();
   const auto capture = driver.captureInfo(stream);
   if (!capture) return tl::unexpected(capture.error());
   const uint64_t wanted = capture->isActive() ? capture->id : 0;
@@ -64,7 +74,7 @@ Result<DeviceWindows::Lanes*> DeviceWindows::lanesFor(Stream stream, size_t coun
 }
 
 Status DeviceWindows::addLanes(Lanes& lanes, size_t count) {
-  driver::cuda::Driver& driver = device_.gpu->driver();
+  Driver& driver = device_.gpu->driver();
   while (lanes.lane.size() < count) {
     Lane lane;
     auto stream = OwnedStream::of(driver, driver.createStream());
@@ -81,7 +91,7 @@ Status DeviceWindows::addLanes(Lanes& lanes, size_t count) {
 
 bool DeviceWindows::isIdle() {
   const std::lock_guard lock(mutex_);
-  driver::cuda::Driver& driver = device_.gpu->driver();
+  Driver& driver = device_.gpu->driver();
   for (const auto& lanes : lanes_) {
     for (const Lane& lane : lanes->lane) {
       const auto info = driver.captureInfo(lane.stream.get());

@@ -152,6 +152,23 @@ struct IpcHandle {
   std::array<uint8_t, 64> bytes{};
 };
 
+/// One side of a copy of rows: `pitch` bytes from the beginning of one to that of the next.
+struct PlaneSide {
+  size_t x = 0;
+  size_t y = 0;
+  MemoryType type = MemoryType::Unregistered;
+  const void* host = nullptr;
+  DevicePtr device = 0;  ///< of types OnDevice and Unified
+  void* array = nullptr;
+  size_t pitch = 0;
+};
+struct PlaneCopy {
+  PlaneSide from;
+  PlaneSide to;
+  size_t width = 0;  ///< bytes of a row
+  size_t height = 0;
+};
+
 enum class CaptureStatus : int32_t { None = 0, Active = 1, Invalidated = 2 };
 enum class CaptureMode : int32_t { Global = 0, ThreadLocal = 1, Relaxed = 2 };
 
@@ -167,6 +184,7 @@ inline constexpr uint32_t kUserObjectMove = 1;
 static_assert(sizeof(Location) == 8 && sizeof(AccessDesc) == 12 && sizeof(AllocationProp) == 32);
 static_assert(offsetof(AllocationProp, location) == 8 && offsetof(AllocationProp, win32) == 16 && offsetof(AllocationProp, flags) == 24);
 static_assert(std::is_trivially_copyable_v<AllocationProp> && std::is_trivially_copyable_v<AccessDesc>);
+static_assert(sizeof(PlaneSide) == 56 && offsetof(PlaneSide, device) == 32 && sizeof(PlaneCopy) == 128);
 static_assert(sizeof(Uuid) == 16 && sizeof(FabricHandle) == 64 && sizeof(IpcHandle) == 64);
 
 }  // namespace tutti::driver::cuda

@@ -139,6 +139,9 @@ class Driver {
 
   // Copies, streams, events of the current context. A NULL stream is the legacy one.
   Status copy(DevicePtr to, DevicePtr from, Bytes bytes, Stream stream);
+  /// As copy() does, by a call for rows that lie one behind the other: within a GPU it is slower, and leaves memory to other copies
+  /// (docs/decisions/0051).
+  Status copyInRows(DevicePtr to, DevicePtr from, Bytes bytes, Stream stream);
   Status fill(DevicePtr to, uint8_t value, Bytes bytes, Stream stream);
   Result<Stream> createStream();  ///< that does not wait for the legacy stream
   void destroyStream(Stream stream);

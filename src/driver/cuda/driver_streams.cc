@@ -12,6 +12,22 @@ Status Driver::copy(DevicePtr to, DevicePtr from, Bytes bytes, Stream stream) {
   return check(api_->memcpyAsync(to, from, bytes.value, stream), Call::memcpyAsync, "{} bytes from {:#x} to {:#x}", bytes.value, from, to);
 }
 
+Status Driver::copyInRows(DevicePtr to, DevicePtr from, Bytes bytes, Stream stream) {
+  constexpr uint64_t kRow = 4096;
+  const auto sideAt = [](DevicePtr address) {
+    PlaneSide side;
+    side.type = MemoryType::Unified;
+    side.device = address;
+    side.pitch = kRow;
+    return side;
+  };
+  const PlaneCopy rows{sideAt(from), sideAt(to), kRow, bytes.value / kRow};
+  const uint64_t done = rows.width * rows.height;
+  if (rows.height > 0)
+    TUTTI_TRY(check(api_->memcpy2DAsync(&rows, stream), Call::memcpy2DAsync, "{} rows from {:#x} to {:#x}", rows.height, from, to));
+  return done == bytes.value ? Status() : copy(to + done, from + done, Bytes(bytes.value - done), stream);
+}
+
 Status Driver::fill(DevicePtr to, uint8_t value, Bytes bytes, Stream stream) {
   return check(api_->memsetD8Async(to, value, bytes.value, stream), Call::memsetD8Async, "{} bytes at {:#x}", bytes.value, to);
 }

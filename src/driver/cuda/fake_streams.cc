@@ -48,6 +48,27 @@ Error FakeDriver::memcpyAsync(DevicePtr to, DevicePtr from, size_t bytes, Stream
   return Error::Success;
 }
 
+/// Rows of device memory or of what the caller has; no arrays.
+Error FakeDriver::memcpy2DAsync(const PlaneCopy* copy, Stream stream) {
+  if (current() < 0) return Error::InvalidContext;
+  if (!isStream(stream)) return Error::InvalidHandle;
+  for (const PlaneSide& side : {copy->from, copy->to}) {
+    if (side.type != MemoryType::OnDevice && side.type != MemoryType::Unified) return Error::NotSupported;
+    if (side.device == 0 || (copy->height > 1 && side.pitch < side.x + copy->width)) return Error::InvalidValue;
+  }
+  const auto rowOf = [](const PlaneSide& side, size_t row) { return side.device + (side.y + row) * side.pitch + side.x; };
+  for (size_t row = 0; row < copy->height; ++row) {
+    for (const PlaneSide& side : {copy->from, copy->to})
+      if (const Error error = checkCopy(rowOf(side, row), copy->width, current()); error != Error::Success) return error;
+  }
+  const auto work = [c = *copy, rowOf] {
+    for (size_t row = 0; row < c.height; ++row)
+      std::memmove(reinterpret_cast<void*>(rowOf(c.to, row)), reinterpret_cast<const void*>(rowOf(c.from, row)), c.width);
+  };
+  give(stream, work, true);
+  return Error::Success;
+}
+
 Error FakeDriver::memsetD8Async(DevicePtr to, uint8_t value, size_t bytes, Stream stream) {
   if (current() < 0) return Error::InvalidContext;
   if (!isStream(stream)) return Error::InvalidHandle;

@@ -6,6 +6,7 @@
 
 #include "exec/cuda/brief.h"
 #include "exec/cuda/kernels.h"
+#include "exec/cuda/launch_table.h"
 #include "exec/cuda/lone.h"
 #include "exec/cuda/lone_message.h"
 
@@ -37,7 +38,7 @@ struct Footprint {
 };
 
 /// Loads the kernel, and makes `most` what it takes where that is more.
-Status load(const Footprint& kernel, KernelUse& most) {
+Status load(const Footprint& kernel, KernelUse& most, LaunchTable* table) {
   cudaError_t error = cudaSuccess;
   if (kernel.sharedBytes > 0)
     error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.sharedBytes);
@@ -45,6 +46,7 @@ Status load(const Footprint& kernel, KernelUse& most) {
   cudaFuncAttributes attributes{};
   error = cudaFuncGetAttributes(&attributes, kernel.function);
   if (error != cudaSuccess) return checkCuda(error, "loading", kernel.name);
+  if (table != nullptr) table->add(kernel.function);
   int blocks = 0;
   error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, kernel.threads, static_cast<size_t>(kernel.sharedBytes));
   if (error != cudaSuccess) return checkCuda(error, "asking for the occupancy", kernel.name);
@@ -95,22 +97,22 @@ int placeOf(DataType type) { return loopOf(type, ReduceOp::Sum) / kNumLoopOps; }
 const void* functionOf(const LoneEntry& kernels, const Work& work) {
   return isLoneReduction(work.algorithm) ? kernels.combine.function[placeOf(work.type)] : kernels.move;
 }
-Status loadAll(const LoneEntry& kernels, KernelUse& most) {
+Status loadAll(const LoneEntry& kernels, KernelUse& most, LaunchTable* table) {
   const int32_t threads = kernels.combine.block.threads;
-  if (Status status = load({kernels.name, kernels.move, threads, 0}, most); !status.ok()) return status;
+  if (Status status = load({kernels.name, kernels.move, threads, 0}, most, table); !status.ok()) return status;
   for (const void* function : kernels.combine.function)
-    if (Status status = load({kernels.name, function, threads, 0}, most); !status.ok()) return status;
+    if (Status status = load({kernels.name, function, threads, 0}, most, table); !status.ok()) return status;
   return {};
 }
 
-Status loadMapped(int major, KernelUse& use) {
+Status loadMapped(int major, KernelUse& use, LaunchTable* table) {
   const KernelEntry& entry = mappedEntry();
   Footprint kernel{"mapped", nullptr, entry.block.threads, 0};
   for (const void* function : entry.function) {
     kernel.function = function;
-    if (Status status = load(kernel, use); !status.ok()) return status;
+    if (Status status = load(kernel, use, table); !status.ok()) return status;
   }
-  if (Status status = load({"moved", movedTogetherFunction(), kMovedTogetherThreads, 0}, use); !status.ok()) return status;
+  if (Status status = load({"moved", movedTogetherFunction(), kMovedTogetherThreads, 0}, use, table); !status.ok()) return status;
   if (major >= 9) countClusters(kernel, use);
   return {};
 }
@@ -140,13 +142,19 @@ bool canOverlap() {
   return can;
 }
 
-Status enqueue(const Footprint& kernel, void** arguments, const Grid& grid, bool isEarly, void* stream) {
+/// The stream, and what launches onto it; null: the runtime.
+struct Target {
+  void* stream;
+  const LaunchTable* table;
+};
+
+Status enqueue(const Footprint& kernel, void** arguments, const Grid& grid, bool isEarly, const Target& to) {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<size_t>(kernel.sharedBytes);
-  config.stream = static_cast<cudaStream_t>(stream);
+  config.stream = static_cast<cudaStream_t>(to.stream);
   config.attrs = attributes;
   if (isEarly) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
@@ -159,17 +167,19 @@ Status enqueue(const Footprint& kernel, void** arguments, const Grid& grid, bool
     attribute.val.clusterDim.x = static_cast<unsigned>(grid.clusterBlocks);
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   }
-  return checkCuda(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching", kernel.name);
+  const cudaError_t error = to.table == nullptr ? cudaLaunchKernelExC(&config, kernel.function, arguments)
+                                                : to.table->launch(config, kernel.function, arguments);
+  return checkCuda(error, "launching", kernel.name);
 }
 /// Of a kernel with one parameter.
-Status enqueue(const Footprint& kernel, void* parameter, const Grid& grid, bool isEarly, void* stream) {
+Status enqueue(const Footprint& kernel, void* parameter, const Grid& grid, bool isEarly, const Target& to) {
   void* arguments[] = {parameter};
-  return enqueue(kernel, arguments, grid, isEarly, stream);
+  return enqueue(kernel, arguments, grid, isEarly, to);
 }
 
 }  // namespace
 
-Status loadKernels(KernelUses* uses) {
+Status loadKernels(KernelUses* uses, LaunchTable* table) {
   int device = 0;
   int major = 0;
   int minor = 0;
@@ -188,7 +198,7 @@ Status loadKernels(KernelUses* uses) {
     for (const void* function : entry.function) {
       const int32_t registers = found.of[k].registers;
       kernel.function = function;
-      if (Status status = load(kernel, found.of[k]); !status.ok()) return status;
+      if (Status status = load(kernel, found.of[k], table); !status.ok()) return status;
       if (found.of[k].registers > registers) largest = function;
     }
     if (!info.runsPipes || major < 9) continue;
@@ -196,29 +206,29 @@ Status loadKernels(KernelUses* uses) {
     countClusters(kernel, found.of[k]);
   }
   KernelUse& ofLines = found.of[static_cast<int>(KernelId::LineWindow)];
-  if (Status status = loadAll(loneCellsEntry(), found.lone); !status.ok()) return status;
-  if (Status status = loadAll(loneLinesEntry(), ofLines); !status.ok()) return status;
+  if (Status status = loadAll(loneCellsEntry(), found.lone, table); !status.ok()) return status;
+  if (Status status = loadAll(loneLinesEntry(), ofLines, table); !status.ok()) return status;
   for (const bool isPair : {false, true}) {
-    if (Status status = loadAll(briefCellsEntry(isPair), found.lone); !status.ok()) return status;
-    if (Status status = loadAll(briefLinesEntry(isPair), ofLines); !status.ok()) return status;
+    if (Status status = loadAll(briefCellsEntry(isPair), found.lone, table); !status.ok()) return status;
+    if (Status status = loadAll(briefLinesEntry(isPair), ofLines, table); !status.ok()) return status;
   }
   const Footprint messages{"messages", loneMessages(), mostLoneThreads(Protocol::Cells), 0};
-  if (Status status = load(messages, found.of[static_cast<int>(KernelId::Cells)]); !status.ok()) return status;
+  if (Status status = load(messages, found.of[static_cast<int>(KernelId::Cells)], table); !status.ok()) return status;
   const Footprint lineMessages{"linemessages", loneLineMessages(), mostLoneThreads(Protocol::Lines), 0};
-  if (Status status = load(lineMessages, found.of[static_cast<int>(KernelId::Lines)]); !status.ok()) return status;
+  if (Status status = load(lineMessages, found.of[static_cast<int>(KernelId::Lines)], table); !status.ok()) return status;
   KernelUse ofProbe;
-  if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe); !status.ok()) return status;
+  if (Status status = load({"probe", probeFunction(), kProbeThreads, 0}, ofProbe, table); !status.ok()) return status;
   KernelUse ofNearPages;
-  if (Status status = load({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, ofNearPages); !status.ok()) return status;
-  if (Status status = loadMapped(major, found.mapped); !status.ok()) return status;
+  if (Status status = load({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, ofNearPages, table); !status.ok()) return status;
+  if (Status status = loadMapped(major, found.mapped, table); !status.ok()) return status;
   KernelUse ofCopies;
-  if (Status status = load({"copies", copiesFunction(), kCopyThreads, 0}, ofCopies); !status.ok()) return status;
-  if (Status status = load({"moved", movedFunction(), kMovedThreads, 0}, ofCopies); !status.ok()) return status;
+  if (Status status = load({"copies", copiesFunction(), kCopyThreads, 0}, ofCopies, table); !status.ok()) return status;
+  if (Status status = load({"moved", movedFunction(), kMovedThreads, 0}, ofCopies, table); !status.ok()) return status;
   if (uses != nullptr) *uses = found;
   return {};
 }
 
-Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) {
+Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream, const LaunchTable* table) {
   const Work& first = launch.work[0];
   const Grid asItIs{options.blocks, 1};
   const bool isEarly = options.mayOverlap && options.blocks <= kMostEarlyBlocks && canOverlap();
@@ -234,18 +244,18 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     if (BriefLaunch brief; options.blocks == first.geometry.channels && makeBrief(launch, rounds, brief)) {
       const LoneEntry kernels = hasLines ? briefLinesEntry(isPair) : briefCellsEntry(isPair);
       const Footprint footprint{kernels.name, functionOf(kernels, first), std::min(threads, kernels.combine.block.threads), 0};
-      return enqueue(footprint, &brief, asItIs, isEarly, stream);
+      return enqueue(footprint, &brief, asItIs, isEarly, {stream, table});
     }
     LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling), rounds};
     const LoneEntry kernels = hasLines ? loneLinesEntry() : loneCellsEntry();
-    return enqueue({kernels.name, functionOf(kernels, first), threads, 0}, &parameters, asItIs, isEarly, stream);
+    return enqueue({kernels.name, functionOf(kernels, first), threads, 0}, &parameters, asItIs, isEarly, {stream, table});
   }
   if ((kernel == KernelId::Cells || kernel == KernelId::Lines) && options.mayBeLone && areLoneMessages(launch)) {
     LoneMessages parameters = makeMessages(launch);
     const bool hasLines = kernel == KernelId::Lines;
     const int threads = messageThreads(launch, kernelInfo(kernel).protocol);
     return enqueue({hasLines ? "linemessages" : "messages", hasLines ? loneLineMessages() : loneMessages(), threads, 0}, &parameters,
-                   asItIs, isEarly, stream);
+                   asItIs, isEarly, {stream, table});
   }
   if (Status status = checkTypes(launch); !status.ok()) return status;
   const KernelEntry& entry = entryOf(kernel);
@@ -253,51 +263,54 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
   const void* const function = entry.function[placeOf(launch.type)];
   // A grid of roles gains nothing by being there early.
   return enqueue({kernelInfo(kernel).name, function, entry.block.threads, entry.block.sharedBytes}, &parameters,
-                 options.grid.blocks >= options.blocks ? options.grid : asItIs, false, stream);
+                 options.grid.blocks >= options.blocks ? options.grid : asItIs, false, {stream, table});
 }
 
-Status launchProbe(const ProbeLaunch& launch, void* stream) {
+Status launchProbe(const ProbeLaunch& launch, void* stream, const LaunchTable* table) {
   ProbeLaunch parameters = launch;
-  return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, {launch.pairs, 1}, false, stream);
+  return enqueue({"probe", probeFunction(), kProbeThreads, 0}, &parameters, {launch.pairs, 1}, false, {stream, table});
 }
 
-Status launchNearPages(const NearLaunch& launch, void* stream) {
+Status launchNearPages(const NearLaunch& launch, void* stream, const LaunchTable* table) {
   NearLaunch parameters = launch;
-  return enqueue({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, &parameters, {nearBlocks(launch), 1}, false, stream);
+  return enqueue({"nearpages", nearPagesFunction(), kNearPagesThreads, 0}, &parameters, {nearBlocks(launch), 1}, false, {stream, table});
 }
 
-Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream) {
+Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream, const LaunchTable* table) {
   MappedLaunch parameters = launch;
   const KernelEntry& entry = mappedEntry();
-  return enqueue({"mapped", entry.function[placeOf(launch.type)], entry.block.threads, 0}, &parameters, grid, false, stream);
+  return enqueue({"mapped", entry.function[placeOf(launch.type)], entry.block.threads, 0}, &parameters, grid, false, {stream, table});
 }
 
-Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream) {
+Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream, const LaunchTable* table) {
   MovedLaunch parameters = launch;
   const bool areSeveral = grid.blocks > 1;
   return enqueue({"moved", areSeveral ? movedTogetherFunction() : movedFunction(), areSeveral ? kMovedTogetherThreads : kMovedThreads, 0},
-                 &parameters, grid, false, stream);
+                 &parameters, grid, false, {stream, table});
 }
 
-Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream) {
+Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream, const LaunchTable* table) {
   CopyLaunch parameters = launch;
   void* arguments[] = {&parameters, &stage};
-  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, arguments, {1, 1}, false, stream);
+  return enqueue({"copies", copiesFunction(), kCopyThreads, 0}, arguments, {1, 1}, false, {stream, table});
 }
 
 namespace {
 
 class Kernels final : public Executor {
  public:
-  Status load(KernelUses& uses) override { return loadKernels(&uses); }
+  Status load(KernelUses& uses) override { return loadKernels(&uses, &table_); }
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override {
-    return launchKernel(kernel, launch, options, stream);
+    return launchKernel(kernel, launch, options, stream, &table_);
   }
-  Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream); }
-  Status nearPages(const NearLaunch& launch, void* stream) override { return launchNearPages(launch, stream); }
-  Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) override { return launchCopies(launch, stage, stream); }
-  Status moved(const MovedLaunch& launch, const Grid& grid, void* stream) override { return launchMoved(launch, grid, stream); }
-  Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) override { return launchMapped(launch, grid, stream); }
+  Status probe(const ProbeLaunch& launch, void* stream) override { return launchProbe(launch, stream, &table_); }
+  Status nearPages(const NearLaunch& launch, void* stream) override { return launchNearPages(launch, stream, &table_); }
+  Status copies(const CopyLaunch& launch, CopyStage stage, void* stream) override { return launchCopies(launch, stage, stream, &table_); }
+  Status moved(const MovedLaunch& launch, const Grid& grid, void* stream) override { return launchMoved(launch, grid, stream, &table_); }
+  Status mapped(const MappedLaunch& launch, const Grid& grid, void* stream) override { return launchMapped(launch, grid, stream, &table_); }
+
+ private:
+  LaunchTable table_;
 };
 
 }  // namespace

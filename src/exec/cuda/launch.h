@@ -75,8 +75,11 @@ struct KernelUses {
   KernelUse mapped;  ///< of those that combine what lies in windows, or move it together
 };
 
+/// What launches kernels it was given when they were loaded (launch_table.h); in the functions that follow null: the runtime launches.
+class LaunchTable;
+
 /// Loads every kernel on the current device. Kernels that the device is too old for are left out.
-Status loadKernels(KernelUses* uses = nullptr);
+Status loadKernels(KernelUses* uses = nullptr, LaunchTable* table = nullptr);
 
 /// A rank's recorded lanes, track after track, as `kernel` carries them out; the error says what does not fit.
 Result<PackedProgram> packProgram(KernelId kernel, algo::Needs needs, std::span<const std::vector<algo::Step>> lanes, Rank self,
@@ -90,25 +93,25 @@ struct LaunchOptions {
 };
 
 /// `stream` is a cudaStream_t. Asynchronous; nothing of `launch` is read after the return but what it points to.
-Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream);
+Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream, const LaunchTable* table = nullptr);
 
 /// One side of some pairs: at most kMostProbes. Asynchronous; nothing of `launch` is read after the return but what it points to.
-Status launchProbe(const ProbeLaunch& launch, void* stream);
+Status launchProbe(const ProbeLaunch& launch, void* stream, const LaunchTable* table = nullptr);
 
 /// Finds where the shares of a window are to begin. Asynchronous; nothing of `launch` is read after the return but what it points to.
-Status launchNearPages(const NearLaunch& launch, void* stream);
+Status launchNearPages(const NearLaunch& launch, void* stream, const LaunchTable* table = nullptr);
 
 /// A stage of a call that copy engines carry out: one block. Asynchronous; nothing of `launch` is read after the return but what it points
 /// to.
-Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream);
+Status launchCopies(const CopyLaunch& launch, CopyStage stage, void* stream, const LaunchTable* table = nullptr);
 
 /// A whole call that only moves, by one block or several. Asynchronous; nothing of `launch` is read after the return but what it points
 /// to.
-Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream);
+Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream, const LaunchTable* table = nullptr);
 
 /// A whole call whose blocks combine what lies in windows; `grid`: of any size. Asynchronous; nothing of `launch` is read after the return
 /// but what it points to.
-Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream);
+Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream, const LaunchTable* table = nullptr);
 
 /// What runs works on GPUs, as a parameter: the kernels of this build, or what a test puts in their place.
 class Executor {

@@ -25,7 +25,7 @@ using driver::cuda::Stream;
 using exec::cuda::HostKernels;
 using faults::kSlow;
 
-constexpr size_t kRoom = size_t{1} << 20;
+constexpr size_t kRoom = size_t{3} << 20;
 
 enum class Kind { AllGather, AllToAll, Broadcast };
 enum class Way { Kernels, Copies, Block, CopiesOrBlock, Blocks };
@@ -274,6 +274,17 @@ TEST_P(GpuCopiesOfRanks, EveryByteIsRightAndNoKernelMovesAny) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuCopiesOfRanks, testing::Values(2, 3, 4), [](const auto& ranks) { return format("R{}", ranks.param); });
+
+// Rows of them are copied by another call, and what is left of a row by a third.
+TEST_F(GpuCopies, EveryByteOfLargeOwnPiecesIsRight) {
+  open(2);
+  registerAll();
+  constexpr size_t kBytes = (size_t{1} << 20) + 5000;
+  run({Kind::AllGather, kBytes, 3, false}, true, 1);
+  run({Kind::AllToAll, kBytes, 4, false}, true, 2);
+  run({Kind::AllToAll, size_t{1} << 20, 0, false}, true, 3);
+  for (const int root : {0, 1}) run({Kind::Broadcast, 2 * kBytes + 1, 1, false, root}, true, 4);
+}
 
 TEST_F(GpuCopies, WhatIsNotPromisedTakesKernels) {
   open(3);

@@ -31,7 +31,9 @@ constexpr size_t kRanks = 2;
 /// Little memory to clear, again and again; and a deadline, should anybody wait for ever.
 constexpr std::pair<const char*, const char*> kSmall[] = {
     {"TUTTI_ALGO", "ring"}, {"NCCL_MAX_CTAS", "1"}, {"TUTTI_SLOTS", "2"}, {"TUTTI_SLICE_BYTES", "16384"}, {"TUTTI_TIMEOUT_MS", "2000"}};
-constexpr size_t kRoom = 400'000;  ///< bytes of a rank's buffer
+constexpr size_t kLarge = 400'000;  ///< bytes of a large reduction
+constexpr size_t kOwn = 1'050'000;  ///< of a piece that stays on its rank and is copied in rows
+constexpr size_t kRoom = 2 * kOwn;  ///< of a rank's buffer
 
 /// Two ranks of this thread and what they have made. Results are the first that is no success; then nothing more is done.
 struct Play {
@@ -59,7 +61,7 @@ struct Play {
     all([&](size_t r) {
       const int peer = 1 - static_cast<int>(r);
       const ncclResult_t sent = ncclSend(data[r], bytes, ncclInt8, peer, comms[r], streams[r]);
-      return sent != ncclSuccess ? sent : ncclRecv(static_cast<char*>(data[r]) + kRoom / 2, bytes, ncclInt8, peer, comms[r], streams[r]);
+      return sent != ncclSuccess ? sent : ncclRecv(static_cast<char*>(data[r]) + kLarge / 2, bytes, ncclInt8, peer, comms[r], streams[r]);
     });
   }
   void registerWindows() {
@@ -67,6 +69,9 @@ struct Play {
   }
   void gather(size_t bytes) {
     all([&](size_t r) { return ncclAllGather(static_cast<char*>(data[r]) + bytes * r, data[r], bytes, ncclInt8, comms[r], streams[r]); });
+  }
+  void broadcast(size_t bytes) {
+    all([&](size_t r) { return ncclBroadcast(data[r], static_cast<char*>(data[r]) + bytes, bytes, ncclInt8, 0, comms[r], streams[r]); });
   }
   void deregisterWindows() {
     all([&](size_t r) { return ncclCommWindowDeregister(comms[r], windows[r]); });
@@ -128,7 +133,7 @@ void nothing(Play&) {}
 void openAll(Play& play) { play.open(); }
 void reduceTwice(Play& play) {
   play.open();
-  for (const size_t count : {size_t{10}, kRoom / sizeof(int)}) play.reduce(play.comms, count);
+  for (const size_t count : {size_t{10}, kLarge / sizeof(int)}) play.reduce(play.comms, count);
 }
 
 void endAll(Play& play) {
@@ -197,6 +202,7 @@ const Scenario kScenarios[] = {
      [](Play& play) {
        play.registerWindows();
        play.gather(10'000);
+       play.broadcast(kOwn);
        play.capture([&] { play.gather(10'000); });
        play.replay();
        play.deregisterWindows();

@@ -140,6 +140,15 @@ static_assert(offsetof(AllocationProp, win32) == offsetof(CUmemAllocationProp, w
 static_assert(offsetof(AllocationProp, flags) == offsetof(CUmemAllocationProp, allocFlags));
 static_assert(offsetof(AllocationProp, flags.rdma) == offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
 static_assert(offsetof(AllocationProp, flags.usage) == offsetof(CUmemAllocationProp, allocFlags.usage));
+static_assert(sizeof(PlaneCopy) == sizeof(CUDA_MEMCPY2D) && offsetof(PlaneCopy, to) == offsetof(CUDA_MEMCPY2D, dstXInBytes));
+static_assert(offsetof(PlaneCopy, width) == offsetof(CUDA_MEMCPY2D, WidthInBytes) &&
+              offsetof(PlaneCopy, height) == offsetof(CUDA_MEMCPY2D, Height));
+static_assert(offsetof(PlaneSide, y) == offsetof(CUDA_MEMCPY2D, srcY) &&
+              offsetof(PlaneSide, type) == offsetof(CUDA_MEMCPY2D, srcMemoryType));
+static_assert(offsetof(PlaneSide, host) == offsetof(CUDA_MEMCPY2D, srcHost) &&
+              offsetof(PlaneSide, device) == offsetof(CUDA_MEMCPY2D, srcDevice));
+static_assert(offsetof(PlaneSide, array) == offsetof(CUDA_MEMCPY2D, srcArray) &&
+              offsetof(PlaneSide, pitch) == offsetof(CUDA_MEMCPY2D, srcPitch));
 static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));
 
 static_assert(equals(CaptureStatus::Active, CU_STREAM_CAPTURE_STATUS_ACTIVE));

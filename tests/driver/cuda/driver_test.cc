@@ -1,6 +1,8 @@
 #include "driver/cuda/driver.h"
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "play.h"
 
@@ -152,6 +154,25 @@ TEST(Driver, UnfinishedWorkIsNoError) {
   EXPECT_TRUE(world.driver->isIdle(stream->get()).value_or(false));
 }
 
+TEST(Driver, RowsAreCopiedToTheLastByte) {
+  World world;
+  const PrimaryContext context = world.context(0);
+  const auto scope = ContextScope::enter(context);
+  const auto stream = OwnedStream::of(*world.driver, world.driver->createStream());
+  ASSERT_TRUE(stream);
+  std::vector<uint8_t> from(100'100);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 7 / 5 + i / 4096);
+  for (const size_t bytes : {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{8192}, size_t{100'003}}) {
+    std::vector<uint8_t> to(from.size(), 0xa5);
+    const auto addressOf = [](const uint8_t& byte) { return reinterpret_cast<DevicePtr>(&byte); };
+    ASSERT_TRUE(world.driver->copyInRows(addressOf(to[3]), addressOf(from[1]), Bytes(bytes), stream->get()).ok());
+    ASSERT_TRUE(world.driver->synchronize(stream->get()).ok());
+    EXPECT_TRUE(std::equal(from.begin() + 1, from.begin() + 1 + static_cast<ptrdiff_t>(bytes), to.begin() + 3)) << bytes;
+    EXPECT_EQ(std::count(to.begin(), to.begin() + 3, 0xa5), 3) << bytes;
+    EXPECT_EQ(to[bytes + 3], 0xa5) << bytes;
+  }
+}
+
 Status useEverything(World& world) {
   Driver& driver = *world.driver;
   auto info = driver.describe(0);
@@ -173,6 +194,7 @@ Status useEverything(World& world) {
   const AccessDesc access[] = {readWriteFrom(0)};
   TUTTI_TRY(driver.setAccess(addresses->get(), access));
   TUTTI_TRY(driver.fill(addresses->get().address, 7, Bytes(4 * kMega), stream->get()));
+  TUTTI_TRY(driver.copyInRows(addresses->get().address + kMega, addresses->get().address, Bytes(10'000), stream->get()));
   TUTTI_TRY(driver.record(event->get(), stream->get()));
   TUTTI_TRY(driver.wait(stream->get(), event->get()));
   TUTTI_TRY(driver.synchronize(stream->get()));
@@ -182,7 +204,7 @@ Status useEverything(World& world) {
   return again ? Status() : again.error();
 }
 
-TEST(Driver, EveryCallMayFail) { failEveryCall({}, useEverything, 25); }
+TEST(Driver, EveryCallMayFail) { failEveryCall({}, useEverything, 27); }
 
 }  // namespace
 }  // namespace tutti::driver::cuda
