@@ -126,12 +126,13 @@ ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
  * ranks that others waited for and that did not wait themselves, that had departed, or died; at most 8. `link` is how `rank` reached
  * each: a network with the address of the connection, or "shared memory of node7" on its own host. `begun` and `finished`
  * count collective calls; a rank that is elsewhere was in no wait that had lasted. On GPUs a call counts as finished once it is
- * launched, and of all ranks only that whose kernel gave up is known to wait; of calls that were launched together it has all in
- * "in", the first with the words of the wait. Of calls in CUDA graphs it is not known who has come: `arrived` and `missing` are
- * empty, and the suspect is whom the kernel waited for. `root` and `peer` stand where a call has one; of a CommSplit there is the
- * sequence and of a CommShrink nothing else. The same for all ranks of a host, and complete when all have returned; between hosts a
- * moment later. Of a death there each host has the wait of its own rank that gave up first, and in jobs of more than 64 processes of the
- * others what they had told by the way. Text as above; may be called by any thread, like tuttiCommSetTimeout. */
+ * launched, and of all ranks only that whose kernel gave up is in "ranks" as one that waits; of calls that were launched together it
+ * has all in "in", the first with the words of the wait. Of calls in CUDA graphs it is not known who has come: `arrived` and `missing`
+ * are empty. Where nobody is missing, the suspect is whom the kernel waited for, or the kernel of that rank in turn. `root` and `peer`
+ * stand where a call has one; of a CommSplit there is the sequence and of a CommShrink nothing else. The same for all ranks of a host,
+ * and complete when all have returned; between hosts a moment later. Of a death there each host has the wait of its own rank that gave
+ * up first, and in jobs of more than 64 processes of the others what they had told by the way. Text as above; may be called by any
+ * thread, like tuttiCommSetTimeout. */
 ncclResult_t tuttiCommGetVerdict(ncclComm_t comm, char* text, size_t capacity, size_t* needed);
 
 #if defined(__GNUC__)

@@ -231,7 +231,7 @@ std::optional<GivenUp> DeviceRank::look() {
   for (int32_t r = 0; r < ranks_; ++r) {
     exec::cuda::Verdict& verdict = endpoint_->page().waits(r).givenUp;
     if (std::atomic_ref<uint32_t>(verdict.state).load(std::memory_order_acquire) == exec::cuda::Verdict::Complete)
-      return readVerdict(verdict, endpoint_->page());
+      return readVerdict(verdict, endpoint_->page(), ranks_);
   }
   return std::nullopt;
 }

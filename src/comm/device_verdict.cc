@@ -1,7 +1,10 @@
 #include "comm/device_verdict.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -105,16 +108,38 @@ std::string describeWait(const Verdict& v) {
                 v.launch, v.expected, v.seen);
 }
 
-Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& calls) {
+Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& calls, const std::string& inTurn) {
   const int64_t waitedMs = static_cast<int64_t>(v.waitedNs / 1'000'000);
   const std::string limit = limitMs == 0 || limitMs > waitedMs ? "its deadline" : format("the deadline of {} ms", limitMs);
-  return error(Code::RemoteError, "rank {} has waited {} ms, which is past {}, in {}: its kernel {}", v.rank, waitedMs, limit,
-               describeAll(calls), describeWait(v));
+  return error(Code::RemoteError, "rank {} has waited {} ms, which is past {}, in {}: its kernel {}{}", v.rank, waitedMs, limit,
+               describeAll(calls), describeWait(v), inTurn);
 }
 
 }  // namespace
 
-GivenUp readVerdict(const Verdict& v, const Page& page) {
+/// What a rank waited for when it gave up, or when another one did. Null: it is not known to have waited for a rank.
+const Verdict* ownWait(const Page& page, int32_t rank) {
+  Verdict& verdict = page.waits(rank).givenUp;
+  const uint32_t state = std::atomic_ref(verdict.state).load(std::memory_order_acquire);
+  if (state != Verdict::Complete && state != Verdict::Ended) return nullptr;
+  return verdict.waiting != Waiting::ForHandOver && verdict.waiting < Waiting::OtherPlace && verdict.peer >= 0 ? &verdict : nullptr;
+}
+
+/// Of the waits of ranks, from that of `first` on, each for the next: the one that ends them. Null: they go round.
+const Verdict* endOfWaits(const Verdict& first, const Page& page, int32_t ranks) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  const Verdict* last = &first;
+  for (int32_t steps = 0; steps < ranks; ++steps) {
+    if (last->peer >= ranks) return last;
+    const Verdict* next = ownWait(page, last->peer);
+    for (; next == nullptr && std::chrono::steady_clock::now() < end; next = ownWait(page, last->peer)) std::this_thread::yield();
+    if (next == nullptr) return last;
+    last = next;
+  }
+  return nullptr;
+}
+
+GivenUp readVerdict(const Verdict& v, const Page& page, int32_t ranks) {
   GivenUp result{Rank(v.rank), {}, {}, static_cast<int64_t>(v.waitedNs / 1'000'000)};
   LaunchBook::Found found = find(page, v.rank, v.signature);
   const std::vector<Call> calls = suspected(std::move(found.calls), v);
@@ -135,10 +160,13 @@ GivenUp readVerdict(const Verdict& v, const Page& page) {
                       {}};
   } else {
     const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
-    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls), {}};
+    const Verdict* const last = v.waiting != Waiting::ForHandOver && v.peer >= 0 ? endOfWaits(v, page, ranks) : nullptr;
+    const std::string inTurn =
+        last == nullptr || last == &v ? "" : format("; that of rank {}, where these waits end, {}", last->rank, describeWait(*last));
+    result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls, inTurn), {}};
     result.outcome.isOfGraph = !found.isEager;
     if (found.isEager) result.outcome.come = comeTo(calls, v, page);
-    if (v.waiting != Waiting::ForHandOver) result.outcome.awaited = Rank(v.peer);
+    if (last != nullptr) result.outcome.awaited = Rank(last->peer);
   }
   return result;
 }

@@ -1,6 +1,6 @@
 // What a kernel's wait that gave up has left (exec/cuda/verdict.h), as the verdict of the communicator tells it. And what a launch is
 // called, so that its calls can be found again.
-// Pure functions of the page. Any thread of any process of the host.
+// Any thread of any process of the host; nothing but the page is looked at.
 #pragma once
 
 #include <span>
@@ -18,7 +18,9 @@ struct GivenUp {
   transport::local::RankWait wait;  ///< the calls of its launch, as far as they are known: of messages those that it waited in
   int64_t waitedMs = 0;
 };
-GivenUp readVerdict(const exec::cuda::Verdict& verdict, const transport::device::Page& page);
+/// Of a wait for another of the `ranks` also where the waits end: the ranks that wait themselves learn within some 0.2 ms that they are to
+/// stop, and get 20 ms to tell for whom they waited.
+GivenUp readVerdict(const exec::cuda::Verdict& verdict, const transport::device::Page& page, int32_t ranks);
 
 /// Of a wait that goes on: "rank 1 has waited for 10000 ms in AllReduce #5 …: its kernel waits for …".
 std::string describeLasting(const exec::cuda::Verdict& wait, const transport::device::Page& page);

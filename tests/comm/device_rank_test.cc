@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
+#include <thread>
 
 #include "config/params.h"
 #include "connect/layout.h"
@@ -385,6 +387,42 @@ TEST_F(DeviceRankTest, AVerdictIsAnError) {
   EXPECT_NE(status.text().find("data from rank 1"), std::string::npos) << status.text();
   verdict.waiting = exec::cuda::Waiting::Mismatch;
   EXPECT_EQ(ranks[1]->look()->outcome.cause.code(), Code::InvalidUsage);
+}
+
+// 0 waits for 2, and 2 for 1, of which nothing is known.
+TEST_F(DeviceRankTest, AVerdictTellsWhereTheWaitsEnd) {
+  transport::device::Page page(*hub->devicePage(Bytes(transport::device::Page::bytesFor(kRanks))), kRanks);
+  using exec::cuda::Verdict;
+  using exec::cuda::Waiting;
+  const auto leave = [&](int32_t rank, int32_t peer, Verdict::State state, Waiting waiting = Waiting::ForData) {
+    Verdict& verdict = page.waits(rank).givenUp;
+    verdict.waiting = waiting;
+    verdict.rank = rank;
+    verdict.peer = peer;
+    std::atomic_ref(verdict.state).store(state, std::memory_order_release);
+  };
+  const auto textOf = [](const std::optional<GivenUp>& found) { return found ? std::string(found->outcome.cause.text()) : std::string(); };
+  leave(2, 1, Verdict::Ended);
+  EXPECT_FALSE(ranks[0]->look()) << "nobody has given up";
+  leave(2, 1, Verdict::Claimed);
+  leave(0, 2, Verdict::Complete);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    leave(2, 1, Verdict::Ended);
+  });
+  const auto found = ranks[1]->look();
+  late.join();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, Rank(0));
+  EXPECT_EQ(found->outcome.awaited, Rank(1));
+  const std::string words = "; that of rank 2, where these waits end, waits for data from rank 1 (";
+  EXPECT_NE(textOf(found).find(words), std::string::npos) << textOf(found);
+  leave(1, 0, Verdict::Ended);
+  const auto circle = ranks[1]->look();
+  EXPECT_EQ(circle->outcome.awaited, Rank(-1)) << "they wait for each other";
+  EXPECT_EQ(textOf(circle).find("where these waits end"), std::string::npos) << textOf(circle);
+  leave(1, 0, Verdict::Ended, Waiting::ForHandOver);
+  EXPECT_EQ(ranks[1]->look()->outcome.awaited, Rank(1)) << "it waited for another lane of its own";
 }
 
 // Whoever looks, of whichever process, finds them where the rank has left them.

@@ -3,7 +3,8 @@
 // Owner: whoever allocated them (host memory that every device has mapped); they outlive every launch that was given them.
 // 1. Each rank has a verdict. Its first wait that gives up claims it, fills it in and then sets `state` to Complete; later ones leave it
 //    alone. It is claimed in the rank's own memory: what several devices exchange in host memory may be lost where a bus does not carry
-//    atomic operations, and then nobody would ever complete it.
+//    atomic operations, and then nobody would ever complete it. The first wait that is ended from outside fills it in as Ended, so
+//    that whoever waited for the rank can be told for whom it waited in turn.
 // 2. `abort` is set by the host or by any rank whose wait gave up; it is never cleared while a kernel runs.
 // 3. The board tells calls that differ apart: every launch posts its number and signature to all peers before it does anything else, and
 //    a wait that lasts compares what its peer has posted. Two looks in a row must agree, because a post is two words.
@@ -31,7 +32,7 @@ enum class Waiting : uint32_t {
 };
 
 struct Verdict {
-  enum State : uint32_t { Empty, Claimed, Complete };
+  enum State : uint32_t { Empty, Claimed, Complete, Ended };
   uint32_t state;  // device: a store after a fence; the host looks while kernels run
   Waiting waiting;
   int32_t rank;  ///< who waited
@@ -63,7 +64,7 @@ struct alignas(128) WaitDesk {
   uint32_t silence;  ///< ticks; a wait this long is told; at least kLeastSilence, 0: none is. The host writes it before the first launch
   /// Such a wait, as a verdict would have it. A device fills it in where it is Empty; the host empties it.
   Verdict lasting;
-  /// What the rank's first wait that gave up has left. Any rank's host may read it.
+  /// What the rank's first wait that gave up, or was ended, has left. Any rank's host may read it.
   Verdict givenUp;
 };
 inline constexpr uint32_t kLeastSilence = 2;

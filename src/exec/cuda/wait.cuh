@@ -44,10 +44,10 @@ __device__ __forceinline__ void describeWait(const WaitControl& control, Verdict
 }
 
 __device__ __forceinline__ void reportGiveUp(const WaitControl& control, WaitNote note, uint64_t expected, uint64_t seen,
-                                             uint64_t waitedNs = 0) {
+                                             uint64_t waitedNs = 0, Verdict::State as = Verdict::Complete) {
   if (arch::swapRelaxedSys(&control.relay->claimed, 1) == 0) {
     describeWait(control, *control.verdict, note, expected, seen, waitedNs);
-    arch::storeRelaxedSys(&control.verdict->state, Verdict::Complete);
+    arch::storeRelaxedSys(&control.verdict->state, as);
   }
   arch::storeRelaxedSys(&control.relay->stop, 1);  // also for the rank's kernels behind this one
   arch::storeRelaxedSys(control.abort, 1);
@@ -108,26 +108,28 @@ struct WaitState {
   uint32_t foreign = 0;  ///< half of what the peer had posted
 };
 
-/// One look. False: the abort word is set, a mismatch was found, or the time is up (then it is reported).
+/// One look. False: the abort word is set, a mismatch was found, or the time is up. All of that is reported; the first only of a wait for
+/// another rank that has looked before, so one of some 0.1 ms.
 __device__ __forceinline__ bool mayWaitOn(const WaitControl& control, const WaitNote& note, uint64_t expected, uint64_t seen,
                                           WaitState& state) {
   const uint64_t nowNs = arch::globalTimerNs();
   const News news = lookForNews(control, nowNs);
-  if (news == News::Abort) return false;
+  const bool isEnded = news == News::Abort;
+  if (isEnded && (state.since == 0 || note.waiting == Waiting::ForHandOver)) return false;
   const auto now = tickOf(nowNs);
   if (state.since == 0) state.since = beginningAt(now);
   if (news == News::OwnLook) tellOfWait(control, note, expected, seen, state.since, now);
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : foreignSignature(control, note.peer);
   const uint32_t half = static_cast<uint32_t>(other ^ other >> 32) | 1;
-  const bool isForeign = other != control.signature && half == state.foreign;
+  const bool isForeign = !isEnded && other != control.signature && half == state.foreign;
   state.foreign = half;
   const uint64_t limitNs = arch::loadRelaxedSys(&control.relay->limitNs);
   const uint32_t waited = now - state.since;
-  if (!isForeign && !isPast(waited, limitNs)) return true;
+  if (!isEnded && !isForeign && !isPast(waited, limitNs)) return true;
   WaitNote last = note;
   if (isForeign) last.waiting = Waiting::Mismatch;
   reportGiveUp(control, last, isForeign ? control.signature : expected, isForeign ? other : seen,
-               static_cast<uint64_t>(waited) << kTickShift);
+               static_cast<uint64_t>(waited) << kTickShift, isEnded ? Verdict::Ended : Verdict::Complete);
   return false;
 }
 

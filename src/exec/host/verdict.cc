@@ -275,9 +275,8 @@ Concluded concludeLocked(Hub& hub, Waits::State& state, Rank rank, const Outcome
     countArrivals(verdict, outcome.come);
     adoptFromElsewhere(hub, verdict);
     verdict.suspects = suspectsOf(hub, state, verdict, own);
-  } else if (outcome.awaited.value >= 0) {
-    verdict.suspects.push_back({outcome.awaited, {}});
   }
+  if (verdict.suspects.empty() && outcome.awaited.value >= 0) verdict.suspects.push_back({outcome.awaited, {}});
   if (auto unknown = fillIn(verdict.suspects, ways); !unknown.empty()) return {false, std::move(unknown)};
   if (!own.chains.empty()) verdict.ranks[static_cast<size_t>(rank.value)] = std::move(report);
   state.verdict = std::move(verdict);

@@ -17,7 +17,7 @@ struct Outcome {
   std::vector<RankCall> mismatch;  ///< the calls that do not match, if that is the cause
   Rank come{-1};                   ///< who is known to have come to the message that was waited for, though it told of no wait; -1: nobody
   bool isOfGraph = false;          ///< or may be: who has come to its call cannot be counted, for it comes with every launch of the graph
-  Rank awaited{-1};                ///< of a graph: whom it waited for; -1: not known
+  Rank awaited{-1};                ///< of a kernel: for whom it waited, who is suspected if nobody else is; -1: not known
 };
 
 /// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.

@@ -1,6 +1,7 @@
 // Waits of kernels that last: what ends them, and when.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -29,8 +30,8 @@ class GpuWaits : public testing::Test {
   static constexpr size_t kCount = 1000;
   using Body = std::function<void(int rank, ncclComm_t comm, const GpuInts& data)>;
 
-  void run(const Body& body) {
-    RankThreads threads(kRanks, "", [this](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
+  void run(const Body& body, const char* algorithms = "") {
+    RankThreads threads(kRanks, algorithms, [this](int rank) { return std::make_shared<UseGpu>(gpus, rank); });
     ASSERT_TRUE(threads.created());
     threads_ = &threads;
     threads.run([&](int rank, ncclComm_t comm) {
@@ -140,6 +141,33 @@ TEST_F(GpuWaits, PastTheirDeadlineNameTheCallAndWhoCame) {
     expectWords(readVerdict(comm), {R"("kind":"deadline")", R"("rank":0,"waitedMs":)", R"("operation":"AllReduce","sequence":1,)",
                                     R"("arrived":[0,1],"missing":[2])", R"("suspects":[{"rank":2,)", R"("waits":"waits for)"});
   });
+}
+
+// Rank 1 has come to the call, but its stream is busy: rank 2 waits for it, and rank 0 for rank 2.
+TEST_F(GpuWaits, PastTheirDeadlineNameTheRankAtWhichTheyEnd) {
+  const auto body = [&](int rank, ncclComm_t comm, const GpuInts& data) {
+    const cudaStream_t stream = gpus.makeStream();
+    ASSERT_EQ(sum(data, kCount, comm, stream), ncclSuccess) << ncclGetLastError(comm);
+    synchronize(gpus, stream);
+    EXPECT_EQ(tuttiCommSetTimeout(comm, rank == 0 ? 200 : 0), ncclSuccess);
+    std::atomic<bool> isOver = false;
+    if (rank == 1) {
+      const auto waits = [&isOver] {
+        while (!isOver) pause(1);
+      };
+      ASSERT_EQ(gpus.driver().enqueue(stream, waits), Error::Success);
+    }
+    meet();
+    ASSERT_EQ(sum(data, kCount, comm, stream), ncclSuccess) << ncclGetLastError(comm);
+    EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+    expectWords(ncclGetLastError(comm), {"rank 0 has waited ", "in AllReduce #2 of 1000 int32, sum: its kernel waits for ", " rank 2 (",
+                                          "; that of rank 2, where these waits end, waits for ", " rank 1 ("});
+    expectWords(readVerdict(comm), {R"("arrived":[0,1,2],"missing":[],"suspects":[{"rank":1,)"});
+    isOver = true;
+    synchronize(gpus, stream);
+    EXPECT_EQ(gpus.driver().streamDestroy(stream), Error::Success);
+  };
+  run(body, "ring");
 }
 
 TEST_F(GpuWaits, PastTheirDeadlineNameAllCallsOfALaunch) {

@@ -34,7 +34,7 @@ class HostWait {
   void end() { *this = HostWait(); }
   /// All but the state.
   static void describe(const WaitControl& control, Verdict& to, const Note& note, uint64_t waitedNs);
-  static void report(const WaitControl& control, const Note& note, uint64_t waitedNs = 0);
+  static void report(const WaitControl& control, const Note& note, uint64_t waitedNs = 0, Verdict::State as = Verdict::Complete);
 
  private:
   Note latest_;

@@ -85,12 +85,12 @@ void HostWait::describe(const WaitControl& control, Verdict& to, const Note& not
   to.waitedNs = waitedNs;
 }
 
-void HostWait::report(const WaitControl& control, const Note& note, uint64_t waitedNs) {
+void HostWait::report(const WaitControl& control, const Note& note, uint64_t waitedNs, Verdict::State as) {
   Verdict& verdict = *control.verdict;
   uint32_t empty = Verdict::Empty;
   if (atomic(verdict.state).compare_exchange_strong(empty, Verdict::Claimed, std::memory_order_relaxed)) {
     describe(control, verdict, note, waitedNs);
-    atomic(verdict.state).store(Verdict::Complete, std::memory_order_release);
+    atomic(verdict.state).store(as, std::memory_order_release);
   }
   atomic(*control.abort).store(1, std::memory_order_relaxed);
 }
@@ -102,22 +102,23 @@ bool HostWait::givesUp(const WaitControl& control, const Note& note) {
   if (++tries_ % kTriesPerCheck != 0) return false;
   const uint64_t ns = nowNs();
   const News news = lookForNews(control, ns);
-  if (news == News::Abort) return true;
+  const bool isEnded = news == News::Abort;
+  if (isEnded && (since_ == 0 || note.waiting == Waiting::ForHandOver)) return true;
   const uint32_t now = tickOf(ns);
   if (since_ == 0) since_ = beginningAt(now);
   if (news == News::OwnLook) tellOfWait(control, note, since_, now);
   const uint64_t other = note.waiting == Waiting::ForHandOver ? control.signature : signatureOf(control, note.peer);
-  const bool isForeign = other != control.signature && other == foreign_;
+  const bool isForeign = !isEnded && other != control.signature && other == foreign_;
   foreign_ = other;
   const uint32_t waited = now - since_;
-  if (!isForeign && !isPast(waited, loadWord(control.relay->limitNs))) return false;
+  if (!isEnded && !isForeign && !isPast(waited, loadWord(control.relay->limitNs))) return false;
   Note last = note;
   if (isForeign) {
     last.waiting = Waiting::Mismatch;
     last.expected = control.signature;
     last.seen = other;
   }
-  report(control, last, static_cast<uint64_t>(waited) << kTickShift);
+  report(control, last, static_cast<uint64_t>(waited) << kTickShift, isEnded ? Verdict::Ended : Verdict::Complete);
   return true;
 }
 
