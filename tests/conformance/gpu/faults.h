@@ -67,6 +67,19 @@ inline std::pair<uint64_t, uint64_t> usage(ncclComm_t comm) {
   return {number("\"host\":"), number("\"pipes\":") + number("\"windows\":")};
 }
 
+inline ncclResult_t stateOf(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+  return state;
+}
+
+/// Asks until it is not in progress any more, or so long: set-ups are driven by those who ask.
+inline ncclResult_t settle(ncclComm_t comm, double seconds) {
+  ncclResult_t state = ncclInProgress;
+  for (const faults::Stopwatch watch; state == ncclInProgress && watch.seconds() < seconds;) state = stateOf(comm);
+  return state;
+}
+
 /// Asks until there is an error, or so long.
 inline ncclResult_t awaitError(ncclComm_t comm, double seconds) {
   ncclResult_t state = ncclSuccess;

@@ -26,16 +26,7 @@ class GpuInitAborts : public testing::Test {
     EXPECT_NE(comm, nullptr);
     return comm;
   }
-  static ncclResult_t stateOf(ncclComm_t comm) {
-    ncclResult_t state = ncclSuccess;
-    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
-    return state;
-  }
-  static ncclResult_t settle(ncclComm_t comm) {
-    ncclResult_t state = ncclInProgress;
-    for (const Stopwatch watch; state == ncclInProgress && watch.seconds() < 2 * kSlow;) state = stateOf(comm);
-    return state;
-  }
+  static ncclResult_t settle(ncclComm_t comm) { return conformance::settle(comm, 2 * kSlow); }
   static void abort(ncclComm_t comm) {
     const Stopwatch watch;
     EXPECT_EQ(ncclCommAbort(comm), ncclSuccess) << ncclGetLastError(nullptr);

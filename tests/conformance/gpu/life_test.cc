@@ -18,12 +18,7 @@ namespace {
 
 using faults::kSlow;
 
-ncclResult_t settle(ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  for (const faults::Stopwatch watch; state == ncclInProgress && watch.seconds() < 10 * kSlow;)
-    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
-  return state;
-}
+ncclResult_t settle(ncclComm_t comm) { return conformance::settle(comm, 10 * kSlow); }
 
 TEST(GpuLife, NonBlockingRanksSumAndEnd) {
   FakeGpus gpus(2);

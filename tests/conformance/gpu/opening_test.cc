@@ -41,16 +41,7 @@ class GpuOpening : public testing::Test {
     settleAll(comms);
     return comms;
   }
-  static ncclResult_t stateOf(ncclComm_t comm) {
-    ncclResult_t state = ncclSuccess;
-    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
-    return state;
-  }
-  static ncclResult_t settle(ncclComm_t comm) {
-    ncclResult_t state = ncclInProgress;
-    for (const Stopwatch watch; state == ncclInProgress && watch.seconds() < 10 * kSlow;) state = stateOf(comm);
-    return state;
-  }
+  static ncclResult_t settle(ncclComm_t comm) { return conformance::settle(comm, 10 * kSlow); }
   /// Both in turn: set-ups are driven by those who ask.
   static void settleAll(const Ranks& comms) {
     ncclResult_t states[] = {ncclInProgress, ncclInProgress};
