@@ -64,7 +64,7 @@ Status initRank(const char* function, ncclComm_t* newcomm, int ranks, std::span<
   std::memcpy(request.ids.data(), ids.data(), ids.size_bytes());
   request.ranks = ranks;
   request.rank = Rank(rank);
-  TUTTI_TRY(chooseDevice(request));
+  request.failed = chooseDevice(request);
   request.config = std::move(*parsed);
   request.function = function;
   return comm::thisThread().group.add(std::move(request));

@@ -122,7 +122,7 @@ WaitLimit initLimit() {
 class Join final : public Setup {
  public:
   Join(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock)
-      : Setup(request.function, clock, initLimit()), comm_(comm), handle_(handle), ids_(request.ids) {}
+      : Setup(request.function, clock, initLimit()), comm_(comm), handle_(handle), ids_(request.ids), failed_(request.failed) {}
 
  private:
   Status arrive() override {
@@ -130,7 +130,7 @@ class Join final : public Setup {
     log("START");
     const Config& config = comm_.config();
     Arrival arrival{0, place.value, config.minCtas, config.maxCtas, availableCores()};
-    Status described = comm_.describe(arrival);
+    Status described = failed_.ok() ? comm_.describe(arrival) : failed_;
     arrival.hasFailed = described.ok() ? 0 : 1;
     arrival.constants = process().constants.digest();
     encounter = process().foundations.join(process().bootstrap, ids_, comm_.ranks(), place, arrival,
@@ -156,6 +156,7 @@ class Join final : public Setup {
   Communicator& comm_;
   ncclComm* const handle_;
   const std::vector<UniqueIdBytes> ids_;
+  const Status failed_;
 };
 
 }  // namespace

@@ -82,6 +82,7 @@ struct JoinRequest {
   Config config;
   const char* function = "";
   bool onGpu = false;  ///< `device` is a GPU
+  Status failed;       ///< of a rank that has found no device: it comes to say so
 };
 
 /// Part of a communicator's ranks that are to make one of their own.
