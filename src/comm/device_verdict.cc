@@ -115,8 +115,6 @@ Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& ca
                describeAll(calls), describeWait(v), inTurn);
 }
 
-}  // namespace
-
 /// What a rank waited for when it gave up, or when another one did. Null: it is not known to have waited for a rank.
 const Verdict* ownWait(const Page& page, int32_t rank) {
   Verdict& verdict = page.waits(rank).givenUp;
@@ -139,6 +137,8 @@ const Verdict* endOfWaits(const Verdict& first, const Page& page, int32_t ranks)
   return nullptr;
 }
 
+}  // namespace
+
 GivenUp readVerdict(const Verdict& v, const Page& page, int32_t ranks) {
   GivenUp result{Rank(v.rank), {}, {}, static_cast<int64_t>(v.waitedNs / 1'000'000)};
   LaunchBook::Found found = find(page, v.rank, v.signature);
@@ -160,13 +160,18 @@ GivenUp readVerdict(const Verdict& v, const Page& page, int32_t ranks) {
                       {}};
   } else {
     const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
+    const Rank come = found.isEager ? comeTo(calls, v, page) : Rank(-1);  // now: who comes while others tell of their waits came too late
     const Verdict* const last = v.waiting != Waiting::ForHandOver && v.peer >= 0 ? endOfWaits(v, page, ranks) : nullptr;
     const std::string inTurn =
         last == nullptr || last == &v ? "" : format("; that of rank {}, where these waits end, {}", last->rank, describeWait(*last));
     result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls, inTurn), {}};
     result.outcome.isOfGraph = !found.isEager;
-    if (found.isEager) result.outcome.come = comeTo(calls, v, page);
-    if (last != nullptr) result.outcome.awaited = Rank(last->peer);
+    result.outcome.come = come;
+    if (last != nullptr) {
+      result.outcome.awaited = Rank(last->peer);
+    } else if (!found.isEager && v.waiting != Waiting::ForHandOver) {
+      result.outcome.awaited = Rank(v.peer);
+    }
   }
   return result;
 }

@@ -132,6 +132,7 @@ bool Communicator::isDrained() const {
 void Communicator::drain() {
   auto waiter = gpu_ != nullptr ? exec::host::Waiter::forSetUp() : exec::host::Waiter(turn_->isCrowded ? 0 : spins_);
   for (; !isDrained() && !hub().latch(rank_).tripped(); waiter.pause()) lookAtGpu();
+  lookAtGpu();  // a kernel that has given up may have been the last
   if (!isDrained() || hub().latch(rank_).tripped()) hub().waitQuiet();  // a call made again has no ticket
   waitForGpu();
 }

@@ -16,10 +16,15 @@ static_assert(static_cast<int>(cudaLaunchAttributeProgrammaticStreamSerializatio
 
 /// A function of the driver, which is not linked; null where it has none.
 template <class Function>
-Function* functionOf(const char* name, unsigned version) {
+Function* functionOf(const char* name, [[maybe_unused]] unsigned version) {
   void* address = nullptr;
   cudaDriverEntryPointQueryResult result{};
-  if (cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &result) == cudaSuccess)
+#if CUDART_VERSION >= 12050
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &result);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &result);
+#endif
+  if (error == cudaSuccess)
     return result == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(address) : nullptr;
   cudaGetLastError();  // nobody else is to find it
   return nullptr;
