@@ -112,7 +112,7 @@ class DeviceRank {
 
   /// Whether all kernels have ended.
   bool isIdle();
-  /// Whether a kernel has given up, of whichever rank; if one has, this takes up to 20 ms (device_verdict.h).
+  /// Whether a kernel has given up, of whichever rank; if one has, this takes up to 50 ms (device_verdict.h).
   std::optional<GivenUp> look();
   /// Whether ranks wait for each other for ever. Any thread.
   std::optional<exec::host::Deadlock> lookForCircle();

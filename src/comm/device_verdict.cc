@@ -125,7 +125,7 @@ const Verdict* ownWait(const Page& page, int32_t rank) {
 
 /// Of the waits of ranks, from that of `first` on, each for the next: the one that ends them. Null: they go round.
 const Verdict* endOfWaits(const Verdict& first, const Page& page, int32_t ranks) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
   const Verdict* last = &first;
   for (int32_t steps = 0; steps < ranks; ++steps) {
     if (last->peer >= ranks) return last;

@@ -19,7 +19,7 @@ struct GivenUp {
   int64_t waitedMs = 0;
 };
 /// Of a wait for another of the `ranks` also where the waits end: the ranks that wait themselves learn within some 0.2 ms that they are to
-/// stop, and get 20 ms to tell for whom they waited.
+/// stop, and get 50 ms to tell for whom they waited.
 GivenUp readVerdict(const exec::cuda::Verdict& verdict, const transport::device::Page& page, int32_t ranks);
 
 /// Of a wait that goes on: "rank 1 has waited for 10000 ms in AllReduce #5 …: its kernel waits for …".
