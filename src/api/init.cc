@@ -102,8 +102,8 @@ Status initAll(ncclComm_t* comms, int count, const int* devices) {
   comm::Group group;  // of its own: the communicators are there on return, also inside a caller's group
   group.start();
   for (int rank = 0; rank < count; ++rank)
-    TUTTI_TRY(
-        group.add({&comms[rank], {*id}, count, Rank(rank), devices != nullptr ? devices[rank] : rank, *config, "ncclCommInitAll", *gpus}));
+    TUTTI_TRY(group.add(
+        {&comms[rank], {*id}, count, Rank(rank), devices != nullptr ? devices[rank] : rank, *config, "ncclCommInitAll", *gpus, {}}));
   return group.end();
 }
 
