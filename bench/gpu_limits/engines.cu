@@ -1,5 +1,6 @@
 #include "engines.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -60,9 +61,10 @@ const char* besideBlocks(const Gpu& gpu, cudaStream_t stream, const std::functio
   return !isFull ? "(blocks did not fill the GPU)" : isDone ? "ends" : "waits for them";
 }
 
-/// Rows that lie one behind the other.
-void copyRows(Words2* to, const Words2* from, uint64_t bytes, uint64_t row, cudaStream_t stream) {
-  LIMITS_CHECK(cudaMemcpy2DAsync(to, row, from, row, row, bytes / row, cudaMemcpyDefault, stream));
+/// In rows of 4 KiB that lie one behind the other.
+cudaError_t copyRows(Words2* to, const Words2* from, uint64_t bytes, cudaStream_t stream) {
+  constexpr uint64_t kRow = 4096;
+  return cudaMemcpy2DAsync(to, kRow, from, kRow, kRow, bytes / kRow, cudaMemcpyDefault, stream);
 }
 
 /// By the call that may be asked not to take multiprocessors.
@@ -77,7 +79,7 @@ cudaError_t copyBesideBlocks(Words2* to, const Words2* from, uint64_t bytes, cud
   return cudaMemcpyBatchAsync(targets, sources, sizes, 1, &attributes, first, 1, stream);
 }
 
-/// The same as a graph; null: it cannot be captured.
+/// What `issue` puts on the stream, as a graph; null: it cannot be captured.
 cudaGraphExec_t capture(cudaStream_t stream, const std::function<cudaError_t()>& issue) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
@@ -94,6 +96,7 @@ cudaGraphExec_t capture(cudaStream_t stream, const std::function<cudaError_t()>&
   return made;
 }
 
+/// Of one of several in a row.
 double eagerUs(cudaStream_t stream, cudaEvent_t begin, cudaEvent_t end, const std::function<cudaError_t()>& issue) {
   std::vector<float> all;
   for (int i = 0; i < 15; ++i) {
@@ -115,15 +118,12 @@ void printBesideBlocks(Machine& machine, cudaStream_t aside) {
   constexpr uint64_t bytes = uint64_t{16} << 20;
   LIMITS_CHECK(cudaSetDevice(first.device));
   const auto plain = [&](Words2* to) { return cudaMemcpyAsync(to, first.memory.source, bytes, cudaMemcpyDefault, aside); };
-  const auto rows = [&](Words2* to) {
-    return cudaMemcpy2DAsync(to, 4096, first.memory.source, 4096, 4096, bytes / 4096, cudaMemcpyDefault, aside);
-  };
   const std::pair<const char*, std::function<cudaError_t()>> copies[] = {
       {"to the peer", [&] { return plain(machine.gpus()[1].memory.slots); }},
       {"to the peer, rather beside blocks",
        [&] { return copyBesideBlocks(machine.gpus()[1].memory.slots, first.memory.source, bytes, aside); }},
       {"within the GPU", [&] { return plain(first.memory.target); }},
-      {"within the GPU, in rows of 4 KiB", [&] { return rows(first.memory.target); }},
+      {"within the GPU, in rows of 4 KiB", [&] { return copyRows(first.memory.target, first.memory.source, bytes, aside); }},
       {"within the GPU, rather beside blocks", [&] { return copyBesideBlocks(first.memory.target, first.memory.source, bytes, aside); }},
   };
   std::printf(
@@ -172,7 +172,7 @@ void printEngines(Machine& machine) {
   };
   const auto keepAside = [&](const Gpu& own, const Gpu&, cudaStream_t stream) { keep(own, stream); };
   const auto keepInRows = [&](const Gpu& own, const Gpu&, cudaStream_t stream) {
-    copyRows(own.memory.target, own.memory.source, bytes, 4096, stream);
+    LIMITS_CHECK(copyRows(own.memory.target, own.memory.source, bytes, stream));
   };
   const std::pair<const char*, Body> ways[] = {
       {"copy", push},
@@ -208,8 +208,7 @@ void printEngines(Machine& machine) {
                                       },
                                       push)},
       {"beside, in rows of 4 KiB", besides(keepInRows, push)},
-      {"in rows, alone",
-       exchanged([&](const Gpu& own, const Gpu&) { copyRows(own.memory.target, own.memory.source, bytes, 4096, own.stream); })},
+      {"in rows, alone", exchanged([&](const Gpu& own, const Gpu& peer) { keepInRows(own, peer, own.stream); })},
   };
   std::printf("\nCopies by engines in a graph of %d, both GPUs to each other, microseconds\n\n| KiB |", kNodes);
   for (const auto& [what, way] : ways) std::printf(" %s |", what);
