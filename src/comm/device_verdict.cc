@@ -115,12 +115,13 @@ Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& ca
                describeAll(calls), describeWait(v), inTurn);
 }
 
+bool isForRank(const Verdict& v) { return v.waiting != Waiting::ForHandOver && v.waiting < Waiting::OtherPlace && v.peer >= 0; }
+
 /// What a rank waited for when it gave up, or when another one did. Null: it is not known to have waited for a rank.
 const Verdict* ownWait(const Page& page, int32_t rank) {
   Verdict& verdict = page.waits(rank).givenUp;
   const uint32_t state = std::atomic_ref(verdict.state).load(std::memory_order_acquire);
-  if (state != Verdict::Complete && state != Verdict::Ended) return nullptr;
-  return verdict.waiting != Waiting::ForHandOver && verdict.waiting < Waiting::OtherPlace && verdict.peer >= 0 ? &verdict : nullptr;
+  return (state == Verdict::Complete || state == Verdict::Ended) && isForRank(verdict) ? &verdict : nullptr;
 }
 
 /// Of the waits of ranks, from that of `first` on, each for the next: the one that ends them. Null: they go round.
@@ -161,7 +162,7 @@ GivenUp readVerdict(const Verdict& v, const Page& page, int32_t ranks) {
   } else {
     const auto limitNs = std::atomic_ref(page.waits(v.rank).limitNs).load(std::memory_order_relaxed);
     const Rank come = found.isEager ? comeTo(calls, v, page) : Rank(-1);  // now: who comes while others tell of their waits came too late
-    const Verdict* const last = v.waiting != Waiting::ForHandOver && v.peer >= 0 ? endOfWaits(v, page, ranks) : nullptr;
+    const Verdict* const last = isForRank(v) ? endOfWaits(v, page, ranks) : nullptr;
     const std::string inTurn =
         last == nullptr || last == &v ? "" : format("; that of rank {}, where these waits end, {}", last->rank, describeWait(*last));
     result.outcome = {Ending::Deadline, deadlineOf(v, static_cast<int64_t>(limitNs / 1'000'000), calls, inTurn), {}};
@@ -169,7 +170,7 @@ GivenUp readVerdict(const Verdict& v, const Page& page, int32_t ranks) {
     result.outcome.come = come;
     if (last != nullptr) {
       result.outcome.awaited = Rank(last->peer);
-    } else if (!found.isEager && v.waiting != Waiting::ForHandOver) {
+    } else if (!found.isEager && isForRank(v)) {
       result.outcome.awaited = Rank(v.peer);
     }
   }

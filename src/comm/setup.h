@@ -5,8 +5,8 @@
 // 1. Nothing blocks: start() arrives at the meeting, advance() looks whether the others have.
 // 2. It ends once, well or badly. The handle is written before advance() has returned Ready, and to a communicator that can be used.
 // 3. giveUp() ends it for the other ranks too, also after it has ended well.
-// 4. A rank that finds in arrive() that it cannot take part comes all the same and fails then, so that the others hear why, whether they
-//    are all there by then or not (Arrival::hasFailed).
+// 4. A rank that finds in arrive(), or has found before (JoinRequest::failed), that it cannot take part comes all the same and fails then,
+//    so that the others hear why, whether they are all there by then or not (Arrival::hasFailed).
 #pragma once
 
 #include <memory>
