@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <optional>
+#include <thread>
 
 #include "topo/data.h"
 
@@ -20,14 +22,15 @@ constexpr double kSlower = 1;
 FactsOptions nodesOf(int nodes) { return {.nodes = nodes, .gpus = {}, .settings = {}}; }
 
 // What the search promises: 5 ms for each file, 50 ms at the worst. CPU time, so that a busy machine does not count; its caches do, so that
-// of a few runs the best counts, one that seems slow is tried again a few times, and a file has half as much again.
+// of a few runs the best counts, one that seems slow is tried again a little later, and a file has half as much again.
 TEST(Times, FromXmlToChannelsInMilliseconds) {
   constexpr double kMostMs = 1.5 * 5 * kSlower;
   std::vector<std::pair<double, std::string>> times;
   for (const std::string& file : topo::test::filesOf("", ".xml")) {
     for (const int nodes : {1, 2, 4}) {
       std::optional<double> best;
-      for (int tries = 0; tries < 5 && best.value_or(kMostMs) >= kMostMs; ++tries) {
+      for (int tries = 0; tries < 12 && best.value_or(kMostMs) >= kMostMs; ++tries) {
+        if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
         const auto runs = timeRuns(file + ".xml", nodesOf(nodes), 3);
         if (!runs) break;
         for (const auto& run : *runs) best = std::min(best.value_or(run.sumMs()), run.sumMs());
