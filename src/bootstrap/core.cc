@@ -120,6 +120,10 @@ Result<UniqueIdBytes> Core::makeId() {
   id.pid = static_cast<int32_t>(pid_);
   fillRandom(id.secret);
   if (door) id.addresses = (*door)->addresses;
+  for (size_t a = id.fitting(); a < id.addresses.size(); ++a)
+    observe::info(observe::Subsys::Init | observe::Subsys::Net,
+                  "Bootstrap: the unique id has no room for {}: ranks come to its root at the addresses before it",
+                  describe(id.addresses[a]));
   roots_[id.hash] = std::make_shared<Root>(shared_from_this(), id, door ? *door : nullptr);
   return id.encode();
 }
@@ -243,10 +247,10 @@ std::optional<Secret> Core::findSecret(Purpose purpose, uint64_t topic) {
     if (const auto root = roots_.find(topic); root != roots_.end()) return root->second->id().secret;
     if (const auto served = served_.find(topic); served != served_.end()) return served->second.secret;
   } else if (purpose == Purpose::Tree) {
-    if (const auto job = jobs_.find(topic); job != jobs_.end()) return job->second->firstId().secret;
+    if (const auto job = jobs_.find(topic); job != jobs_.end()) return secretOf(token, job->second->firstId().secret);
   } else if (purpose == Purpose::Mesh) {
     const auto found = meshes_.find(topic);
-    if (const auto mesh = found == meshes_.end() ? nullptr : found->second.lock()) return mesh->key();
+    if (const auto mesh = found == meshes_.end() ? nullptr : found->second.lock()) return secretOf(token, mesh->key());
   }
   return std::nullopt;
 }

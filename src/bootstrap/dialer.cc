@@ -73,13 +73,18 @@ void Dialer::log(size_t taken) const {
   plan_.table->add(plan_.whom, rows);
 }
 
-/// Nobody answered as he should. One who does not know the secret will not learn it: no other round.
+/// Nobody answered as he should.
 void Dialer::endRound() {
-  const bool isHopeless = std::any_of(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::InvalidUsage; });
-  if (round_ >= plan_.retries || isHopeless) {
+  const auto isStranger = [](const Status& problem) { return problem.code() == Code::InvalidUsage; };
+  const bool isSecretWrong = plan_.purpose == Purpose::Root && std::any_of(problems_.begin(), problems_.end(), isStranger);
+  const auto now = std::chrono::steady_clock::now();
+  if (isSecretWrong && !strangerCame_) strangerCame_ = now;
+  if (round_ >= plan_.retries || (isSecretWrong && now - *strangerCame_ >= plan_.strangerLimit)) {
     std::string reasons;
     for (const Status& problem : problems_) reasons += (reasons.empty() ? "" : "; ") + problem.text();
-    return finish(fail(isHopeless ? Code::InvalidUsage : Code::RemoteError, "cannot reach {} ({} {}): {}", plan_.whom, round_ + 1,
+    const bool isOwnFault = std::all_of(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::SystemError; });
+    const Code code = isSecretWrong ? Code::InvalidUsage : isOwnFault ? Code::SystemError : Code::RemoteError;
+    return finish(fail(code, "cannot reach {} ({} {}): {}", plan_.whom, round_ + 1,
                        round_ == 0 ? "try" : "tries", reasons));
   }
   ++round_;

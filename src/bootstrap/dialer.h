@@ -3,13 +3,15 @@
 // Owner: whoever waits for it, and the reactor while it is under way. Only on the reactor's thread.
 // 1. All addresses of a round are tried, a new one each kStagger while the earlier ones have not answered; the first that proves itself
 //    wins, the others are dropped. A stranger at one of them costs nothing but that address.
-// 2. A failed round is followed by another after a pause that grows, as often as `retries` says.
+// 2. A failed round is followed by another after a pause that grows, as often as `retries` says. Somebody else may be where a root is to
+//    be, and go; a root that does not know the secret never will: `strangerLimit` after the first such answer there are no more rounds.
 // 3. `done` runs once; not after cancel(). Its error has the reason for each address.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bootstrap/asio.h"
@@ -29,6 +31,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     int64_t retries = 0;
     std::chrono::milliseconds pause{100};  ///< before the first new round; the next pauses are twice, three times … as long
     std::chrono::milliseconds roundLimit{5000};
+    std::chrono::milliseconds strangerLimit{5000};
     observe::AddressTable* table = nullptr;  ///< gets what came of the addresses; outlives the dialer
   };
   using Done = std::function<void(Result<std::shared_ptr<Link>>)>;
@@ -54,6 +57,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   std::vector<Status> problems_;                    // of this round, one for each address
   size_t failed_ = 0;
   int64_t round_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> strangerCame_;  // who did not know the secret first
 };
 
 }  // namespace tutti::bootstrap

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/format.h"
 
@@ -57,10 +59,11 @@ struct Judged {
   size_t order = 0;
   Class kind = Ordinary;
   std::string_view refusal;  ///< empty: may be chosen
+  size_t earlier = 0;        ///< addresses of the same interface and IP version before it
 };
 
 Judged judge(const Interface& interface, const NameFilter& filter, Family family) {
-  Judged candidate{&interface, 0, classOf(interface), {}};
+  Judged candidate{&interface, 0, classOf(interface), {}, 0};
   const auto place = filter.find(interface.name);
   if (!filter.excludes && place) candidate.order = *place;
   if (!interface.isUp) {
@@ -85,6 +88,13 @@ void refuseSpares(std::vector<Judged>& candidates) {
   }
   for (Judged& candidate : candidates) {
     if (candidate.refusal.empty() && candidate.kind > std::max(best, Ordinary)) candidate.refusal = "there is a better one";
+  }
+}
+
+void countEarlier(std::vector<Judged>& candidates) {
+  std::map<std::pair<std::string_view, bool>, size_t> seen;
+  for (Judged& candidate : candidates) {
+    if (candidate.refusal.empty()) candidate.earlier = seen[{candidate.interface->name, candidate.interface->address.isV6}]++;
   }
 }
 
@@ -114,9 +124,11 @@ Result<Choice> chooseInterfaces(const std::vector<Interface>& all, std::string_v
   std::vector<Judged> candidates;
   for (const Interface& interface : all) candidates.push_back(judge(interface, filter, family));
   if (!isNamed) refuseSpares(candidates);
+  countEarlier(candidates);
   std::stable_sort(candidates.begin(), candidates.end(), [&](const Judged& a, const Judged& b) {
     if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
-    return isNamed ? a.order < b.order : a.kind < b.kind;
+    const auto placeOf = [&](const Judged& c) { return std::pair(c.earlier, isNamed ? c.order : size_t{c.kind}); };
+    return placeOf(a) < placeOf(b);
   });
   Choice choice;
   for (const Judged& candidate : candidates) choice.candidates.push_back({*candidate.interface, std::string(candidate.refusal)});

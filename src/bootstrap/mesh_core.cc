@@ -186,7 +186,7 @@ void MeshCore::dial(int32_t process, Purpose purpose, uint64_t topic, const Secr
   plan.addresses = membership_.process(process).addresses;
   plan.purpose = purpose;
   plan.topic = topic;
-  plan.secret = secret;
+  plan.secret = secretOf(membership_.process(process).token, secret);
   plan.whom = describeProcess(membership_, process);
   peer(process).isNeeded = peer(process).isNeeded || onTrouble != nullptr;
   plan.retries = peer(process).isNeeded ? kRetries : kRetriesOfNews;

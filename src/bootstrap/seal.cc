@@ -99,6 +99,12 @@ Secret derive(const Secret& secret, std::string_view purpose, std::span<const st
   return result;
 }
 
+Secret secretOf(uint64_t token, const Secret& secret) {
+  Writer writer;
+  writer.number(token);
+  return derive(secret, "one process", writer.view());
+}
+
 uint64_t hashNumber(std::string_view purpose, std::span<const std::byte> data) {
   const Secret hash = derive(Secret{}, purpose, data);
   uint64_t number = 0;

@@ -64,6 +64,9 @@ bool equal(const Proof& a, const Proof& b);
 SessionKeys deriveKeys(const Secret& secret, Side own, const Greeting& greeting, const Nonce& acceptorNonce);
 /// 32 bytes that depend on all of `secret`, `purpose` and `data`.
 Secret derive(const Secret& secret, std::string_view purpose, std::span<const std::byte> data);
+/// What a connection to one process among those that share `secret` is proved with: where its address is somebody else's too, as those of
+/// bridges often are, another process of the job may answer, or the very one that calls.
+Secret secretOf(uint64_t token, const Secret& secret);
 /// A number that says nothing about `data`; the same everywhere.
 uint64_t hashNumber(std::string_view purpose, std::span<const std::byte> data);
 

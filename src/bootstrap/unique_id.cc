@@ -16,10 +16,14 @@ constexpr size_t bytesOf(const Address& address) { return 1 + 2 + (address.isV6 
 
 }  // namespace
 
-UniqueIdBytes UniqueId::encode() const {
-  size_t fitting = 0;
+size_t UniqueId::fitting() const {
+  size_t count = 0;
   size_t left = UniqueIdBytes{}.size() - kHeadBytes;
-  for (; fitting < addresses.size() && bytesOf(addresses[fitting]) <= left; ++fitting) left -= bytesOf(addresses[fitting]);
+  for (; count < addresses.size() && bytesOf(addresses[count]) <= left; ++count) left -= bytesOf(addresses[count]);
+  return count;
+}
+
+UniqueIdBytes UniqueId::encode() const {
   Writer writer;
   writer.number(kMagic);
   writer.number(hash);
@@ -27,8 +31,8 @@ UniqueIdBytes UniqueId::encode() const {
   writer.number(pid);
   writer.number(isFixed ? kFixed : uint8_t{0});
   writer.raw(secret);
-  writer.number(static_cast<uint8_t>(fitting));
-  for (const Address& address : std::span(addresses).first(fitting)) {
+  writer.number(static_cast<uint8_t>(fitting()));
+  for (const Address& address : std::span(addresses).first(fitting())) {
     writer.number(static_cast<uint8_t>(address.isV6 ? 6 : 4));
     writer.number(address.port);
     writer.raw(std::as_bytes(std::span(address.bytes)).first(address.isV6 ? 16 : 4));

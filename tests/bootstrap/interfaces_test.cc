@@ -54,6 +54,15 @@ TEST(Interfaces, SparesWhereThereIsNothingElse) {
   EXPECT_EQ(choose("", Family::Any, {}), "");
 }
 
+/// An id has room for nine addresses: one interface with as many must not keep the others out.
+TEST(Interfaces, FurtherAddressesOfAnInterfaceComeLast) {
+  const std::vector<Interface> all = {interface("br0", "172.30.0.1"), interface("br0", "172.30.0.2"), interface("br0", "2001:db8::2"),
+                                      interface("br0", "172.30.0.3"), interface("eth0", "192.0.2.2"), interface("eth0", "192.0.2.3")};
+  EXPECT_EQ(choose("", Family::Any, all),
+            "br0/172.30.0.1 br0/[2001:db8::2] eth0/192.0.2.2 br0/172.30.0.2 eth0/192.0.2.3 br0/172.30.0.3");
+  EXPECT_EQ(choose("eth,br", Family::V4, all), "eth0/192.0.2.2 br0/172.30.0.1 eth0/192.0.2.3 br0/172.30.0.2 br0/172.30.0.3");
+}
+
 TEST(Interfaces, AListTakesPrefixesInItsOrder) {
   EXPECT_EQ(choose("eth1,ib"), "eth1/192.0.3.2 eth10/192.0.4.2 ib0/10.0.0.2");
   EXPECT_EQ(choose("lo"), "lo/127.0.0.1 lo/[::1]");

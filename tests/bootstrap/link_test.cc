@@ -1,7 +1,9 @@
 #include "bootstrap/link.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "../observe/capture_log.h"
 #include "net.h"
@@ -188,16 +190,76 @@ TEST(Dialer, TriesAgainAndSaysWhatWasWrong) {
   EXPECT_FALSE(dial(loop, planTo({}))) << "no address at all";
 }
 
-TEST(Dialer, DoesNotInsistWhereTheSecretIsAnother) {
+TEST(Dialer, DoesNotInsistForLongWhereTheSecretOfARootIsAnother) {
   Loop loop;
-  Door door(loop);
+  Door door(loop, "127.0.0.1", Purpose::Root);
   Dialer::Plan plan = planTo({door.address});
+  plan.purpose = Purpose::Root;
   plan.secret[5] ^= 1;
   plan.retries = 1000;
+  plan.strangerLimit = milliseconds(200);
+  const auto began = std::chrono::steady_clock::now();
   const auto refused = dial(loop, plan);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::InvalidUsage);
+  EXPECT_NE(refused.error().text().find("does not know this job's secret"), std::string::npos) << refused.error().text();
+  EXPECT_GE(std::chrono::steady_clock::now() - began, plan.strangerLimit);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(5000));
   EXPECT_EQ(door.guests(), 0U);
+}
+
+TEST(Dialer, LackOfDescriptorsIsThisProcessesTrouble) {
+  Loop loop;
+  Door door(loop);
+  const int used = open("/dev/null", O_RDONLY | O_CLOEXEC);  // the lowest that is free
+  close(used);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{static_cast<rlim_t>(used), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto refused = dial(loop, planTo({door.address}));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::SystemError) << refused.error().text();
+  EXPECT_NE(refused.error().text().find("Too many open files"), std::string::npos) << refused.error().text();
+}
+
+/// A job that ends, or a stranger, may be where the root is to be.
+TEST(Dialer, WaitsForAStrangerToGoFromWhereARootWillBe) {
+  Loop loop;
+  Door door(loop, "127.0.0.1", Purpose::Root);
+  loop.run([&] { door.secret[5] ^= 1; });
+  std::thread change([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    loop.run([&] { door.secret = kSecret; });
+  });
+  Dialer::Plan plan = planTo({door.address});
+  plan.purpose = Purpose::Root;
+  plan.retries = 1000;
+  EXPECT_TRUE(dial(loop, plan));
+  change.join();
+}
+
+/// Where two hosts give a bridge the same address, another process of the job may answer.
+TEST(Dialer, TakesNobodyElseOfTheJob) {
+  Loop loop;
+  Door right(loop);
+  Door wrong(loop);
+  loop.run([&] {
+    right.secret = secretOf(1, kSecret);
+    wrong.secret = secretOf(2, kSecret);
+  });
+  Dialer::Plan plan = planTo({wrong.address, right.address});
+  plan.secret = secretOf(1, kSecret);
+  EXPECT_TRUE(dial(loop, plan));
+  EXPECT_EQ(wrong.guests(), 0U);
+  plan.addresses.pop_back();
+  plan.retries = 1;
+  const auto refused = dial(loop, plan);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::RemoteError);
+  EXPECT_NE(refused.error().text().find("(2 tries): " + describe(wrong.address) + " is another process"), std::string::npos)
+      << refused.error().text();
 }
 
 /// Whoever dials is referred to by what waits for the answer; when the thread ends nothing waits any more.

@@ -40,7 +40,7 @@ inline constexpr uint64_t kTopic = 77;
 
 /// Listens on the loopback interface and keeps the connections that have proved themselves.
 struct Door {
-  explicit Door(Loop& l, std::string_view where = "127.0.0.1") : loop(l) {
+  explicit Door(Loop& l, std::string_view where = "127.0.0.1", Purpose serves = Purpose::Mesh) : loop(l) {
     auto fd = listenAt(toSocketAddress(*parseAddress(where)), "a test's door");
     EXPECT_TRUE(fd) << fd.error().text();
     address = *listeningAddress(*fd);
@@ -48,9 +48,9 @@ struct Door {
     fds.push_back(std::move(*fd));
     listener = std::make_shared<Listener>(
         loop.reactor, std::move(fds),
-        [](Purpose purpose, uint64_t topic) -> std::optional<Secret> {
-          if (purpose != Purpose::Mesh || topic != kTopic) return std::nullopt;
-          return kSecret;
+        [this, serves](Purpose purpose, uint64_t topic) -> std::optional<Secret> {
+          if (purpose != serves || topic != kTopic) return std::nullopt;
+          return secret;
         },
         [this](Established connection) {
           const std::lock_guard lock(mutex);
@@ -74,6 +74,7 @@ struct Door {
 
   Loop& loop;
   Address address;
+  Secret secret = kSecret;  // on the loop's thread, once it runs
   std::shared_ptr<Listener> listener;
   std::mutex mutex;
   std::vector<std::shared_ptr<Link>> links;  // under mutex

@@ -41,6 +41,7 @@ TEST(UniqueId, KeepsThePreferredAddressesWhenNotAllFit) {
   const auto again = UniqueId::decode(id.encode());
   ASSERT_TRUE(again);
   ASSERT_EQ(again->addresses.size(), 4U);
+  EXPECT_EQ(id.fitting(), 4U);
   EXPECT_TRUE(std::equal(again->addresses.begin(), again->addresses.end(), id.addresses.begin()));
 }
 

@@ -36,6 +36,17 @@ class HostsAddresses : public testing::Test {
       ASSERT_TRUE(networks_.run(h, "ip link set eth1 up"));
     }
   }
+  /// An interface on every host, with the same address on all, as bridges of containers have it; and so few ports that processes of two
+  /// hosts have the same ones.
+  void addSameBridges() {
+    for (int h = 0; h < kHosts; ++h) {
+      ASSERT_TRUE(networks_.run(h, "ip link add br0 type veth peer name inside"));
+      ASSERT_TRUE(networks_.run(h, "ip link set inside up"));
+      ASSERT_TRUE(networks_.run(h, "ip addr add 172.30.0.1/16 dev br0"));
+      ASSERT_TRUE(networks_.run(h, "ip link set br0 up"));
+      ASSERT_TRUE(networks_.run(h, "sysctl -qw net.ipv4.ip_local_port_range='40000 40007'"));
+    }
+  }
   void addV6() {
     for (int h = 0; h < kHosts; ++h)
       ASSERT_TRUE(networks_.run(h, "ip -6 addr add fd00:214::" + std::to_string(h + 1) + "/64 dev eth0 nodad"));
@@ -87,6 +98,20 @@ TEST_F(HostsAddresses, OneThatWorksIsFoundAmongDeadOnes) {
     const std::string other = children.end(1).text;  // which dials the root
     EXPECT_TRUE(hasLine(other, "Bootstrap: address  10.215.0.1:", refusal)) << other;
     EXPECT_TRUE(hasLine(other, "Bootstrap: address  10.214.0.1:", "of the root of the unique id  chosen")) << other;
+  }
+}
+
+TEST_F(HostsAddresses, AnAddressThatAllHostsHaveLeadsNobodyToHimself) {
+  ASSERT_NO_FATAL_FAILURE(addSameBridges());
+  for (int i = 0; i < 6; ++i) {
+    ProcessRanks children(kHosts, [&](Self& self) {
+      enter(self, "br,eth");
+      setenv("TUTTI_INIT_TIMEOUT_MS", "20000", 1);
+      ncclComm_t comm = joinAll(self);
+      EXPECT_EQ(sumOnce(comm, kHosts, 5000), ok) << lastError();
+      EXPECT_EQ(ncclCommDestroy(comm), ok);
+    });
+    children.expectAllWell();
   }
 }
 
