@@ -131,14 +131,16 @@ Result<std::unique_ptr<net::Connecting>> PluginNetwork::connect(int32_t device, 
 }
 
 std::unique_ptr<net::Network> openExternal(std::string_view list, std::string_view wanted, const net::Use& use) {
+  std::string problems;
+  const auto refuse = [&](std::string_view what) {
+    observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: {}", what);
+    problems += format("{}{}", problems.empty() ? "" : "; ", what);
+  };
   for (const std::string& name : pluginNames(list)) {
     auto library = Library::load(name);
     if (!library) {
-      if (library.error().code() == Code::SystemError) {
-        observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: Could not find: {}. {}", name, library.error().text());
-      } else {
-        observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: {}", library.error().text());
-      }
+      const bool isMissing = library.error().code() == Code::SystemError;
+      refuse(isMissing ? format("Could not find: {}. {}", name, library.error().text()) : library.error().text());
       continue;
     }
     const std::string& own = (*library)->networkName();
@@ -146,16 +148,19 @@ std::unique_ptr<net::Network> openExternal(std::string_view list, std::string_vi
     if (!wanted.empty() && (wanted.size() != own.size() || strncasecmp(own.data(), wanted.data(), own.size()) != 0)) continue;
     auto network = PluginNetwork::create(std::move(*library), use);
     if (!network) {
-      observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: {}: {}", name, network.error().text());
+      refuse(format("{}: {}", name, network.error().text()));
       continue;
     }
     if ((*network)->devices() == 0) {
-      observe::info(Subsys::Init | Subsys::Net, "NET/Plugin: {} has no device", (*network)->name());
+      refuse(format("{} has no device", (*network)->name()));
       continue;
     }
     observe::info(Subsys::Init | Subsys::Net, "Initialized NET plugin {}", (*network)->name());
     return std::move(*network);
   }
+  const bool isNamed = list.find_first_not_of(" \t") != std::string_view::npos;
+  if (isNamed && wanted.empty() && !problems.empty())
+    observe::warn("NET/Plugin: NCCL_NET_PLUGIN={} gives no network, so sockets are used: {}", list, problems);
   return nullptr;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../observe/capture_log.h"
 #include "../../progress/linked.h"
 
 namespace tutti::transport::plugin {
@@ -147,6 +148,18 @@ TEST_F(OpenExternal, TakesTheFirstThatWorks) {
   const auto found = openExternal("no-such-plugin,libm.so.6,example", "", {1, 0});
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->name(), "Example");
+}
+
+TEST_F(OpenExternal, WarnsWhereNothingOfTheListCanBeUsed) {
+  const observe::play::CaptureLog log("WARN");
+  EXPECT_EQ(openExternal("", "", {1, 0}), nullptr) << "nobody has asked for one";
+  EXPECT_EQ(openExternal("none", "", {1, 0}), nullptr);
+  EXPECT_NE(openExternal("no-such-plugin,example", "", {1, 0}), nullptr);
+  EXPECT_EQ(log.count("gives no network"), 0U) << log.text();
+  EXPECT_EQ(openExternal("no-such-plugin,libm.so.6", "", {1, 0}), nullptr);
+  EXPECT_EQ(log.count("NCCL_NET_PLUGIN=no-such-plugin,libm.so.6 gives no network, so sockets are used: Could not find: no-such-plugin"), 1U)
+      << log.text();
+  EXPECT_EQ(log.count("libm.so.6 exports no network of version 8 to 11"), 1U) << log.text();
 }
 
 TEST_F(OpenExternal, HasTheNameThatIsWanted) {
