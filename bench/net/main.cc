@@ -1,4 +1,4 @@
-// bench_net: the engine against bare sockets. Two processes over loopback, everything in turns, medians.
+// bench_net: the engine, and the library above it, against bare sockets. Two processes over loopback, everything in turns, medians.
 //
 // usage: bench_net [ROUNDS [HELPER_THREADS [8|64]]]    the last: only what begins so
 //
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bare.h"
+#include "library.h"
 #include "progress/group.h"
 #include "transport/socket/network.h"
 
@@ -77,6 +78,8 @@ class Side {
     if (!group_->status().ok()) die(group_->status().text());
     send_ = std::make_unique<SendEnd>(out_->view());
     recv_ = std::make_unique<RecvEnd>(in_->view());
+    if (threads > 0) setenv("NCCL_SOCKET_NTHREADS", std::to_string(threads).c_str(), 1);
+    library_ = std::make_unique<LibraryRank>(first, control_);
   }
   ~Side() { (void)group_->close(std::chrono::seconds(5)); }
 
@@ -158,6 +161,9 @@ class Side {
     return now() - begin;
   }
 
+  double libraryPing() { return library_->ping(kSmall, kPings); }
+  double libraryCopy() { return library_->copy(buffer_); }
+
   void clear() {
     if (!first_) std::memset(buffer_.data(), 0, kLarge);
   }
@@ -222,6 +228,7 @@ class Side {
   std::unique_ptr<Pipe> in_;
   std::unique_ptr<SendEnd> send_;
   std::unique_ptr<RecvEnd> recv_;
+  std::unique_ptr<LibraryRank> library_;
 };
 
 struct Case {
@@ -237,11 +244,13 @@ const std::vector<Case>& cases() {
       {"8 B, bare, asleep in recv", "us", 0, false, [](Side& s) { return s.barePing(false); }},
       {"8 B, bare, spinning", "us", 1, false, [](Side& s) { return s.barePing(true); }},
       {"8 B, engine, driving", "us", 1, false, [](Side& s) { return s.enginePing(false); }},
-      {"64 MB, bare, asleep when it has to wait", "GB/s", 3, true, [](Side& s) { return s.bareCopy(false); }},
-      {"64 MB, bare, one stream, spinning", "GB/s", 4, true, [](Side& s) { return s.bareCopy(true); }},
-      {"64 MB, engine, 1 MiB slices through slots", "GB/s", 4, false, [](Side& s) { return s.engineSlices(false); }},
-      {"64 MB, engine, 1 MiB slices, offered", "GB/s", 4, true, [](Side& s) { return s.engineSlices(true); }},
-      {"64 MB, engine, one message, offered", "GB/s", 4, true, [](Side& s) { return s.engineWhole(); }},
+      {"8 B, ncclSend and ncclRecv", "us", 1, false, [](Side& s) { return s.libraryPing(); }},
+      {"64 MB, bare, asleep when it has to wait", "GB/s", 4, true, [](Side& s) { return s.bareCopy(false); }},
+      {"64 MB, bare, one stream, spinning", "GB/s", 5, true, [](Side& s) { return s.bareCopy(true); }},
+      {"64 MB, engine, 1 MiB slices through slots", "GB/s", 5, false, [](Side& s) { return s.engineSlices(false); }},
+      {"64 MB, engine, 1 MiB slices, offered", "GB/s", 5, true, [](Side& s) { return s.engineSlices(true); }},
+      {"64 MB, engine, one message, offered", "GB/s", 5, true, [](Side& s) { return s.engineWhole(); }},
+      {"64 MB, ncclSend to ncclRecv", "GB/s", 5, true, [](Side& s) { return s.libraryCopy(); }},
   };
   return all;
 }

@@ -202,7 +202,8 @@ Advance RecvJob::move() {
   const bool wasPoked = stirred;
   const uint64_t last = received_ + kMostMessages;
   while (received_ < last && step()) did.moved = true;
-  did.moved = did.moved || (stirred && stage_ == Stage::Payload);
+  // A connection that knows that there is nothing yet says so, and wants to be asked again.
+  did.moved = did.moved || (stirred && (stage_ == Stage::Payload || (stage_ == Stage::Header && headersPosted_ > received_)));
   did.waits = stage_ == Stage::Payload;
   if (stage_ == Stage::Header) lookForLeave(wasPoked);
   return did;

@@ -150,7 +150,7 @@ bool RecvComm::readSocket() {
   const uint64_t placed = std::min(got.bytes, direct);
   if (arriving_ != nullptr) arriving_->received += placed;
   end_ += got.bytes - placed;
-  drained_ = got.bytes > 0 && got.bytes < asked;
+  drained_ = got.bytes > 0 && got.bytes < asked ? kUnread : 0;
   return got.bytes > 0;
 }
 
@@ -167,7 +167,7 @@ RecvComm::~RecvComm() { takePeeked(); }
 bool RecvComm::pump() {
   bool moved = useStash();
   if (moved || peerLeft_ || broken()) return moved;
-  if (std::exchange(drained_, false)) return true;  // there was no more a moment ago: let the caller go on with what it has
+  if (drained_ > 0) return --drained_, true;  // there was no more a moment ago: the caller goes on with what it has, and asks again
   if (end_ - begin_ >= sizeof(Frame) && arriving_ == nullptr) return false;  // a message that nobody receives yet
   if (!readSocket()) return false;
   useStash();

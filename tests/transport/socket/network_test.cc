@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 
 #include <cstring>
 #include <random>
@@ -134,6 +135,37 @@ TEST(SocketComm, SendsHeaderAndPayloadTogetherAsTwoMessages) {
   ASSERT_TRUE(joined.finish({}, received[1]));
   EXPECT_EQ(roomFirst, first);
   EXPECT_EQ(roomSecond, second);
+}
+
+/// To take a message from the kernel costs as much as to send one, and would come before the answer.
+TEST(SocketComm, LeavesAMessageInTheKernelWhileItMayBeAnswered) {
+  const auto a = makeNetwork({"127.0.0.1"}, {});
+  const Joined joined = Joined::make(*a, *a);
+  ASSERT_TRUE(joined.problem.ok()) << joined.problem.text();
+  const auto data = randomBytes(100, 1);
+  std::vector<std::byte> room(100);
+  net::Request sent;
+  net::Request received;
+  const net::OutMessage message = out(data, 9);
+  ASSERT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
+  ASSERT_EQ(joined.recv->irecv(in(room, 9), &received), Poll::Ready);
+  ASSERT_EQ(joined.finish(sent, received), data.size());
+  const auto unread = [&] {
+    int bytes = -1;
+    EXPECT_EQ(ioctl(joined.recv->descriptors()[0], FIONREAD, &bytes), 0);
+    return bytes;
+  };
+  ASSERT_EQ(joined.recv->irecv(in(room, 9), &received), Poll::Ready);
+  for (int pass = 0; pass < 2; ++pass) {
+    const net::Tested tested = joined.recv->test(received, nullptr);
+    EXPECT_EQ(tested.poll, Poll::Pending);
+    EXPECT_TRUE(tested.moved) << "wants to be asked again";
+    EXPECT_GT(unread(), 100) << pass;
+  }
+  net::Tested last{Poll::Pending, true};
+  for (int pass = 0; pass < 10 && last.moved; ++pass) last = joined.recv->test(received, nullptr);
+  EXPECT_FALSE(last.moved);
+  EXPECT_EQ(unread(), 0);
 }
 
 TEST(SocketComm, RefusesMoreThanThereIsRoomFor) {
