@@ -13,6 +13,8 @@ namespace {
 
 /// The root of an id that was made listens before anybody knows the id: who is refused for so many tries is so for good.
 constexpr int64_t kTriesOfMadeIds = 10;
+/// A root says every two seconds whom it misses.
+constexpr std::chrono::milliseconds kSilent(5000);
 
 std::string describeRoot(const UniqueId& id) {
   std::string text;
@@ -138,7 +140,8 @@ std::string Uplink::describe() const {
   if (!link_) return format("(the root at {} has not answered)", describeHost());
   if (missing_.empty()) return format("(registered at {}, which has not said yet whom it waits for)", describeHost());
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - heardAt_);
-  return format("{} (said {} ms ago by the root at {})", missing_, age.count(), describeHost());
+  return format("{} (said {} ms ago by the root at {}{})", missing_, age.count(), describeHost(),
+                age < kSilent ? "" : ", which has been silent since: it may have stopped");
 }
 
 void Uplink::trouble(const Status& cause, void (PartyPort::*tell)(const Status&)) {

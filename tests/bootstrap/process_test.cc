@@ -106,21 +106,41 @@ TEST(Processes, KilledWhileOthersAreMissingIsNamedWithinASecond) {
   EXPECT_EQ(children[2].exitCode(), 0);
 }
 
-TEST(Processes, KilledRootIsNamed) {
+/// A process that has the root of an id for three ranks, and is rank 0 of it.
+pid_t startRoot(UniqueIdBytes& id) {
   int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(pipe(ends), 0);
   const pid_t root = fork();
   if (root == 0) {
     Service service(worldOf("host0"));
-    const auto id = service.makeId();
-    const Joined own = join(service, *id, 3, 0);
-    if (write(ends[1], id->data(), id->size()) < 0) _exit(1);
+    const auto made = service.makeId();
+    const Joined own = join(service, *made, 3, 0);
+    if (write(ends[1], made->data(), made->size()) < 0) _exit(1);
     for (;;) pause();
   }
-  UniqueIdBytes id{};
-  ASSERT_EQ(read(ends[0], id.data(), id.size()), static_cast<ssize_t>(id.size()));
+  EXPECT_EQ(read(ends[0], id.data(), id.size()), static_cast<ssize_t>(id.size()));
   close(ends[0]);
   close(ends[1]);
+  return root;
+}
+
+TEST(Processes, StoppedRootIsSaidToBeSilent) {
+  UniqueIdBytes id{};
+  const pid_t root = startRoot(id);
+  Service service(worldOf("host1"));
+  const Joined own = join(service, id, 3, 1);
+  ASSERT_TRUE(becomes([&] { return own->describeMissing().starts_with("rank 2 of 3 (said "); }));
+  ASSERT_EQ(kill(root, SIGSTOP), 0);
+  EXPECT_EQ(own->describeMissing().find("silent"), std::string::npos) << own->describeMissing();
+  EXPECT_TRUE(becomes([&] { return own->describeMissing().ends_with("which has been silent since: it may have stopped)"); }))
+      << own->describeMissing();
+  EXPECT_EQ(kill(root, SIGKILL), 0);
+  waitpid(root, nullptr, 0);
+}
+
+TEST(Processes, KilledRootIsNamed) {
+  UniqueIdBytes id{};
+  const pid_t root = startRoot(id);
   Service service(worldOf("host1"));
   const Joined own = join(service, id, 3, 1);
   ASSERT_TRUE(becomes([&] { return own->describeMissing().starts_with("rank 2 of 3 (said "); })) << "it has been welcomed, too";
