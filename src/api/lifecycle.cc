@@ -46,11 +46,12 @@ Status endComm(ncclComm_t handle, bool abort) {
   return {};
 }
 
-/// Endings inside a group happen when it ends, after its calls were launched.
+/// Endings inside a group happen when it ends, after its calls were launched. But an abort waits for nobody, and so not for those either.
 ncclResult_t endInGroup(const char* function, ncclComm_t handle, bool abort) {
   return guard(function, [&]() -> Status {
     if (handle == nullptr) return {};
     if (!comm::process().handles.use(handle)) return endedAlready(handle, abort);
+    if (abort) return endComm(handle, true);
     return comm::thisThread().group.addEnding([handle, abort] { return endComm(handle, abort); });
   });
 }

@@ -215,6 +215,23 @@ TEST(AbortOf, AnInitInProgress) {
 }
 
 // Destroy waits for work on a stream whose peer never comes; an abort from another thread frees it.
+TEST(AbortOf, ACommunicatorWithCallsInTheSameGroup) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok) << ncclGetLastError(nullptr);
+  int value = 1;
+  ASSERT_EQ(ncclGroupStart(), ok);
+  EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comms[0], nullptr), ok);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ok) << "the other rank never calls";
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << ncclGetLastError(nullptr);
+  EXPECT_EQ(value, 1);
+  ncclResult_t state = ok;
+  EXPECT_EQ(ncclCommGetAsyncError(comms[1], &state), ok);
+  EXPECT_EQ(state, ncclRemoteError);
+  ASSERT_EQ(ncclGroupStart(), ok);
+  EXPECT_EQ(ncclCommAbort(comms[1]), ok);
+  EXPECT_EQ(ncclGroupEnd(), ok) << ncclGetLastError(nullptr);
+}
+
 TEST(AbortOf, ACommunicatorWhoseDestroyHangs) {
   runWithin(10, "abort of a hanging destroy", [] {
     ncclComm_t comms[2];
