@@ -13,6 +13,8 @@ namespace {
 
 /// The root of an id that was made listens before anybody knows the id: who is refused for so many tries is so for good.
 constexpr int64_t kTriesOfMadeIds = 10;
+/// For last words to a root that has not been reached.
+constexpr std::chrono::milliseconds kForLastWords(10'000);
 /// A root says every two seconds whom it misses.
 constexpr std::chrono::milliseconds kSilent(5000);
 
@@ -48,8 +50,8 @@ void Uplink::dial() {
     plan.retries = id_.isFixed ? settings.retries : std::min(settings.retries, kTriesOfMadeIds);
     plan.pause = std::chrono::milliseconds(settings.retrySleepMs);
   }
-  (void)Dialer::start(core_->reactor, std::move(plan),
-                      [self = shared_from_this()](Result<std::shared_ptr<Link>> outcome) { self->onDialed(std::move(outcome)); });
+  dialer_ = Dialer::start(core_->reactor, std::move(plan),
+                          [self = shared_from_this()](Result<std::shared_ptr<Link>> outcome) { self->onDialed(std::move(outcome)); });
 }
 
 void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
@@ -133,7 +135,16 @@ void Uplink::giveUp(const Status& cause) {
   if (isOver_) return;
   say(Kind::Trouble, encode(cause));
   isOver_ = true;
-  if (link_) finish();
+  if (link_) return finish();
+  // A root that is stopped would be dialled for a minute, with sockets and a thread that nobody wants any more.
+  lastWords_ = Alarm(core_->reactor, kForLastWords, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    const std::lock_guard lock(self->core_->mutex);
+    if (self->link_) return;
+    if (const auto dialer = self->dialer_.lock()) dialer->cancel();
+    self->finish();
+  });
 }
 
 std::string Uplink::describe() const {

@@ -2,7 +2,7 @@
 //
 // Owner: the job, or the other root, that registers, and the reactor while something is under way. Its functions are called under the
 // service's lock; what comes from the root is told to `party` under the lock too.
-// 1. What is said before the connection is there is said when it is. After giveUp() it stays until the root has been told.
+// 1. What is said before the connection is there is said when it is. After giveUp() it stays until the root has been told, or ten seconds.
 // 2. The connection's end before Go is trouble, and says where the root was.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/alarm.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/ports.h"
 
@@ -48,6 +49,8 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   const UniqueId id_;
   const std::weak_ptr<PartyPort> party_;
   std::shared_ptr<Lease> lease_;
+  std::weak_ptr<Dialer> dialer_;  // on the reactor's thread; it refers to this
+  Alarm lastWords_;               // given up before there was a connection
   std::shared_ptr<Link> link_;
   std::vector<std::pair<Kind, std::vector<std::byte>>> waiting_;  // for the connection
   std::optional<Welcome> root_;

@@ -95,7 +95,7 @@ void Child::refuse(const exec::host::Outcome& why) {
   parent_.stop(why.cause);
 }
 
-/// Two ranks that wait for each other with different lists would wait for ever.
+/// Two ranks that wait for each other with different lists, or one of them in a split, would wait for ever.
 Status Child::compareLists() const {
   const auto placeIn = [](const std::vector<int32_t>& list, int32_t rank) {
     const auto at = std::lower_bound(list.begin(), list.end(), rank);
@@ -106,13 +106,15 @@ Status Child::compareLists() const {
     const int32_t me = placeIn(theirs, parent_.rank().value);
     if (other->isSame(*meeting_) || me < 0 || other->has(Rank(me)) || !other->isWaiting()) continue;
     for (size_t i = 0; i < theirs.size(); ++i) {
-      const int32_t mine = placeIn(members, theirs[i]);
+      const int32_t mine = isSplit() ? theirs[i] : placeIn(members, theirs[i]);
       if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
       Status cause =
-          error(Code::InvalidUsage,
-                "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
-                "remain must pass the same list and the same flags",
-                parent_.rank().value, members.size(), theirs[i], theirs.size());
+          isSplit() ? error(Code::InvalidUsage, "calls do not match: rank {} called ncclCommSplit, rank {} ncclCommShrink with {} ranks to remain",
+                            parent_.rank().value, theirs[i], theirs.size())
+                    : error(Code::InvalidUsage,
+                            "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
+                            "remain must pass the same list and the same flags",
+                            parent_.rank().value, members.size(), theirs[i], theirs.size());
       other->end(cause);
       return cause;
     }
@@ -139,7 +141,8 @@ Status Child::inspect() {
   }
   constexpr std::chrono::milliseconds kBetween(10);
   // Arrivals on two hosts may cross, so that neither knew of the other when it came.
-  if (!isSplit() && hub.spansHosts() && std::chrono::steady_clock::now() - comparedAt_ >= kBetween) TUTTI_TRY(refuseOtherLists());
+  const bool mayDiffer = hub.spansHosts() && !(isSplit() && key_.mayBeBroken);
+  if (mayDiffer && std::chrono::steady_clock::now() - comparedAt_ >= kBetween) TUTTI_TRY(refuseOtherLists());
   return key_.mayBeBroken ? Status() : compareCalls();
 }
 

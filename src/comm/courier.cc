@@ -68,11 +68,11 @@ Status Courier::send(int32_t process, uint64_t hub, News news, std::span<const s
   return roster_.mesh->send(process, seal(hub, news, body));
 }
 
-void Courier::sendToHosts(uint64_t hub, const Circle& circle, News news, std::span<const std::byte> body, bool isLast) {
+void Courier::sendToHosts(uint64_t hub, const Circle& circle, News news, std::span<const std::byte> body, Spread::Way way) {
   std::vector<std::byte> piece(1 + body.size());
   piece.front() = static_cast<std::byte>(news);
   if (!body.empty()) std::memcpy(piece.data() + 1, body.data(), body.size());
-  spread_->say(hub, circle, piece, isLast ? Spread::Way::Last : news == News::Failed ? Spread::Way::Direct : Spread::Way::Along);
+  spread_->say(hub, circle, piece, way);
 }
 
 void Courier::hear(int32_t from, std::span<const std::byte> message) {

@@ -43,8 +43,8 @@ class Courier : public Spread::Audience, public std::enable_shared_from_this<Cou
   void dismiss(uint64_t hub);
 
   Status send(int32_t process, uint64_t hub, News news, std::span<const std::byte> body);
-  /// To every other host of the circle that ranks of the hub live in. `isLast`: this process says nothing more about the hub.
-  void sendToHosts(uint64_t hub, const Circle& circle, News news, std::span<const std::byte> body, bool isLast = false);
+  /// To every other host of the circle that ranks of the hub live in. Last: this process says nothing more about the hub.
+  void sendToHosts(uint64_t hub, const Circle& circle, News news, std::span<const std::byte> body, Spread::Way way = Spread::Way::Along);
 
   /// A message came.
   void hear(int32_t from, std::span<const std::byte> message);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/distant_wire.h"
+#include "comm/losses.h"
 #include "comm/meeting.h"
 #include "comm/news.h"
 #include "core/format.h"
@@ -158,9 +159,11 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
   const auto job = jobs_.addReceive(spec, &end.handle);
   if (!job) return tl::unexpected(job.error());
   if (Status status = courier_->send(shared_.processOf(key.from), id_, News::PipeEnd, bytesOfValue(end)); !status.ok()) {
-    // Its last word before it left says more than that it has left.
+    // Its last word before it left says more than that it has left, and what is known of a death more than that a connection is gone.
     const ErrorLatch& known = shared_.latch(key.to);
-    return tl::unexpected(known.tripped() ? known.status() : std::move(status));
+    if (known.tripped()) return tl::unexpected(known.status());
+    const bool isLost = shared_.arena()->losses().count(shared_.processOf(key.from)) > 0;
+    return tl::unexpected(isLost ? lossOf(shared_, key.from) : std::move(status));
   }
   half = std::move(made);
   return half->pipe.view();
@@ -278,7 +281,7 @@ void Distant::failed(const Status& cause) {
   std::vector<int32_t> blamed;
   for (int32_t r = 0; r < shared_.ranks() && blamed.size() < Failure::kMostBlamed; ++r)
     if (shared_.isBlamed(Rank(r))) blamed.push_back(r);
-  courier_->sendToHosts(id_, circle_, News::Failed, encodeFailure(cause, blamed, verdictFor(shared_)));
+  courier_->sendToHosts(id_, circle_, News::Failed, encodeFailure(cause, blamed, verdictFor(shared_)), Spread::Way::Direct);
 }
 
 /// A rank that ends because the communicator has failed may be heard of before whoever noticed the failure: it says why it goes.
@@ -289,17 +292,18 @@ void Distant::departed(Rank rank, uint64_t calls) {
   } else if (!isFailureTold_.load(std::memory_order_relaxed)) {
     failed(shared_.latch(rank).status());
   }
-  courier_->sendToHosts(id_, circle_, News::Departed, encodeDeparture({rank, calls}), isLast);
+  courier_->sendToHosts(id_, circle_, News::Departed, encodeDeparture({rank, calls}), isLast ? Spread::Way::Last : Spread::Way::Along);
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
 /// Both ways where they differ: whoever is to be left out may have stopped, and be the one that hears for its host; and nothing may
 /// overtake this, such as that the rank which says it has departed.
-void Distant::tell(std::span<const std::byte> message, std::span<const int32_t> members) {
-  courier_->sendToHosts(id_, circle_, News::Meeting, message);
+void Distant::tell(std::span<const std::byte> message, std::span<const int32_t> members, bool toAll) {
+  const auto way = toAll ? Spread::Way::Direct : Spread::Way::Along;
+  courier_->sendToHosts(id_, circle_, News::Meeting, message, way);
   if (members.empty()) return;
   const Circle circle = circleOf(courier_->roster(), shared_, members);
-  if (circle != circle_) courier_->sendToHosts(id_, circle, News::Meeting, message);
+  if (circle != circle_) courier_->sendToHosts(id_, circle, News::Meeting, message, way);
 }
 
 void Distant::adopt(const std::shared_ptr<Hub>& child) { courier_->introduce(child); }

@@ -82,7 +82,8 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
 
 void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const {
   if (parent_->remote() == nullptr) return;
-  parent_->remote()->tell(encodeComing({key, ranks, place, arrival, cause}), key.members);
+  // The end is for every process: one that is not of a child cannot fail it for the others of its host.
+  parent_->remote()->tell(encodeComing({key, ranks, place, arrival, cause}), key.members, !cause.ok());
 }
 
 void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {

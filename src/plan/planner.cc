@@ -259,7 +259,8 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->places = drafted->loans == Loans::Placed;
   plan->copies = copies(shape, drafted->geometry.totalElems * plan->elementBytes) ? settings_.copies : 0;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
-  if (Status status = bind(*drafted, *plan); !status.ok()) return tl::unexpected(std::move(status).at("bind plan"));
+  if (Status status = bind(*drafted, *plan); !status.ok())  // what others have done says enough
+    return tl::unexpected(status.code() == Code::RemoteError ? std::move(status) : std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));
 }
 

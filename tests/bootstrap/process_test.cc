@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <filesystem>
 #include <random>
 
 #include "bootstrap/mesh.h"
@@ -134,6 +135,23 @@ TEST(Processes, StoppedRootIsSaidToBeSilent) {
   EXPECT_EQ(own->describeMissing().find("silent"), std::string::npos) << own->describeMissing();
   EXPECT_TRUE(becomes([&] { return own->describeMissing().ends_with("which has been silent since: it may have stopped)"); }))
       << own->describeMissing();
+  EXPECT_EQ(kill(root, SIGKILL), 0);
+  waitpid(root, nullptr, 0);
+}
+
+TEST(Processes, StoppedRootKeepsNothingOfWhoGaveUp) {
+  UniqueIdBytes id{};
+  const pid_t root = startRoot(id);
+  ASSERT_EQ(kill(root, SIGSTOP), 0);
+  Service service(worldOf("host1"));
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto before = descriptors();
+  const Joined own = join(service, id, 3, 1);
+  EXPECT_TRUE(becomes([&] { return descriptors() > before + 2; }));
+  own->end(error(Code::RemoteError, "the user has aborted"));
+  EXPECT_TRUE(becomes([&] { return descriptors() == before; }, milliseconds(20'000))) << descriptors() << " instead of " << before;
   EXPECT_EQ(kill(root, SIGKILL), 0);
   waitpid(root, nullptr, 0);
 }

@@ -298,6 +298,24 @@ TEST(HostsLife, OneThreadDrivesRanksThatMeetOtherHosts) {
   children.expectAllWell();
 }
 
+/// The ranks that split wait for the one that shrinks, which waits for one of them.
+TEST(HostsLife, ASplitAgainstAShrinkIsRefused) {
+  ProcessRanks children(3, [](Self& self) {
+    playHost(self.index());
+    ncclComm_t comm = joinAll(self);
+    EXPECT_EQ(sumOnce(comm, 3), ok);
+    self.meet(1);
+    ncclComm_t child = nullptr;
+    int excluded = 0;
+    const ncclResult_t result = self.index() == 1 ? ncclCommShrink(comm, &excluded, 1, &child, nullptr, NCCL_SHRINK_DEFAULT)
+                                                  : ncclCommSplit(comm, 0, 0, &child, nullptr);
+    EXPECT_EQ(result, ncclInvalidUsage);
+    EXPECT_TRUE(mentions(lastError(), {"rank 2 called ncclCommSplit, rank 1 ncclCommShrink with 2 ranks"}));
+    EXPECT_EQ(ncclCommAbort(comm), ok);
+  });
+  children.expectAllWell({}, 10);
+}
+
 TEST(HostsLife, ARevokedCommunicatorCanBeSplit) {
   ProcessRanks children(3, [](Self& self) {
     playHost(self.index() % 2);
