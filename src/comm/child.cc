@@ -108,13 +108,13 @@ Status Child::compareLists() const {
     for (size_t i = 0; i < theirs.size(); ++i) {
       const int32_t mine = isSplit() ? theirs[i] : placeIn(members, theirs[i]);
       if (mine < 0 || meeting_->has(Rank(mine)) || !other->has(Rank(static_cast<int32_t>(i)))) continue;
-      Status cause =
-          isSplit() ? error(Code::InvalidUsage, "calls do not match: rank {} called ncclCommSplit, rank {} ncclCommShrink with {} ranks to remain",
-                            parent_.rank().value, theirs[i], theirs.size())
-                    : error(Code::InvalidUsage,
-                            "calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} others; all ranks that "
-                            "remain must pass the same list and the same flags",
-                            parent_.rank().value, members.size(), theirs[i], theirs.size());
+      Status cause = error(Code::InvalidUsage, "{}",
+                           isSplit() ? format("calls do not match: rank {} called ncclCommSplit, rank {} ncclCommShrink with {} ranks to "
+                                              "remain",
+                                              parent_.rank().value, theirs[i], theirs.size())
+                                     : format("calls do not match: rank {} called ncclCommShrink with {} ranks to remain, rank {} with {} "
+                                              "others; all ranks that remain must pass the same list and the same flags",
+                                              parent_.rank().value, members.size(), theirs[i], theirs.size()));
       other->end(cause);
       return cause;
     }
