@@ -75,15 +75,18 @@ void Dialer::log(size_t taken) const {
 
 /// Nobody answered as he should.
 void Dialer::endRound() {
-  const auto isStranger = [](const Status& problem) { return problem.code() == Code::InvalidUsage; };
-  const bool isSecretWrong = plan_.purpose == Purpose::Root && std::any_of(problems_.begin(), problems_.end(), isStranger);
+  const auto stranger = std::find_if(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::InvalidUsage; });
+  const bool isSecretWrong = plan_.purpose == Purpose::Root && stranger != problems_.end();
   const auto now = std::chrono::steady_clock::now();
+  if (isSecretWrong) stranger_ = stranger->text();
+  if (!isSecretWrong) strangerCame_.reset();
   if (isSecretWrong && !strangerCame_) strangerCame_ = now;
   if (round_ >= plan_.retries || (isSecretWrong && now - *strangerCame_ >= plan_.strangerLimit)) {
     std::string reasons;
     for (const Status& problem : problems_) reasons += (reasons.empty() ? "" : "; ") + problem.text();
     const bool isOwnFault = std::all_of(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::SystemError; });
-    const Code code = isSecretWrong ? Code::InvalidUsage : isOwnFault ? Code::SystemError : Code::RemoteError;
+    if (!isSecretWrong && !stranger_.empty()) reasons += format("; before that, {}", stranger_);
+    const Code code = !stranger_.empty() ? Code::InvalidUsage : isOwnFault ? Code::SystemError : Code::RemoteError;
     return finish(fail(code, "cannot reach {} ({} {}): {}", plan_.whom, round_ + 1,
                        round_ == 0 ? "try" : "tries", reasons));
   }

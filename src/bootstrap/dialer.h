@@ -4,7 +4,8 @@
 // 1. All addresses of a round are tried, a new one each kStagger while the earlier ones have not answered; the first that proves itself
 //    wins, the others are dropped. A stranger at one of them costs nothing but that address.
 // 2. A failed round is followed by another after a pause that grows, as often as `retries` says. Somebody else may be where a root is to
-//    be, and go; a root that does not know the secret never will: `strangerLimit` after the first such answer there are no more rounds.
+//    be, and go; where one has answered in every round for
+//    `strangerLimit` who does not know the secret, there are no more.
 // 3. `done` runs once; not after cancel(). Its error has the reason for each address.
 #pragma once
 
@@ -57,7 +58,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   std::vector<Status> problems_;                    // of this round, one for each address
   size_t failed_ = 0;
   int64_t round_ = 0;
-  std::optional<std::chrono::steady_clock::time_point> strangerCame_;  // who did not know the secret first
+  std::optional<std::chrono::steady_clock::time_point> strangerCame_;  // who does not know the secret, and has answered ever since
+  std::string stranger_;                                               // what is to be said of the last one
 };
 
 }  // namespace tutti::bootstrap

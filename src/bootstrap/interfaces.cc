@@ -91,10 +91,12 @@ void refuseSpares(std::vector<Judged>& candidates) {
   }
 }
 
+/// Further addresses may have labels of their own: eth0:1.
 void countEarlier(std::vector<Judged>& candidates) {
   std::map<std::pair<std::string_view, bool>, size_t> seen;
   for (Judged& candidate : candidates) {
-    if (candidate.refusal.empty()) candidate.earlier = seen[{candidate.interface->name, candidate.interface->address.isV6}]++;
+    const std::string_view name = candidate.interface->name;
+    if (candidate.refusal.empty()) candidate.earlier = seen[{name.substr(0, name.find(':')), candidate.interface->address.isV6}]++;
   }
 }
 

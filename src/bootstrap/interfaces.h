@@ -3,7 +3,8 @@
 // No state but the system's; any thread. listInterfaces() asks the system, chooseInterfaces() is a pure function.
 // 1. Unset: names that begin with "ib" first, then all others; docker* when there is nothing else, lo when there is not even that.
 // 2. A list takes prefixes in its own order, with a leading "=" whole names, with a leading "^" everything else in the usual order.
-// 3. Further addresses of an interface, of the same IP version, come after the first ones of all: what carries addresses has room for few.
+// 3. Whatever the order, further addresses of an interface, of the same IP version, come after the first ones of all: what carries
+//    addresses has room for few.
 // 4. Interfaces that are down and addresses that mean something on one link only are never chosen.
 #pragma once
 

@@ -31,7 +31,7 @@ struct UniqueId {
 
   /// As many addresses as fit, in order: nine of IPv4 or three of IPv6 always do.
   UniqueIdBytes encode() const;
-  size_t fitting() const;
+  size_t fitting() const;  ///< how many addresses those are
   /// InvalidArgument when the bytes are no id of this library.
   static Result<UniqueId> decode(const UniqueIdBytes& bytes);
 };

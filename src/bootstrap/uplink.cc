@@ -58,6 +58,7 @@ void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
   const std::lock_guard lock(core_->mutex);
   if (!outcome) {
     if (isOver_) return finish();  // nobody is left to hear it
+    if (outcome.error().code() == Code::SystemError) return trouble(outcome.error());  // of this process alone
     return trouble(error(outcome.error().code(), "{}. {}", outcome.error().text(),
                          id_.isFixed ? "Is NCCL_COMM_ID an address of rank 0's host, and TUTTI_JOB_SECRET the same everywhere?"
                                      : "The process that made the id is gone, the id has served, or a firewall is in between"));

@@ -26,6 +26,11 @@ Poll RecvJob::connect() {
   return Poll::Ready;
 }
 
+void RecvJob::onEvent() {
+  Job::onEvent();
+  if (comm_) comm_->expect();
+}
+
 Status RecvJob::start() {
   listener_.reset();
   const auto properties = network_.properties(device_);

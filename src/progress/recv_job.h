@@ -44,6 +44,7 @@ class RecvJob final : public Job {
   };
   enum class Stage : uint8_t { Header, Place, Payload };
 
+  void onEvent() override;
   Poll connect() override;
   Status start() override;
   Advance move() override;

@@ -56,11 +56,11 @@ TEST(Interfaces, SparesWhereThereIsNothingElse) {
 
 /// An id has room for nine addresses: one interface with as many must not keep the others out.
 TEST(Interfaces, FurtherAddressesOfAnInterfaceComeLast) {
-  const std::vector<Interface> all = {interface("br0", "172.30.0.1"), interface("br0", "172.30.0.2"), interface("br0", "2001:db8::2"),
+  const std::vector<Interface> all = {interface("br0", "172.30.0.1"), interface("br0:1", "172.30.0.2"), interface("br0", "2001:db8::2"),
                                       interface("br0", "172.30.0.3"), interface("eth0", "192.0.2.2"), interface("eth0", "192.0.2.3")};
   EXPECT_EQ(choose("", Family::Any, all),
-            "br0/172.30.0.1 br0/[2001:db8::2] eth0/192.0.2.2 br0/172.30.0.2 eth0/192.0.2.3 br0/172.30.0.3");
-  EXPECT_EQ(choose("eth,br", Family::V4, all), "eth0/192.0.2.2 br0/172.30.0.1 eth0/192.0.2.3 br0/172.30.0.2 br0/172.30.0.3");
+            "br0/172.30.0.1 br0/[2001:db8::2] eth0/192.0.2.2 br0:1/172.30.0.2 eth0/192.0.2.3 br0/172.30.0.3");
+  EXPECT_EQ(choose("eth,br", Family::V4, all), "eth0/192.0.2.2 br0/172.30.0.1 eth0/192.0.2.3 br0:1/172.30.0.2 br0/172.30.0.3");
 }
 
 TEST(Interfaces, AListTakesPrefixesInItsOrder) {

@@ -230,7 +230,7 @@ TEST(Dialer, WaitsForAStrangerToGoFromWhereARootWillBe) {
   Door door(loop, "127.0.0.1", Purpose::Root);
   loop.run([&] { door.secret[5] ^= 1; });
   std::thread change([&] {
-    std::this_thread::sleep_for(milliseconds(100));
+    EXPECT_TRUE(becomes([&] { return door.asked > 2; }));
     loop.run([&] { door.secret = kSecret; });
   });
   Dialer::Plan plan = planTo({door.address});

@@ -1,6 +1,7 @@
 // Two ends of a connection for tests: a reactor, and doors that let in whoever knows the secret.
 #pragma once
 
+#include <atomic>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -50,6 +51,7 @@ struct Door {
         loop.reactor, std::move(fds),
         [this, serves](Purpose purpose, uint64_t topic) -> std::optional<Secret> {
           if (purpose != serves || topic != kTopic) return std::nullopt;
+          ++asked;
           return secret;
         },
         [this](Established connection) {
@@ -75,6 +77,7 @@ struct Door {
   Loop& loop;
   Address address;
   Secret secret = kSecret;  // on the loop's thread, once it runs
+  std::atomic<int> asked = 0;
   std::shared_ptr<Listener> listener;
   std::mutex mutex;
   std::vector<std::shared_ptr<Link>> links;  // under mutex

@@ -36,17 +36,6 @@ class HostsAddresses : public testing::Test {
       ASSERT_TRUE(networks_.run(h, "ip link set eth1 up"));
     }
   }
-  /// An interface on every host, with the same address on all, as bridges of containers have it; and so few ports that processes of two
-  /// hosts have the same ones.
-  void addSameBridges() {
-    for (int h = 0; h < kHosts; ++h) {
-      ASSERT_TRUE(networks_.run(h, "ip link add br0 type veth peer name inside"));
-      ASSERT_TRUE(networks_.run(h, "ip link set inside up"));
-      ASSERT_TRUE(networks_.run(h, "ip addr add 172.30.0.1/16 dev br0"));
-      ASSERT_TRUE(networks_.run(h, "ip link set br0 up"));
-      ASSERT_TRUE(networks_.run(h, "sysctl -qw net.ipv4.ip_local_port_range='40000 40007'"));
-    }
-  }
   void addV6() {
     for (int h = 0; h < kHosts; ++h)
       ASSERT_TRUE(networks_.run(h, "ip -6 addr add fd00:214::" + std::to_string(h + 1) + "/64 dev eth0 nodad"));
@@ -101,11 +90,23 @@ TEST_F(HostsAddresses, OneThatWorksIsFoundAmongDeadOnes) {
   }
 }
 
-TEST_F(HostsAddresses, AnAddressThatAllHostsHaveLeadsNobodyToHimself) {
-  ASSERT_NO_FATAL_FAILURE(addSameBridges());
-  for (int i = 0; i < 6; ++i) {
+/// Bridges of containers. With so few ports the processes of both hosts listen at the same one in some of the rounds; each round has
+/// hosts of its own, because ports of connections that have ended are not free for a minute.
+TEST(HostsBridges, AnAddressThatAllHostsHaveLeadsNobodyToHimself) {
+  for (int i = 0; i < 12; ++i) {
+    const Networks networks(kHosts);
+    if (!networks.problem().empty()) GTEST_SKIP() << networks.problem();
+    for (int h = 0; h < kHosts; ++h) {
+      ASSERT_TRUE(networks.run(h, "ip link add br0 type veth peer name inside"));
+      ASSERT_TRUE(networks.run(h, "ip link set inside up"));
+      ASSERT_TRUE(networks.run(h, "ip addr add 172.30.0.1/16 dev br0"));
+      ASSERT_TRUE(networks.run(h, "ip link set br0 up"));
+      ASSERT_TRUE(networks.run(h, "sysctl -qw net.ipv4.ip_local_port_range='40000 40015'"));
+    }
     ProcessRanks children(kHosts, [&](Self& self) {
-      enter(self, "br,eth");
+      ASSERT_TRUE(networks.enter(self.index()));
+      playNamedHost(self.index());
+      setenv("NCCL_SOCKET_IFNAME", "br,eth", 1);
       setenv("TUTTI_INIT_TIMEOUT_MS", "20000", 1);
       ncclComm_t comm = joinAll(self);
       EXPECT_EQ(sumOnce(comm, kHosts, 5000), ok) << lastError();

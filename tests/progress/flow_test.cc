@@ -170,6 +170,33 @@ TEST(Drive, AKickIsEnough) {
   }
 }
 
+/// The pass that takes the event of a message has to read it: nobody else is told. With more receivers than are asked in every pass.
+TEST(Drive, WhatComesBehindAMessageIsSeenWhileNobodyWaits) {
+  for (int trial = 0; trial < 4; ++trial) {
+    Pair pair;
+    std::vector<Link*> links;
+    for (int i = 0; i < 3; ++i) links.push_back(pair.link());
+    const std::byte word[8] = {};
+    for (Link* const link : links) {
+      link->push(word, sizeof word, 1);
+      ASSERT_TRUE(pair.driveUntil([&] { return link->recv.ready(); }));
+      link->recv.release();
+    }
+    for (int i = 0; i < 50; ++i) pair.drive();
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));  // the engine's thread has nothing more to do
+    links[0]->push(word, sizeof word, 2);
+    (void)pair.a->progress();
+    while (!links[0]->recv.ready()) (void)pair.b->progress();
+    links[0]->push(word, sizeof word, 3);
+    (void)pair.a->progress();
+    (void)pair.b->progress();  // the last of who waited
+    links[0]->recv.release();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!links[0]->recv.ready() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(links[0]->recv.ready()) << trial;
+  }
+}
+
 TEST(Drive, AnIdleEngineUsesNoTime) {
   Pair pair;
   (void)pair.link();

@@ -135,6 +135,8 @@ class SendComm : public Comm {
 class RecvComm : public Comm {
  public:
   virtual Poll irecv(const InMessage& message, Request* request) = 0;
+  /// An event of the descriptors has come: the next test looks, whatever the one before it found.
+  virtual void expect() {}
   /// Makes received data visible to a device. A null request: nothing to do.
   virtual Poll iflush(const InMessage& message, Request* request);
 };

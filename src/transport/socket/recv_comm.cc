@@ -150,7 +150,7 @@ bool RecvComm::readSocket() {
   const uint64_t placed = std::min(got.bytes, direct);
   if (arriving_ != nullptr) arriving_->received += placed;
   end_ += got.bytes - placed;
-  drained_ = got.bytes > 0 && got.bytes < asked ? kUnread : 0;
+  drained_ = got.bytes > 0 && got.bytes < asked ? (direct == 0 ? kUnread : 1) : 0;
   return got.bytes > 0;
 }
 
