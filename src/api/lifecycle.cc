@@ -52,7 +52,7 @@ ncclResult_t endInGroup(const char* function, ncclComm_t handle, bool abort) {
     if (handle == nullptr) return {};
     if (!comm::process().handles.use(handle)) return endedAlready(handle, abort);
     if (abort) return endComm(handle, true);
-    return comm::thisThread().group.addEnding([handle, abort] { return endComm(handle, abort); });
+    return comm::thisThread().group.addEnding([handle] { return endComm(handle, false); });
   });
 }
 

@@ -3,10 +3,10 @@
 // Owner: whoever waits for it, and the reactor while it is under way. Only on the reactor's thread.
 // 1. All addresses of a round are tried, a new one each kStagger while the earlier ones have not answered; the first that proves itself
 //    wins, the others are dropped. A stranger at one of them costs nothing but that address.
-// 2. A failed round is followed by another after a pause that grows, as often as `retries` says. Somebody else may be where a root is to
-//    be, and go; where one has answered in every round for
-//    `strangerLimit` who does not know the secret, there are no more.
-// 3. `done` runs once; not after cancel(). Its error has the reason for each address.
+// 2. A failed round is followed by another after a pause that grows, as often as `retries` says. Where a root is to be somebody else may
+//    be, and go: if one who does not know the secret has answered in every round for `strangerLimit`, at any address, it is the last.
+// 3. `done` runs once; not after cancel(). Its error has the reason for each address: InvalidUsage where a root did not know the secret,
+//    SystemError where this process has no sockets left, otherwise RemoteError.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     int64_t retries = 0;
     std::chrono::milliseconds pause{100};  ///< before the first new round; the next pauses are twice, three times … as long
     std::chrono::milliseconds roundLimit{5000};
-    std::chrono::milliseconds strangerLimit{5000};
+    std::chrono::milliseconds strangerLimit{5000};  ///< of a root alone
     observe::AddressTable* table = nullptr;  ///< gets what came of the addresses; outlives the dialer
   };
   using Done = std::function<void(Result<std::shared_ptr<Link>>)>;

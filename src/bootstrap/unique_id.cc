@@ -24,6 +24,7 @@ size_t UniqueId::fitting() const {
 }
 
 UniqueIdBytes UniqueId::encode() const {
+  const auto carried = std::span(addresses).first(fitting());
   Writer writer;
   writer.number(kMagic);
   writer.number(hash);
@@ -31,8 +32,8 @@ UniqueIdBytes UniqueId::encode() const {
   writer.number(pid);
   writer.number(isFixed ? kFixed : uint8_t{0});
   writer.raw(secret);
-  writer.number(static_cast<uint8_t>(fitting()));
-  for (const Address& address : std::span(addresses).first(fitting())) {
+  writer.number(static_cast<uint8_t>(carried.size()));
+  for (const Address& address : carried) {
     writer.number(static_cast<uint8_t>(address.isV6 ? 6 : 4));
     writer.number(address.port);
     writer.raw(std::as_bytes(std::span(address.bytes)).first(address.isV6 ? 16 : 4));

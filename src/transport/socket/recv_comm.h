@@ -48,7 +48,7 @@ class RecvComm final : public net::RecvComm {
     enum class State : uint8_t { Free, Posted, Arriving, Arrived } state = State::Free;
   };
   static constexpr size_t kStashBytes = 16384;
-  static constexpr int kUnread = 4;  ///< between a message and its answer there are two as a rule: `bench_net 21 0 8`
+  static constexpr int kUnread = 4;  ///< tests; the passes between a message and its answer are fewer: `bench_net 21 0 8`
   static constexpr uint64_t kReadBytes = uint64_t{1} << 20;
 
   RecvComm(std::vector<UniqueFd> sockets, const Address& peer, const Settings& settings);
