@@ -102,7 +102,9 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   const auto place = [](const std::byte* p) { return reinterpret_cast<uintptr_t>(p); };
   const uint64_t all = place(brief.own) | place(brief.result) | place(brief.sent) | place(brief.taken) | brief.sentStride |
                        brief.takenStride | partBytes | (g.slices > 1 ? sliceBytes : 0);
+  const uint64_t withChunks = all | brief.chunkBytes;
   brief.isAligned = all % kCellDataBytes == 0;
+  brief.isInHalves = withChunks % (kCellDataBytes / 2) == 0 && withChunks % kCellDataBytes != 0;
   brief.numbers = numbersOf(work.type, work.op, work.scaling);
   brief.wait = comm.wait;
   return true;

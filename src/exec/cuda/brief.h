@@ -41,6 +41,7 @@ struct BriefLaunch {
   uint64_t takenStride = 0;
   int32_t firstChannel = 0;  ///< for reports
   bool isAligned = false;    ///< all buffers, strides, parts and slices, to words of 8 bytes
+  bool isInHalves = false;   ///< chunks as well, to halves of words, but not all of them to words
   Numbers numbers;
   SharePages storedPages[kMaxLocalRanks];  ///< as in WindowView, with the first channel as channel 0
   SharePages takenPages[kMaxLocalRanks];

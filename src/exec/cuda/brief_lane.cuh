@@ -114,12 +114,26 @@ class BriefLane {
     return call_.taken + static_cast<uint32_t>(peer) * call_.takenStride;
   }
 
-  /// Whether the words at `at` are whole and aligned, in all chunks.
-  __device__ __forceinline__ bool isWhole(uint32_t at) const { return at + sizeof(uint64_t) <= wholeBytes_; }
+  /// Whether the words at `at` are whole and aligned, in all chunks; of halves also those of which one is missing.
+  __device__ __forceinline__ bool isWhole(uint32_t at) const {
+    if constexpr (Values::kInHalves) return at < bytes_;
+    return at + sizeof(uint64_t) <= wholeBytes_;
+  }
   __device__ __forceinline__ uint64_t loadWhole(const std::byte* chunk, uint32_t at) const {
+    if constexpr (Values::kInHalves) {
+      const auto* half = reinterpret_cast<const uint32_t*>(chunk + offset_ + at);
+      const uint64_t low = arch::loadWeak(half);
+      return at + sizeof(uint32_t) < bytes_ ? low | static_cast<uint64_t>(arch::loadWeak(half + 1)) << 32 : low;
+    }
     return arch::loadWeak(reinterpret_cast<const uint64_t*>(chunk + offset_ + at));
   }
   __device__ __forceinline__ void storeWhole(std::byte* chunk, uint32_t at, uint64_t word) const {
+    if constexpr (Values::kInHalves) {
+      auto* half = reinterpret_cast<uint32_t*>(chunk + offset_ + at);
+      arch::storeWeak(half, static_cast<uint32_t>(word));
+      if (at + sizeof(uint32_t) < bytes_) arch::storeWeak(half + 1, static_cast<uint32_t>(word >> 32));
+      return;
+    }
     arch::storeWeak(reinterpret_cast<uint64_t*>(chunk + offset_ + at), word);
   }
   /// Cut short, or askew, or beyond the end.

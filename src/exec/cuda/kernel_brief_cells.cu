@@ -3,6 +3,11 @@
 
 namespace tutti::exec::cuda {
 
-LoneEntry briefCellsEntry(bool isPair) { return briefEntryOf<BriefCells>(isPair); }
+LoneEntry briefCellsEntry(bool isPair) {
+  LoneEntry entry = briefEntryOf<BriefCells>(isPair);
+  entry.moveHalves = isPair ? reinterpret_cast<const void*>(&briefKernel<BriefCells<MovedHalves, 1>>)
+                            : reinterpret_cast<const void*>(&briefKernel<BriefCells<MovedHalves, kPeersAtOnce>>);
+  return entry;
+}
 
 }  // namespace tutti::exec::cuda

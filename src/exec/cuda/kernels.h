@@ -37,11 +37,12 @@ const KernelEntry& linesEntry();
 const KernelEntry& simpleEntry();
 const KernelEntry& bulkEntry();
 
-/// Kernels of lone calls (lone.h): those that combine, and the one that moves.
+/// Kernels of lone calls (lone.h): those that combine, and the ones that move: whatever it is, and, unless null, what isInHalves (brief.h).
 struct LoneEntry {
   const char* name;
   const KernelEntry& combine;
   const void* move;
+  const void* moveHalves = nullptr;
 };
 LoneEntry loneCellsEntry();
 LoneEntry loneLinesEntry();

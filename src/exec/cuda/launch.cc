@@ -94,12 +94,14 @@ bool canRun(KernelId kernel, int device) {
 /// In kLoopTypes.
 int placeOf(DataType type) { return loopOf(type, ReduceOp::Sum) / kNumLoopOps; }
 
-const void* functionOf(const LoneEntry& kernels, const Work& work) {
-  return isLoneReduction(work.algorithm) ? kernels.combine.function[placeOf(work.type)] : kernels.move;
+const void* functionOf(const LoneEntry& kernels, const Work& work, bool isInHalves = false) {
+  if (isLoneReduction(work.algorithm)) return kernels.combine.function[placeOf(work.type)];
+  return isInHalves && kernels.moveHalves != nullptr ? kernels.moveHalves : kernels.move;
 }
 Status loadAll(const LoneEntry& kernels, KernelUse& most, LaunchTable* table) {
   const int32_t threads = kernels.combine.block.threads;
-  if (Status status = load({kernels.name, kernels.move, threads, 0}, most, table); !status.ok()) return status;
+  for (const void* function : {kernels.move, kernels.moveHalves})
+    if (Status status = function == nullptr ? Status() : load({kernels.name, function, threads, 0}, most, table); !status.ok()) return status;
   for (const void* function : kernels.combine.function)
     if (Status status = load({kernels.name, function, threads, 0}, most, table); !status.ok()) return status;
   return {};
@@ -243,7 +245,7 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     const bool hasLines = protocol == Protocol::Lines;
     if (BriefLaunch brief; options.blocks == first.geometry.channels && makeBrief(launch, rounds, brief)) {
       const LoneEntry kernels = hasLines ? briefLinesEntry(isPair) : briefCellsEntry(isPair);
-      const Footprint footprint{kernels.name, functionOf(kernels, first), std::min(threads, kernels.combine.block.threads), 0};
+      const Footprint footprint{kernels.name, functionOf(kernels, first, brief.isInHalves), std::min(threads, kernels.combine.block.threads), 0};
       return enqueue(footprint, &brief, asItIs, isEarly, {stream, table});
     }
     LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling), rounds};

@@ -22,6 +22,7 @@ namespace tutti::exec::cuda {
 template <DataType kElementType>
 struct Combined {
   static constexpr bool kIsMove = false;
+  static constexpr bool kInHalves = false;
   static constexpr DataType kType = kElementType;
   static __device__ __forceinline__ uint32_t elementBytes(const Numbers&) { return sizeof(ElementOf<kElementType>); }
   static __device__ __forceinline__ uint64_t scaled(uint64_t word, const Numbers& numbers) {
@@ -34,7 +35,12 @@ struct Combined {
 /// Elements of which only the size matters.
 struct Moved {
   static constexpr bool kIsMove = true;
+  static constexpr bool kInHalves = false;
   static __device__ __forceinline__ uint32_t elementBytes(const Numbers& numbers) { return numbers.elementBytes; }
+};
+/// Aligned to halves of words, of which all chunks have whole numbers.
+struct MovedHalves : Moved {
+  static constexpr bool kInHalves = true;
 };
 
 /// The part of a chunk that a channel's slice holds. It fits into a window's share.

@@ -181,16 +181,25 @@ TEST(Brief, LeavesOutWhatItCannotCarryOut) {
 TEST(Brief, AlignmentIsThatOfAllBuffers) {
   const Algorithm* const gather = exec::record::findAlgorithm(Collective::AllGather, "direct");
   ASSERT_NE(gather, nullptr);
-  const auto isAligned = [&](uint64_t count, uintptr_t shift) {
-    Launch launch = launchOf({*gather, 0, 3, 0, DataType::F32, count, 1, 1 << 20});
+  const auto briefOf = [&](DataType type, uint64_t count, uintptr_t shift) {
+    Launch launch = launchOf({*gather, 0, 3, 0, type, count, 1, 1 << 20});
     launch.work[0].out += shift;
     BriefLaunch brief;
     EXPECT_TRUE(makeBrief(launch, makeRounds(placeOf(*gather), 0, 3, 0), brief));
-    return brief.isAligned;
+    return brief;
   };
+  const auto isAligned = [&](uint64_t count, uintptr_t shift) { return briefOf(DataType::F32, count, shift).isAligned; };
   EXPECT_TRUE(isAligned(64, 0));
   EXPECT_FALSE(isAligned(64, 4)) << "output";
   EXPECT_FALSE(isAligned(63, 0)) << "stride";
+  const auto isInHalves = [&](DataType type, uint64_t count, uintptr_t shift) { return briefOf(type, count, shift).isInHalves; };
+  EXPECT_FALSE(isInHalves(DataType::F32, 64, 0)) << "whole words";
+  EXPECT_TRUE(isInHalves(DataType::F32, 64, 4));
+  EXPECT_TRUE(isInHalves(DataType::F32, 63, 0));
+  EXPECT_TRUE(isInHalves(DataType::F32, 1, 0));
+  EXPECT_TRUE(isInHalves(DataType::F16, 2, 0));
+  EXPECT_FALSE(isInHalves(DataType::F16, 3, 0)) << "a quarter of a word";
+  EXPECT_FALSE(isInHalves(DataType::F16, 64, 2)) << "output";
 }
 
 }  // namespace

@@ -76,6 +76,12 @@ __device__ __forceinline__ uint64_t loadWeak(const uint64_t* p) {
   asm volatile("ld.global.L1::no_allocate.b64 %0, [%1];" : "=l"(v) : "l"(p));
   return v;
 }
+__device__ __forceinline__ uint32_t loadWeak(const uint32_t* p) {
+  uint32_t v;
+  asm volatile("ld.global.L1::no_allocate.b32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ void storeWeak(uint32_t* p, uint32_t v) { asm volatile("st.global.b32 [%0], %1;" ::"l"(p), "r"(v)); }
 __device__ __forceinline__ void storeWeak(uint64_t* p, uint64_t v) { asm volatile("st.global.b64 [%0], %1;" ::"l"(p), "l"(v)); }
 __device__ __forceinline__ void storeWeak(Words2* p, Words2 v) {
   asm volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.word[0]), "l"(v.word[1]));
