@@ -247,7 +247,7 @@ Status DeviceRank::choose(DeviceCall& call) const {
   TUTTI_TRY(windows_->choose(found, call.plan->plan->estimatedUs));
   call.window = std::move(found.window);
   call.inWindow = std::move(found.inWindow);
-  call.estimatedUs = call.window != nullptr ? windows_->estimateUs(call.call) : call.plan->plan->estimatedUs;
+  call.estimatedUs = call.window != nullptr ? windows_->estimateUs(call.call, call.in == call.out) : call.plan->plan->estimatedUs;
   return {};
 }
 
@@ -262,15 +262,18 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
     call.collective = shape.collective;
     call.type = shape.type;
     call.count = shape.count;
-    other.estimatedUs = windows_->estimateUs(call);
-    if (isCombined) {
+    other.estimatedUs = windows_->estimateUs(call, false);
+    if (windows_->isCarried(call, false)) {
+      other.algorithm = "carried";
+      other.channels = windows_->carriedBlocks();
+    } else if (isCombined) {
       other.channels = windows_->blocksOf(call);
     } else if (const auto mover = windows_->moverOf(call); mover != DeviceWindows::Mover::Engines) {
       other.kernel = "moved";
       other.channels = mover == DeviceWindows::Mover::Block ? 1 : windows_->blocksOf(call);
     }
     other.reason =
-        windows_->isTaken(call, chosen->estimatedUs)
+        windows_->isTaken(call, false, chosen->estimatedUs)
             ? format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for no others{}",
                      isCombined ? "; not if each rank has a factor of its own" : "")
             : plan::slower(other.estimatedUs, chosen->estimatedUs);

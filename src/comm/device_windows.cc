@@ -23,6 +23,11 @@ constexpr int32_t kMappedBlocks = 12;
 /// And that move, between two ranks and between more; some of them have the rank's own part.
 constexpr int32_t kPairsBlocks = 24;
 constexpr int32_t kMovedBlocks = 32;
+/// And that combine what engines carry, of two ranks and of more: enough to be done before the engines are.
+constexpr int32_t kCarriedPairBlocks = 12;
+constexpr int32_t kCarriedBlocks = 8;
+/// Pieces of so much and more go in turns; what is smaller has gone before copies have begun one after the other.
+constexpr uint64_t kInTurnsFrom = 2 << 20;
 /// Less for a block is not worth one.
 constexpr uint64_t kMappedBytes = 16384;
 /// A call that takes so much longer on these few blocks, or on none, than on the many that pipes want is still the better one to have.
@@ -85,17 +90,29 @@ std::string DeviceWindows::obstacle(Collective collective) const {
   return {};
 }
 
-double DeviceWindows::estimateUs(const Call& call) const {
-  if (isMapped(call.collective)) {
-    const uint64_t share = std::min(shareElements(call), call.count) * sizeOf(call.type);
-    return tune::mappedUs(settings_.machine, call.collective, ranks_, share, blocksOf(call));
-  }
+double DeviceWindows::estimateUs(const Call& call, bool isInPlace) const {
+  if (isMapped(call.collective)) return isCarried(call, isInPlace) ? carriedUs(call) : straightUs(call);
   switch (moverOf(call)) {
     case Mover::Engines: return copyUs(call);
     case Mover::Block: return movedUs(call);
     case Mover::Blocks: break;
   }
   return movedTogetherUs(call);
+}
+
+bool DeviceWindows::isCarried(const Call& call, bool isInPlace) const {
+  if (call.collective != Collective::AllReduce || isInPlace || settings_.copyEngines == When::Never || carriedShare(call) == 0) return false;
+  if (!settings_.movesLittle) return true;  // engines wherever they can
+  return settings_.mapped != When::WherePossible && carriedUs(call) < straightUs(call);
+}
+
+double DeviceWindows::straightUs(const Call& call) const {
+  const uint64_t share = std::min(shareElements(call), call.count) * sizeOf(call.type);
+  return tune::mappedUs(settings_.machine, call.collective, ranks_, share, blocksOf(call));
+}
+
+double DeviceWindows::carriedUs(const Call& call) const {
+  return tune::carriedUs(settings_.machine, ranks_, carriedShare(call), kCarriedParts, carriedBlocks());
 }
 
 /// Engines where blocks are wished away, or where most ranks' chunks begin between two vectors; several blocks only where that many are
@@ -112,8 +129,15 @@ DeviceWindows::Mover DeviceWindows::moverOf(const Call& call) const {
   return oneUs < togetherUs ? few : Mover::Blocks;
 }
 
+bool DeviceWindows::goInTurns(const Call& call) const {
+  return call.collective != Collective::Broadcast && chunkBytes(call) >= kInTurnsFrom;
+}
+
 double DeviceWindows::copyUs(const Call& call) const {
-  return tune::copyUs(settings_.machine, ranks_, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call));
+  using tune::CopyOrder;
+  const bool isByOne = call.collective == Collective::Broadcast;
+  const CopyOrder order = isByOne ? CopyOrder::ByOne : goInTurns(call) ? CopyOrder::InTurns : CopyOrder::AtOnce;
+  return tune::copyUs(settings_.machine, ranks_, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call), order);
 }
 
 double DeviceWindows::movedUs(const Call& call) const {
@@ -126,11 +150,14 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
   return tune::movedTogetherUs(settings_.machine, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call), blocks, givers);
 }
 
-bool DeviceWindows::isTaken(const Call& call, double kernelUs) const {
-  if (isMapped(call.collective)) return settings_.mapped == When::WherePossible || estimateUs(call) < kWorthFewBlocks * kernelUs;
+bool DeviceWindows::isTaken(const Call& call, bool isInPlace, double kernelUs) const {
+  if (isMapped(call.collective)) {
+    const bool isWished = settings_.mapped == When::WherePossible || (isCarried(call, isInPlace) && !settings_.movesLittle);
+    return isWished || estimateUs(call, isInPlace) < kWorthFewBlocks * kernelUs;
+  }
   const bool byBlocks = moverOf(call) != Mover::Engines;
   const bool isWished = settings_.copyEngines == When::WherePossible || (byBlocks && settings_.mapped == When::WherePossible);
-  return isWished || estimateUs(call) < (byBlocks ? kWorthFewBlocks : kWorthNoBlocks) * kernelUs;
+  return isWished || estimateUs(call, isInPlace) < (byBlocks ? kWorthFewBlocks : kWorthNoBlocks) * kernelUs;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.
@@ -150,6 +177,11 @@ int32_t DeviceWindows::blocksOf(const Call& call) const {
   return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
 }
 
+int32_t DeviceWindows::carriedBlocks() const {
+  const int32_t wanted = std::max(settings_.minChannels, ranks_ == 2 ? kCarriedPairBlocks : kCarriedBlocks);
+  return std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
+}
+
 uint64_t DeviceWindows::outBytes(const Call& call) const {
   return call.collective == Collective::Broadcast ? chunkBytes(call) : chunkBytes(call) * static_cast<uint64_t>(ranks_);
 }
@@ -166,7 +198,7 @@ Status DeviceWindows::checkBuffer(const UserWindow& window, DevicePtr address) c
 
 Status DeviceWindows::choose(WindowCall& made, double kernelUs) const {
   const Call& call = made.call;
-  if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty() || !isTaken(call, kernelUs)) return {};
+  if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty() || !isTaken(call, made.in == made.out, kernelUs)) return {};
   return isMapped(call.collective) ? chooseMapped(made) : chooseCopies(made);
 }
 
@@ -278,6 +310,7 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
   const bool isRoot = isBroadcast && made.call.root == rank_.value;
   launch.writers = !isBroadcast ? others : isRoot ? 0 : uint32_t{1} << made.call.root;
   launch.written = !isBroadcast || isRoot ? others : 0;
+  if (isCarried(made.call, made.in == made.out)) return carryAll(launch, made, stream);
   if (isMapped(made.call.collective)) {
     exec::cuda::MappedLaunch combine = mapped(made);
     combine.call = launch;
@@ -288,7 +321,7 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
   if (const Mover mover = moverOf(made.call); mover != Mover::Engines && suitsABlock(all))
     return moveAll(launch, made, all, mover == Mover::Blocks ? blocksOf(made.call) : 1, stream);
   TUTTI_TRY(executor_.copies(launch, exec::cuda::CopyStage::Begin, stream));
-  TUTTI_TRY(copyAll(all, stream));
+  TUTTI_TRY(copyAll(all, goInTurns(made.call), stream));
   return executor_.copies(launch, exec::cuda::CopyStage::End, stream);
 }
 

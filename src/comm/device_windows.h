@@ -1,6 +1,6 @@
 // Calls on buffers in symmetric windows: which ones go that way, and how. Copies of the engines between two kernels (exec/cuda/copies.h),
 // or one kernel of one block or of several (exec/cuda/moved.h), where bytes are only moved; one kernel whose blocks combine what lies there
-// (exec/cuda/mapped.h) where they are reduced.
+// (exec/cuda/mapped.h) where they are reduced, or copies of the engines with such kernels beside them.
 //
 // Owner: DeviceRank. Used by the thread that uses the communicator, but isIdle(), which any thread may call.
 // 1. All ranks take this way for a call, or none does, and no rank asks another one. That is decided from what all ranks have alike: the
@@ -16,10 +16,14 @@
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
-// 4. Copies go in the order of rank + step, each on a stream of its own, forked from the caller's by an event and joined by others:
+// 4. Carried: of a large all-reduce engines bring each rank's contributions to those who combine them, into outputs that no result has come
+//    to yet, so that takes no memory of the library's; few blocks combine one part while the engines carry the other; then the
+//    engines bring the results to all. Not in place, where the input takes the output's room.
+// 5. Copies go in the order of rank + step. Where all ranks send and pieces are large they follow one another, so that no two ranks write
+//    to the same peer; others are each on a stream of its own, forked from the caller's by an event and joined by others:
 //    captured, they are branches of the caller's graph. A stream in a capture that has not ended is not used by anybody else; there are as
 //    many sets of streams as captures at a time, and one. But for the first call of each, nothing is allocated or mapped.
-// 5. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
+// 6. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
 // alignments.
 #pragma once
 
@@ -60,14 +64,19 @@ class DeviceWindows {
 
   /// Why no call like this one can go this way, whatever its buffers; empty: some can.
   std::string obstacle(Collective collective) const;
-  double estimateUs(const Call& call) const;
+  /// `isInPlace`: input and output are the same memory. Of no matter but for an all-reduce.
+  double estimateUs(const Call& call, bool isInPlace) const;
   /// Who carries out a call that reduces nothing: one block where engines would not have begun, several where they are faster still.
   enum class Mover : uint8_t { Engines, Block, Blocks };
   Mover moverOf(const Call& call) const;
+  /// Whether engines carry contributions and results of a call that reduces, and blocks only combine; otherwise blocks do all of it.
+  bool isCarried(const Call& call, bool isInPlace) const;
   /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
-  bool isTaken(const Call& call, double kernelUs) const;
-  /// That combine, or move together.
+  bool isTaken(const Call& call, bool isInPlace, double kernelUs) const;
+  /// That combine what is not carried, or move together.
   int32_t blocksOf(const Call& call) const;
+  /// That combine what is carried.
+  int32_t carriedBlocks() const;
   /// Sets the windows of `made` where the call goes this way. `kernelUs`: what it takes otherwise. InvalidUsage: the memory of a window
   /// that holds the buffers has been freed.
   Status choose(WindowCall& made, double kernelUs) const;
@@ -94,7 +103,13 @@ class DeviceWindows {
     driver::cuda::OwnedEvent forked;
     std::vector<Lane> lane;
   };
+  class Carrier;
+  static constexpr int32_t kCarriedParts = 2;  ///< of a share: one is combined while the other is carried
   uint64_t outBytes(const Call& call) const;
+  bool goInTurns(const Call& call) const;
+  double straightUs(const Call& call) const;
+  double carriedUs(const Call& call) const;
+  uint64_t carriedShare(const Call& call) const;
   double copyUs(const Call& call) const;
   double movedUs(const Call& call) const;
   double movedTogetherUs(const Call& call) const;
@@ -110,7 +125,8 @@ class DeviceWindows {
   static bool suitsABlock(std::span<const Piece> pieces);
   Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, int32_t blocks,
                  driver::cuda::Stream stream);
-  Status copyAll(std::span<const Piece> pieces, driver::cuda::Stream stream);
+  Status copyAll(std::span<const Piece> pieces, bool goInTurns, driver::cuda::Stream stream);
+  Status carryAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, driver::cuda::Stream stream);
 
   Device& device_;
   exec::cuda::Executor& executor_;

@@ -1,4 +1,5 @@
 // The copies of calls on windows, and the streams that they are on (comm/device_windows.h, 4).
+#include <algorithm>
 #include <utility>
 
 #include "comm/device_windows.h"
@@ -19,11 +20,13 @@ constexpr uint64_t kInRowsFrom = 1 << 20;
 
 }  // namespace
 
-/// The first on the caller's stream, the others beside it.
-Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
+/// The first on the caller's stream, or in turns all that go to peers; the others beside it.
+Status DeviceWindows::copyAll(std::span<const Piece> pieces, bool goInTurns, Stream stream) {
   if (pieces.empty()) return {};
   Driver& driver = device_.gpu->driver();
-  const auto others = pieces.subspan(1);
+  const size_t given = pieces.size() - (pieces.back().isOwn ? 1 : 0);
+  const auto first = pieces.first(goInTurns ? std::max<size_t>(given, 1) : 1);
+  const auto others = pieces.subspan(first.size());
   Lanes* lanes = nullptr;
   if (!others.empty()) {
     const auto found = lanesFor(stream, others.size());
@@ -31,7 +34,7 @@ Status DeviceWindows::copyAll(std::span<const Piece> pieces, Stream stream) {
     lanes = *found;
     TUTTI_TRY(driver.record(lanes->forked.get(), stream));
   }
-  TUTTI_TRY(driver.copy(pieces[0].to, pieces[0].from, Bytes(pieces[0].bytes), stream));
+  for (const Piece& piece : first) TUTTI_TRY(driver.copy(piece.to, piece.from, Bytes(piece.bytes), stream));
   for (size_t i = 0; i < others.size(); ++i) {
     const Lane& lane = lanes->lane[i];
     TUTTI_TRY(driver.wait(lane.stream.get(), lanes->forked.get()));

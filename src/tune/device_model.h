@@ -19,11 +19,28 @@
 
 namespace tutti::tune {
 
+/// How the copies of a rank to its peers stand to each other.
+enum class CopyOrder : uint8_t {
+  ByOne,    ///< one rank alone has any, to one peer or to all at once
+  AtOnce,   ///< all ranks have some, all of them at once
+  InTurns,  ///< the same, one after the other
+};
+
 /// Of a call by copies in which the busiest rank sends `sentBytes` to others.
-inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes) {
+inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes, CopyOrder order) {
   const CopyCost& cost = machine.copies;
-  return machine.launchUs + cost.startUs + ranks * cost.copyUs +
-         static_cast<double>(sentBytes) / ((ranks > 2 ? cost.manyGBs : cost.linkGBs) * 1e3);
+  const bool areMany = order == CopyOrder::AtOnce && ranks > 2;
+  return machine.launchUs + cost.startUs + ranks * cost.copyUs + (order == CopyOrder::InTurns ? (ranks - 2) * cost.turnUs : 0) +
+         static_cast<double>(sentBytes) / ((areMany ? cost.manyGBs : cost.linkGBs) * 1e3);
+}
+
+/// Of an all-reduce that engines carry in `parts` parts: of `shareBytes` each rank, combined by `blocks` blocks while others are carried.
+inline double carriedUs(const DeviceMachine& machine, int32_t ranks, uint64_t shareBytes, int32_t parts, int32_t blocks) {
+  const CarriedCost& cost = machine.carried;
+  const auto share = static_cast<double>(shareBytes);
+  const double wayUs = share * (ranks - 1) / (cost.linkGBs * 1e3);  // of contributions, and of results
+  const double combineUs = share * (ranks + 1) / (blocks * cost.blockGBs * 1e3);
+  return machine.launchUs + cost.startUs + 2 * parts * (ranks - 1) * cost.copyUs + 2 * wayUs + std::max(0.0, combineUs - wayUs);
 }
 
 /// Of a call by one block that stores `storedBytes`, here or there.
@@ -45,7 +62,7 @@ inline double mappedUs(const DeviceMachine& machine, Collective collective, int3
   const bool isAllReduce = collective == Collective::AllReduce;
   const double crossing = static_cast<double>(shareBytes) * (ranks - 1) * (isAllReduce ? 2 : 1);
   const double blockGBs = isAllReduce ? cost.blockGBs : cost.loadGBs;
-  return machine.launchUs + cost.startUs + blocks * machine.blockUs + crossing / (std::min(cost.linkGBs, blocks * blockGBs) * 1e3);
+  return machine.launchUs + cost.startUs + blocks * machine.blockUs + crossing / (std::min(ranks > 2 ? cost.manyGBs : cost.linkGBs, blocks * blockGBs) * 1e3);
 }
 
 /// Of the kernel that launchKernel() puts the call on if it is alone in its launch, or one of a few messages there; in a group of many

@@ -167,6 +167,13 @@ constexpr Field<MappedCost> kMappedFields[] = {
     {"linkGBs", &MappedCost::linkGBs},
 };
 
+constexpr Field<CarriedCost> kCarriedFields[] = {
+    {"startUs", &CarriedCost::startUs},
+    {"copyUs", &CarriedCost::copyUs},
+    {"linkGBs", &CarriedCost::linkGBs},
+    {"blockGBs", &CarriedCost::blockGBs},
+};
+
 DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
@@ -180,6 +187,11 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("mapped")) {
     Reader mapped = reader.object("mapped");
     readFields(mapped, kMappedFields, machine.mapped);
+    if (mapped.has("manyGBs")) machine.mapped.manyGBs = mapped.number("manyGBs");
+  }
+  if (reader.has("carried")) {
+    Reader carried = reader.object("carried");
+    readFields(carried, kCarriedFields, machine.carried);
   }
   if (reader.has("moved")) {
     Reader moved = reader.object("moved");
@@ -192,7 +204,8 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("copies")) {
     Reader copies = reader.object("copies");
     readFields(copies, kCopyFields, machine.copies);
-    if (copies.has("manyGBs")) machine.copies.manyGBs = copies.number("manyGBs");  // files of before have none
+    if (copies.has("manyGBs")) machine.copies.manyGBs = copies.number("manyGBs");  // files of before have none, nor the next
+    if (copies.has("turnUs")) machine.copies.turnUs = copies.number("turnUs");
   }
   Reader kernels = reader.object("kernels");
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
@@ -223,9 +236,12 @@ Json devicesJson(const DeviceMachine& machine) {
   json["kernels"]["linemessages"] = kernelJson(machine.lineMessages);
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
   json["copies"]["manyGBs"] = machine.copies.manyGBs;
+  json["copies"]["turnUs"] = machine.copies.turnUs;
   json["moved"] = fieldsOf(kMovedFields, machine.moved);
   json["movedTogether"] = fieldsOf(kMovedTogetherFields, machine.movedTogether);
   json["mapped"] = fieldsOf(kMappedFields, machine.mapped);
+  json["mapped"]["manyGBs"] = machine.mapped.manyGBs;
+  json["carried"] = fieldsOf(kCarriedFields, machine.carried);
   return json;
 }
 
@@ -283,7 +299,10 @@ Status checkPlatform(const Platform& platform) {
   const MovedTogetherCost& together = platform.devices->movedTogether;
   if (together.blockGBs <= 0 || together.linkGBs <= 0) return refuse("blockGBs or linkGBs of movedTogether");
   const MappedCost& mapped = platform.devices->mapped;
-  if (mapped.blockGBs <= 0 || mapped.loadGBs <= 0 || mapped.linkGBs <= 0) return refuse("blockGBs, loadGBs or linkGBs of mapped");
+  if (mapped.blockGBs <= 0 || mapped.loadGBs <= 0 || mapped.linkGBs <= 0 || mapped.manyGBs <= 0)
+    return refuse("blockGBs, loadGBs, linkGBs or manyGBs of mapped");
+  const CarriedCost& carried = platform.devices->carried;
+  if (carried.linkGBs <= 0 || carried.blockGBs <= 0) return refuse("linkGBs or blockGBs of carried");
   for (const KernelCost* cost : {&platform.devices->lone, &platform.devices->messages, &platform.devices->lineMessages})
     if (cost->blockGBs <= 0 || cost->linkGBs <= 0) return refuse("blockGBs or linkGBs of lone, messages or linemessages");
   return {};

@@ -50,8 +50,9 @@ struct KernelCost {
 struct CopyCost {
   double startUs = 14.5; ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
   double copyUs = 3;     ///< of every copy
-  double linkGBs = 355;  ///< from one device to another
-  double manyGBs = 240;  ///< from one to several others together, whose copies are under way at once
+  double turnUs = 5;     ///< of every copy that follows another one, on top of that
+  double linkGBs = 390;  ///< from one device to another
+  double manyGBs = 240;  ///< from each of several devices to all others at once
 };
 
 /// A call that moves little between windows, by one block.
@@ -73,6 +74,15 @@ struct MappedCost {
   double blockGBs = 40;   ///< that a block loads from peers and stores to them, of an all-reduce
   double loadGBs = 29;    ///< that it loads, of a reduce-scatter, which stores nothing there
   double linkGBs = 330;   ///< that a device does
+  double manyGBs = 315;   ///< the same with several peers; may be missing in a file
+};
+
+/// An all-reduce whose contributions and results engines carry, and whose blocks combine meanwhile.
+struct CarriedCost {
+  double startUs = 70;    ///< until all have come to the call, and wherever they meet again
+  double copyUs = 6.3;    ///< of every copy, on top of its bytes
+  double linkGBs = 392;   ///< from a device to the next
+  double blockGBs = 118;  ///< of memory that a block reads and writes
 };
 
 /// GPUs of one host. deviceMachine() is the built-in one.
@@ -94,6 +104,7 @@ struct DeviceMachine {
   MovedCost moved;    ///< the same
   MovedTogetherCost movedTogether;  ///< the same
   MappedCost mapped;  ///< the same
+  CarriedCost carried;  ///< the same
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
   KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel
   KernelCost lineMessages;  ///< the same of the Lines kernel

@@ -125,19 +125,44 @@ TEST(DeviceModel, IsNearWhatWasMeasuredOfWindowsOfLines) {
 
 /// bench/gpu/compare --only all_gather --buffers windows with TUTTI_COPY_ENGINES=1, and with NCCL_CTA_POLICY=2, in a graph, on 2 H100.
 TEST(DeviceModel, IsNearWhatWasMeasuredOfCopiesAndOfOneBlock) {
-  const auto copies = [](uint64_t bytes) { return copyUs(deviceMachine(), 2, bytes / 2) - deviceMachine().launchUs; };
+  const auto copies = [](uint64_t bytes) { return copyUs(deviceMachine(), 2, bytes / 2, CopyOrder::InTurns) - deviceMachine().launchUs; };
   const auto moved = [](uint64_t bytes) { return movedUs(deviceMachine(), bytes) - deviceMachine().launchUs; };
   EXPECT_NEAR(copies(262144), 19.8, 2);
   EXPECT_NEAR(copies(kMiB), 20.3, 2);
   EXPECT_NEAR(copies(4 * kMiB), 26.6, 2.7);
-  EXPECT_NEAR(copies(16 * kMiB), 47.0, 4.7);
-  EXPECT_NEAR(copies(64 * kMiB), 119, 12);
+  EXPECT_NEAR(copies(16 * kMiB), 45.5, 4.5);
+  EXPECT_NEAR(copies(64 * kMiB), 111, 11);
+  EXPECT_NEAR(copies(1024 * kMiB), 1400, 70);
   EXPECT_NEAR(moved(4096), 7.35, 0.7);
   EXPECT_NEAR(moved(65536), 7.95, 0.8);
   EXPECT_NEAR(moved(262144), 11.9, 1.2);
   EXPECT_NEAR(moved(524288), 18.6, 1.9);
   EXPECT_LT(moved(262144), copies(262144));
   EXPECT_GT(moved(kMiB), copies(kMiB));
+}
+
+/// The same on 4 H100, and all-reduces of --buffers windows-a with TUTTI_COPY_ENGINES=1 on 2 and 4 of them.
+TEST(DeviceModel, IsNearWhatWasMeasuredOfCopiesToSeveralPeersAndOfWhatEnginesCarry) {
+  const auto gathered = [](uint64_t bytes, CopyOrder order) {
+    return copyUs(deviceMachine(), 4, bytes / 4 * 3, order) - deviceMachine().launchUs;
+  };
+  EXPECT_NEAR(gathered(4 * kMiB, CopyOrder::AtOnce), 37.7, 3.8);
+  EXPECT_NEAR(gathered(16 * kMiB, CopyOrder::InTurns), 67.8, 6.8);
+  EXPECT_NEAR(gathered(64 * kMiB, CopyOrder::InTurns), 165, 8);
+  EXPECT_NEAR(gathered(256 * kMiB, CopyOrder::InTurns), 548, 27);
+  EXPECT_NEAR(gathered(1024 * kMiB, CopyOrder::InTurns), 2087, 100);
+  EXPECT_NEAR(copyUs(deviceMachine(), 4, 3 * 256 * kMiB, CopyOrder::ByOne) - deviceMachine().launchUs, 2061, 100);
+  const auto carried = [](int32_t ranks, uint64_t bytes, int32_t blocks) {
+    return carriedUs(deviceMachine(), ranks, bytes / static_cast<uint64_t>(ranks), 2, blocks) - deviceMachine().launchUs;
+  };
+  EXPECT_NEAR(carried(2, 256 * kMiB, 12), 780, 39);
+  EXPECT_NEAR(carried(2, 1024 * kMiB, 12), 2829, 140);
+  EXPECT_NEAR(carried(2, 1024 * kMiB, 8), 3139, 160);
+  EXPECT_NEAR(carried(2, 1024 * kMiB, 4), 4844, 250);
+  EXPECT_NEAR(carried(4, 128 * kMiB, 8), 644, 32);
+  EXPECT_NEAR(carried(4, 256 * kMiB, 8), 1164, 58);
+  EXPECT_NEAR(carried(4, 1024 * kMiB, 8), 4242, 210);
+  EXPECT_NEAR(carried(4, 1024 * kMiB, 4), 5223, 260);
 }
 
 /// bench/gpu/compare --only all_gather --buffers windows-a with TUTTI_MAPPED=1, in a graph, on 2 and 4 H200 and 4 H100.

@@ -5,6 +5,8 @@
 //            out a call, which all read the count) and posts it on the boards, which
 //            nobody waits for, and waits until every rank that this one writes to has said so
 //   copies   of the host, on streams of their own behind Begin: into the peers' outputs, which are mapped here
+//   Meet     where later copies need what others have done with earlier ones: says to the same ranks as End that all that was on the stream
+//            is done, and waits for the same. Counts as a call of its own, and takes the place of End where a call has any
 //   End      behind all of them: says to every rank that this one has written to "all of my data has arrived", and waits for the same
 //   flags    in memory of their owner, a line for each peer: the peer writes (relaxed, behind a fence), the owner polls (acquire)
 // 1. Every rank of the communicator runs both stages for every such call, whether or not it moves anything, so all count alike; the count
@@ -12,7 +14,7 @@
 //    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) and those that blocks move (moved.h) share count
 //    and flags, so a rank may move what others copy.
 // 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n) behind it, and the writer says Ready(n + 1)
-//    behind that.
+//    behind that. Arrived only grows, and who waits for n is content with more.
 // 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
 //    communicator where they differ.
 // 4. A wait ends as those of all kernels do (wait.cuh): no stream waits for a value in memory, which nothing could end. Copies behind a
@@ -42,7 +44,7 @@ struct CopyState {
   uint32_t done;   ///< blocks of a call of several (mapped.h, moved.h) that have done their parts
 };
 
-enum class CopyStage : uint32_t { Begin, End };
+enum class CopyStage : uint32_t { Begin, Meet, End };
 inline constexpr int kCopyThreads = 32;  // a thread for each peer
 static_assert(kMaxLocalRanks <= kCopyThreads);
 
@@ -86,13 +88,14 @@ class CopyStep {
   /// The half that others wait for, behind all that was stored for them.
   TUTTI_HD void tellAll(CopyStage stage) {
     const bool begins = stage == CopyStage::Begin;
-    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins || countsAtEnd_ ? 1 : 0);
+    const bool meets = stage == CopyStage::Meet;
+    if (begins || call_ == 0) call_ = side_.load(&launch_.state->count) + (begins || meets || countsAtEnd_ ? 1 : 0);
     side_.meet();
     side_.fence();  // what was on the stream before is seen by whoever sees the flag
     for (int peer = side_.thread(); peer < launch_.ranks; peer += side_.threads())
       if (has(begins ? launch_.writers : launch_.written, peer)) tell(stage, peer, call_);
     if (side_.thread() != 0) return;
-    if (begins != countsAtEnd_) side_.store(&launch_.state->count, call_);
+    if (meets || begins != countsAtEnd_) side_.store(&launch_.state->count, call_);
     if (begins) side_.post();
   }
   /// Of the stage that has told.
@@ -116,7 +119,7 @@ class CopyStep {
 
   TUTTI_HD bool await(CopyStage stage, int peer, uint64_t call) {
     const CopyFlag& flag = launch_.own[peer];
-    if (stage == CopyStage::End)
+    if (stage != CopyStage::Begin)
       return side_.await(Waiting::ForCopies, peer, call, [&](uint64_t& seen) { return (seen = side_.loadAcquire(&flag.arrived)) >= call; });
     const uint32_t number = static_cast<uint32_t>(call);
     const bool hasCome = side_.await(Waiting::ForLeave, peer, number, [&](uint64_t& seen) {

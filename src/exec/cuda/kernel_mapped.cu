@@ -32,9 +32,13 @@ template <DataType kType>
 __global__ void __launch_bounds__(kMappedThreads, 1) mappedKernel(const __grid_constant__ MappedLaunch launch) {
   __shared__ MappedShared shared;
   if (threadIdx.x == 32) prepare(shared, launch);
-  if (!openTogether(launch.call, shared.together)) return;
+  if (launch.isAlone) {
+    __syncthreads();
+  } else if (!openTogether(launch.call, shared.together)) {
+    return;
+  }
   runLoop<PlainFold, kType>(shared.job, shared.context);
-  closeTogether(launch.call, shared.together, gridDim.x);
+  if (!launch.isAlone) closeTogether(launch.call, shared.together, gridDim.x);
 }
 
 struct MappedFunction {

@@ -79,7 +79,7 @@ class GpuCopies : public testing::Test {
       streams.push_back(gpus->makeStream());
       for (auto* list : {&ins, &outs}) {
         list->push_back(nullptr);
-        ASSERT_EQ(ncclMemAlloc(&list->back(), kRoom), ncclSuccess);
+        ASSERT_EQ(ncclMemAlloc(&list->back(), room), ncclSuccess);
       }
     }
     inWindows.resize(ranks);
@@ -106,8 +106,8 @@ class GpuCopies : public testing::Test {
   void registerAll(int flags = NCCL_WIN_COLL_SYMMETRIC) {
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     for (size_t r = 0; r < comms.size(); ++r) {
-      ASSERT_EQ(ncclCommWindowRegister(comms[r], ins[r], kRoom, &inWindows[r], flags), ncclSuccess) << ncclGetLastError(comms[r]);
-      ASSERT_EQ(ncclCommWindowRegister(comms[r], outs[r], kRoom, &outWindows[r], flags), ncclSuccess);
+      ASSERT_EQ(ncclCommWindowRegister(comms[r], ins[r], room, &inWindows[r], flags), ncclSuccess) << ncclGetLastError(comms[r]);
+      ASSERT_EQ(ncclCommWindowRegister(comms[r], outs[r], room, &outWindows[r], flags), ncclSuccess);
     }
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
     for (size_t r = 0; r < comms.size(); ++r) ASSERT_TRUE(inWindows[r] != nullptr && outWindows[r] != nullptr);
@@ -156,7 +156,7 @@ class GpuCopies : public testing::Test {
 
   void fill(const Trial& t, size_t salt) {
     for (size_t r = 0; r < ranks(); ++r) {
-      std::memset(outs[r], 0xa5, kRoom);
+      std::memset(outs[r], 0xa5, room);
       if (t.kind == Kind::Broadcast && static_cast<int>(r) != t.root) continue;
       for (size_t i = 0; i < inBytes(t); ++i) in(t, r)[i] = given(r, t.kind == Kind::AllToAll ? i / t.bytes : 0, i % t.bytes, salt);
     }
@@ -188,7 +188,7 @@ class GpuCopies : public testing::Test {
         ASSERT_EQ(all[t.offset + i], given(from, receiver(t, r), i % t.bytes, salt)) << what << ", rank " << r << ", byte " << i;
       }
       for (size_t i = 0; i < t.offset; ++i) ASSERT_EQ(all[i], 0xa5) << what << ": rank " << r << " was written to before its output";
-      for (size_t i = t.offset + outBytes(t); i < std::min(kRoom, t.offset + outBytes(t) + 64); ++i)
+      for (size_t i = t.offset + outBytes(t); i < std::min(room, t.offset + outBytes(t) + 64); ++i)
         ASSERT_EQ(all[i], 0xa5) << what << ": rank " << r << " was written to behind its output";
     }
   }
@@ -244,6 +244,7 @@ class GpuCopies : public testing::Test {
   }
   ncclResult_t stateOf(size_t r) { return awaitError(comms[r], 5 * kSlow); }
 
+  size_t room = kRoom;  ///< of each buffer
   std::unique_ptr<FakeGpus> gpus;
   std::vector<ncclComm_t> comms;
   std::vector<Stream> streams;
@@ -491,10 +492,11 @@ TEST_F(GpuCopies, TheWayOfALargeCallIsTheFastest) {
     const std::string one = all.substr(at, all.find('}', at) - at);
     return std::tuple(one.find("\"moved\"") != std::string::npos, one.find("taken for buffers") != std::string::npos);
   };
-  constexpr size_t kMany = 8 << 20;  // 32 MiB of floats, 64 of two ranks
+  constexpr size_t kMany = 4 << 20;  // 16 MiB of floats, 32 of two ranks
   for (const int ranks : {2, 4}) {
     open(static_cast<size_t>(ranks), "-1");
     EXPECT_EQ(wayOf(kMany, ncclFloat), std::tuple(true, true)) << ranks;
+    EXPECT_EQ(wayOf(16 * kMany, ncclFloat), std::tuple(false, true)) << "engines, " << ranks;
     EXPECT_FALSE(std::get<0>(wayOf(kMany + 1, ncclFloat))) << "chunks that are askew would be left to engines, " << ranks;
     end();
     {
@@ -637,6 +639,29 @@ TEST_F(GpuCopies, GraphsRunThemAgainAmongOtherCalls) {
   }
   for (const auto& list : {graphs, two})
     for (const Graph graph : list) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+TEST_F(GpuCopies, LargePiecesThatAllRanksSendFollowOneAnother) {
+  const auto isChain = [&](const Trial& t) {
+    std::vector<Graph> graphs(ranks());
+    for (const Stream s : streams) EXPECT_EQ(gpus->driver().beginCapture(s), Error::Success);
+    EXPECT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t r = 0; r < ranks(); ++r) EXPECT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+    const driver::cuda::FakeShape shape = gpus->driver().shape(graphs[0]);
+    EXPECT_EQ(shape.works, 2 + ranks() - (t.inPlace || t.kind == Kind::Broadcast ? 1 : 0));
+    for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+    return shape.isChain;
+  };
+  room = size_t{7} << 20;
+  open(3);
+  registerAll();
+  constexpr size_t kLarge = size_t{2} << 20;
+  EXPECT_TRUE(isChain({Kind::AllGather, kLarge, 0, true}));
+  EXPECT_FALSE(isChain({Kind::AllGather, kLarge - 16, 0, true}));
+  EXPECT_FALSE(isChain({Kind::AllGather, kLarge, 0, false})) << "the own piece is beside the others";
+  EXPECT_FALSE(isChain({Kind::Broadcast, kLarge, 0, true})) << "nobody else sends";
+  for (const bool inPlace : {false, true}) run({Kind::AllGather, kLarge + 3, 5, inPlace}, true, 3);
+  run({Kind::AllToAll, kLarge + 1, 0}, true, 4);
 }
 
 // Streams of copies that are part of one capture are nobody else's.

@@ -73,6 +73,11 @@ struct Play {
   void broadcast(size_t bytes) {
     all([&](size_t r) { return ncclBroadcast(data[r], static_cast<char*>(data[r]) + bytes, bytes, ncclInt8, 0, comms[r], streams[r]); });
   }
+  void reduceOutOfPlace(size_t bytes) {
+    all([&](size_t r) {
+      return ncclAllReduce(data[r], static_cast<char*>(data[r]) + bytes, bytes, ncclInt8, ncclSum, comms[r], streams[r]);
+    });
+  }
   void deregisterWindows() {
     all([&](size_t r) { return ncclCommWindowDeregister(comms[r], windows[r]); });
   }
@@ -204,6 +209,19 @@ const Scenario kScenarios[] = {
        play.gather(10'000);
        play.broadcast(kOwn);
        play.capture([&] { play.gather(10'000); });
+       play.replay();
+       play.deregisterWindows();
+     },
+     10},
+    {"Carried",
+     Machine::Plain,
+     {{"TUTTI_COPY_ENGINES", "1"}},
+     true,
+     openAll,
+     [](Play& play) {
+       play.registerWindows();
+       play.reduceOutOfPlace(10'001);
+       play.capture([&] { play.reduceOutOfPlace(10'001); });
        play.replay();
        play.deregisterWindows();
      },

@@ -58,6 +58,11 @@ const Ways kWays[] = {
      {"probe", "mapped"},
      true,
      [](char* in, char* out, ncclComm_t comm) { return sumOf(100'000, in, out, comm); }},
+    {"Carried",
+     {{"TUTTI_COPY_ENGINES", "1"}, {"TUTTI_MAPPED", "1"}},
+     {"probe", "copies", "mapped"},
+     true,
+     [](char* in, char* out, ncclComm_t comm) { return sumOf(100'000, in, out, comm); }},
 };
 
 class GpuKernelsFail : public testing::TestWithParam<Ways> {

@@ -1,5 +1,5 @@
 // All-reduce and reduce-scatter on buffers in symmetric windows, combined where they lie: the bits of the contract for every type and
-// operation, on all ranks alike, and other ways where that is not promised or not possible.
+// operation, on all ranks alike, and other ways where that is not promised or not possible. By blocks alone, and carried by engines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -339,6 +339,129 @@ TEST_F(GpuMapped, RanksThatGoDifferentWaysNotice) {
   EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("in symmetric windows"), std::string::npos) << ncclGetLastError(comms[0]);
   await();
   for (void* const memory : other) EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+}
+
+/// Engines bring contributions and results wherever they can.
+class GpuCarried : public GpuMapped {
+ protected:
+  void openCarried(int ranks) {
+    engines_ = std::make_unique<ScopedSetting>("TUTTI_COPY_ENGINES", "1");
+    open(ranks);
+    registerInputs();
+    registerOutputs();
+  }
+  void TearDown() override {
+    GpuMapped::TearDown();
+    engines_.reset();
+  }
+  /// Runs it once; `blocks`: of the kernels that combine, 0 as many as it likes.
+  void carry(const Case& c, int32_t blocks = 0) {
+    fill(c);
+    const auto before = HostKernels::counts();
+    ASSERT_EQ(callAll(c), ncclSuccess) << describe(c) << ": " << ncclGetLastError(nullptr);
+    await();
+    const auto after = HostKernels::counts();
+    const uint64_t rest = c.count * sizeOf(c.type) % (comms.size() * 128);
+    EXPECT_EQ(after.copyStages - before.copyStages, 5 * comms.size()) << describe(c);
+    EXPECT_EQ(after.mapped - before.mapped, 2 * comms.size() + (rest == 0 ? 0 : 1)) << describe(c);
+    EXPECT_EQ(after.launches, before.launches) << describe(c);
+    EXPECT_EQ(after.mappedBlocks, blocks != 0 ? blocks : comms.size() == 2 ? 12 : 8);
+    ASSERT_NO_FATAL_FAILURE(expectRight(c));
+  }
+
+ private:
+  std::unique_ptr<ScopedSetting> engines_;
+};
+class GpuCarriedOfRanks : public GpuCarried, public testing::WithParamInterface<int> {};
+
+TEST_P(GpuCarriedOfRanks, HasTheBitsOfTheContract) {
+  const int ranks = GetParam();
+  openCarried(ranks);
+  for (int type = 0; type < kNumDataTypes; ++type)
+    for (int operation = 0; operation <= kAvg; ++operation) {
+      const uint64_t line = 128 / sizeOf(static_cast<DataType>(type));
+      for (const uint64_t count : {static_cast<uint64_t>(ranks) * line, static_cast<uint64_t>(ranks) * line + 1, uint64_t{9002}}) {
+        Case c = caseOf(Kind::AllReduce, ranks, static_cast<DataType>(type), operation, count);
+        if (count < static_cast<uint64_t>(ranks) * line) continue;
+        c.sendOffset = operation;
+        c.recvOffset = 2 * operation;
+        ASSERT_NO_FATAL_FAILURE(carry(c));
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuCarriedOfRanks, testing::Values(2, 3, 4, 8),
+                         [](const auto& ranks) { return format("R{}", ranks.param); });
+
+TEST_F(GpuCarried, InPlaceOrWithLessThanALineForEachBlocksDoItAlone) {
+  openCarried(3);
+  run(caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 20'001, true));
+  run(caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 95));
+  carry(caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 96));
+  run(caseOf(Kind::ReduceScatter, 3, DataType::F32, ncclSum, 20'001));
+  carry(caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 20'001));
+}
+
+TEST_F(GpuCarried, BoundsOfCtasHold) {
+  const ScopedSetting most("NCCL_MAX_CTAS", "3");
+  openCarried(2);
+  carry(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 400'001), 3);
+}
+
+TEST_F(GpuCarried, GraphsRunItAgainBetweenOtherCalls) {
+  openCarried(3);
+  const Case c = caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 50'001);
+  std::vector<Graph> graphs(3);
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+  ASSERT_EQ(callAll(c), ncclSuccess);
+  for (size_t r = 0; r < 3; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  const driver::cuda::FakeShape shape = gpus->driver().shape(graphs[0]);
+  EXPECT_EQ(shape.works, 5u + 2 * 2 * 2 + 2) << "five meetings, two parts to two peers in both ways, two kernels that combine";
+  EXPECT_FALSE(shape.isChain) << "they combine beside copies";
+  EXPECT_TRUE(shape.isFenced);
+  for (uint64_t turn = 0; turn < 3; ++turn) {
+    Case again = c;
+    again.seed = turn + 77;
+    fill(again);
+    for (size_t r = 0; r < 3; ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+    }
+    await();
+    ASSERT_NO_FATAL_FAILURE(expectRight(again, format(", replay {}", turn)));
+    ASSERT_NO_FATAL_FAILURE(run(caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 777, true)));  // counts are shared
+    ASSERT_NO_FATAL_FAILURE(carry(c));
+  }
+  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+TEST_F(GpuCarried, OnlyWhereItPaysUnlessAskedFor) {
+  const auto wayOf = [&](size_t count) {
+    char text[8192] = {};
+    EXPECT_EQ(tuttiExplain(comms[0], "all_reduce", count, ncclFloat, ncclSum, 0, text, sizeof text, nullptr), ncclSuccess);
+    const std::string all(text);
+    return all.find("\"carried\"") != std::string::npos ? "carried" : all.find("\"mapped\"") != std::string::npos ? "mapped" : "neither";
+  };
+  open(2, "-1");
+  registerInputs();
+  registerOutputs();
+  EXPECT_STREQ(wayOf(size_t{1} << 28), "carried");
+  EXPECT_STREQ(wayOf(size_t{1} << 24), "mapped");
+  for (ncclComm_t& comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  const ScopedSetting never("TUTTI_COPY_ENGINES", "0");
+  ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess);
+  EXPECT_STREQ(wayOf(size_t{1} << 28), "mapped");
+}
+
+/// What one rank has in place it does by blocks, and the other, who has it not, would wait for engines.
+TEST_F(GpuCarried, InPlaceOnOneRankAloneEndsTheCommunicator) {
+  openCarried(2);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (size_t r = 0; r < 2; ++r)
+    ASSERT_EQ(ncclAllReduce(r == 0 ? outs[r] : ins[r], outs[r], 1000, ncclFloat, ncclSum, comms[r], streams[r]), ncclSuccess);
+  (void)ncclGroupEnd();
+  for (const ncclComm_t comm : comms) EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclInvalidUsage) << ncclGetLastError(comm);
+  await();
 }
 
 }  // namespace

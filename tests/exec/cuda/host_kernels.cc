@@ -306,9 +306,8 @@ namespace {
 void playMapped(const MappedLaunch& launch, int32_t blocks) {
   HostCopySide side(launch.call);
   CopyStep<HostCopySide> step(launch.call, side, true);
-  if (!step.run(CopyStage::Begin)) return;
   CopyStep<HostCopySide> other(launch.call, side, true);  // another block of it
-  if (!other.join()) return;
+  if (!launch.isAlone && !(step.run(CopyStage::Begin) && other.join())) return;
   const host::ReduceFn combine = host::selectReduce(launch.type, launch.op, host::SimdLevel::Portable);
   const uint32_t scaled = launch.scaling.hasFactor ? (uint32_t{1} << launch.sources) - 1 : 0;
   for (int32_t block = 0; block < blocks; ++block) {
@@ -320,6 +319,7 @@ void playMapped(const MappedLaunch& launch, int32_t blocks) {
     combine(sum.data(), sources, launch.sources, part.bytes / sizeOf(launch.type), {launch.type, launch.op, launch.scaling}, scaled, true);
     for (int32_t t = 0; t < launch.targets; ++t) std::memcpy(launch.target[t] + part.begin, sum.data(), sum.size());
   }
+  if (launch.isAlone) return;
   (void)CopyStep<HostCopySide>(launch.call, side, true).run(CopyStage::End);  // by whichever block is the last one
 }
 

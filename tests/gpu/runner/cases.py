@@ -211,6 +211,9 @@ def symmetric_windows(gpus):
             checks.append(checked_by_row(check, row_s))
         checks.append(Check(program, "t", gpus, Sizes(8, 64 * MB, 8), extra=("-R", "2")))
         checks.append(Check(program, "mpi", gpus, Sizes(8, 64 * MB, 8), extra=("-G", "20", "-R", "2")))
+    check = Check("all_reduce", "mpi", gpus, Sizes(1024, 64 * MB, 16), TYPES, OPS, iterations=(2, 1),
+                  environment={"TUTTI_COPY_ENGINES": "1"}, extra=("-R", "2"))
+    checks.append(checked_by_row(check, FAST_ROW_S))
     return checks
 
 
