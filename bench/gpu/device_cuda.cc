@@ -57,6 +57,9 @@ class CudaGraph final : public Graph {
     BENCH_CUDA(cudaGraphGetNodes(graph, nullptr, &number));
     std::vector<cudaGraphNode_t> nodes(number);
     if (number != 0) BENCH_CUDA(cudaGraphGetNodes(graph, nodes.data(), &number));
+    std::vector<cudaGraphNode_t> kernels;
+    uint64_t sum = 0;
+    uint64_t largest = 0;
     for (const cudaGraphNode_t node : nodes) {
       cudaGraphNodeType type{};
       const cudaError_t code = cudaGraphNodeGetType(node, &type);
@@ -75,7 +78,10 @@ class CudaGraph final : public Graph {
         if (const CUresult code = read(node, &kernel); code != CUDA_SUCCESS)
           stop("cuGraphKernelNodeGetParams returned {}", static_cast<int>(code));
         ++all.kernels;
-        all.ctas += uint64_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
+        const uint64_t blocks = uint64_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
+        kernels.push_back(node);
+        sum += blocks;
+        largest = std::max(largest, blocks);
         all.threads = std::max(all.threads, uint64_t{kernel.blockDimX} * kernel.blockDimY * kernel.blockDimZ);
       } else if (type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset) {
         ++all.copies;
@@ -83,6 +89,35 @@ class CudaGraph final : public Graph {
         ++all.others;
       }
     }
+    all.ctas += areOrdered(graph, kernels) ? largest : sum;
+  }
+  /// Whether of any two of these nodes one follows the other.
+  static bool areOrdered(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& nodes) {
+    if (nodes.size() < 2) return true;
+    size_t number = 0;
+    BENCH_CUDA(edgesOf(graph, nullptr, nullptr, nullptr, &number));
+    std::vector<cudaGraphNode_t> from(number);
+    std::vector<cudaGraphNode_t> to(number);
+    std::vector<cudaGraphEdgeData> data(number);  // asked for, as edges that have some are not told of otherwise
+    BENCH_CUDA(edgesOf(graph, from.data(), to.data(), data.data(), &number));
+    const auto follows = [&](cudaGraphNode_t later, cudaGraphNode_t first) {
+      std::vector<cudaGraphNode_t> reached{first};
+      for (size_t at = 0; at < reached.size(); ++at)
+        for (size_t e = 0; e < number; ++e)
+          if (from[e] == reached[at] && std::find(reached.begin(), reached.end(), to[e]) == reached.end()) reached.push_back(to[e]);
+      return std::find(reached.begin(), reached.end(), later) != reached.end();
+    };
+    for (size_t a = 0; a < nodes.size(); ++a)
+      for (size_t b = 0; b < a; ++b)
+        if (!follows(nodes[a], nodes[b]) && !follows(nodes[b], nodes[a])) return false;
+    return true;
+  }
+  static cudaError_t edgesOf(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data, size_t* number) {
+#if CUDART_VERSION >= 13000
+    return cudaGraphGetEdges(graph, from, to, data, number);
+#else
+    return cudaGraphGetEdges_v2(graph, from, to, data, number);
+#endif
   }
 
   cudaGraph_t graph_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "exec/cuda/brief.h"
 #include "exec/cuda/lone.h"
 
 namespace tutti::tune {
@@ -72,16 +73,17 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
   us.launchUs = machine_.launchUs + cost.startUs + blocks * machine_.blockUs;
   // Constants of the other kernels were measured when nothing was early.
   const bool isLone = kernel == KernelId::LineWindow || &cost == &machine_.lone;
-  if (isLone && blocks > exec::cuda::kMostEarlyBlocks) us.launchUs += machine_.lateUs;
   const bool hasRounds = isLone && algorithm.traits.rounds > 1;
-  if (hasRounds) us.launchUs += machine_.roundsUs;
+  const bool forwards = hasRounds && kernel == KernelId::LineWindow && exec::cuda::mayForward(geometry, ranks_, elementBytes);
+  if (isLone && (blocks > exec::cuda::kMostEarlyBlocks || forwards)) us.launchUs += machine_.lateUs;
+  if (hasRounds) us.launchUs += forwards ? machine_.forwardUs : machine_.roundsUs;
   const bool isPlain = exec::cuda::kernelInfo(kernel).protocol == exec::cuda::Protocol::Simple && !isWindow;
   if (isPlain && p.steps > 1) us.launchUs += machine_.turnsUs;
   const Collective collective = algorithm.traits.collective;
   const bool isFlow = !isWindow && (collective == Collective::Broadcast || collective == Collective::Reduce);
   us.hopsUs = isFlow && hops > 1 ? cost.hopUs + (hops - 1) * cost.flowHopUs : hops * cost.hopUs;
   double passing = std::max(p.crossing, p.arriving) * bytes;
-  double repeated = hasRounds ? machine_.roundsBlocks : 1;
+  double repeated = !hasRounds ? 1 : forwards ? machine_.forwardBlocks : machine_.roundsBlocks;
   if (isWindow) {
     us.messagesUs = p.messages * cost.messageUs;
     us.slicesUs = (slices - 1) * algorithm.traits.rounds * cost.roundUs;

@@ -181,6 +181,8 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("lateUs")) machine.lateUs = reader.number("lateUs");
   if (reader.has("roundsUs")) machine.roundsUs = reader.number("roundsUs");
   if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
+  if (reader.has("forwardUs")) machine.forwardUs = reader.number("forwardUs");
+  if (reader.has("forwardBlocks")) machine.forwardBlocks = reader.number("forwardBlocks");
   if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
   if (reader.has("byTurnsLinks")) machine.byTurnsLinks = reader.number("byTurnsLinks");
   if (reader.has("oneWay")) machine.oneWay = reader.number("oneWay");
@@ -225,6 +227,8 @@ Json devicesJson(const DeviceMachine& machine) {
                {"lateUs", machine.lateUs},
                {"roundsUs", machine.roundsUs},
                {"roundsBlocks", machine.roundsBlocks},
+               {"forwardUs", machine.forwardUs},
+               {"forwardBlocks", machine.forwardBlocks},
                {"turnsUs", machine.turnsUs},
                {"byTurnsLinks", machine.byTurnsLinks},
                {"oneWay", machine.oneWay}};

@@ -46,6 +46,14 @@ class Chunks {
 
 namespace {
 
+/// Two rounds, of which the second one does nothing but take.
+bool canForward(const Rounds& rounds) {
+  const Round& first = rounds.round[0];
+  const Round& second = rounds.round[1];
+  return rounds.count == 2 && first.forwards && first.combines && first.loads.peers == 0 && first.awaits == 0 && !first.hasCopy &&
+         second.stores.peers == 0 && second.empties == 0 && !second.hasCopy && !second.combines && second.awaits == 0;
+}
+
 /// With `channel` as channel 0.
 SharePages from(int32_t channel, const SharePages& pages) {
   if (channel >= kPlacedChannels) return {};
@@ -54,16 +62,19 @@ SharePages from(int32_t channel, const SharePages& pages) {
 
 }  // namespace
 
-bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
+bool makeBrief(const Launch& launch, const Rounds& rounds, bool areLines, BriefLaunch& brief) {
   const Work& work = launch.work[0];
   const Round& round = rounds.round[0];
+  const Round& last = rounds.round[std::max(rounds.count - 1, 0)];
   const algo::Geometry& g = work.geometry;
-  if (rounds.count != 1 || g.slices < 1 || work.firstBlock != 0 || work.lanes != 1) return false;
+  const bool forwards = areLines && canForward(rounds) && mayForward(g, launch.comm.ranks, sizeOf(work.type));
+  if (rounds.count != 1 && !forwards) return false;
+  if (g.slices < 1 || work.firstBlock != 0 || work.lanes != 1) return false;
   if (work.scaling.hasFactor && (work.factorSource != nullptr || (round.stores.peers != 0 && !round.stores.scales))) return false;
 
   Chunks chunks(work);
   brief.sent = chunks.at(round.stores, brief.sentStride);
-  brief.taken = const_cast<std::byte*>(chunks.at(round.loads, brief.takenStride));
+  brief.taken = const_cast<std::byte*>(chunks.at(last.loads, brief.takenStride));
   brief.hasOwn = round.combines || round.hasCopy;
   if (brief.hasOwn) {
     brief.own = chunks.at(round.combines ? round.own : round.copyFrom);
@@ -96,8 +107,9 @@ bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief) {
   brief.shareBytes = static_cast<uint32_t>(window.shareBytes);
   brief.stores = round.stores.peers;
   brief.empties = round.empties;
-  brief.loads = round.loads.peers;
-  brief.awaits = round.awaits;
+  brief.loads = last.loads.peers;
+  brief.awaits = last.awaits;
+  brief.forwards = round.nextPeers;
   brief.firstChannel = work.firstChannel;
   const auto place = [](const std::byte* p) { return reinterpret_cast<uintptr_t>(p); };
   const uint64_t all = place(brief.own) | place(brief.result) | place(brief.sent) | place(brief.taken) | brief.sentStride |

@@ -1,4 +1,4 @@
-// What a brief call is launched with: a lone call over windows of one round, whose addresses the host has worked out, so that a kernel of
+// What a brief call is launched with: a lone call over windows of one round, or of two whose first one forwards what it combines, whose addresses the host has worked out, so that a kernel of
 // few instructions begins with its loads. Plain values, the same on host and device; made by makeBrief() alone.
 //
 // A block is a channel. Its part of every chunk is [block * partBytes, + partBytes) cut to chunkBytes, in slices of sliceBytes; an empty
@@ -42,6 +42,7 @@ struct BriefLaunch {
   int32_t firstChannel = 0;  ///< for reports
   bool isAligned = false;    ///< all buffers, strides, parts and slices, to words of 8 bytes
   bool isInHalves = false;   ///< chunks as well, to halves of words, but not all of them to words
+  uint32_t forwards = 0;     ///< bits: peers that get the result one round ahead; then `loads` is what the second round takes
   Numbers numbers;
   SharePages storedPages[kMaxLocalRanks];  ///< as in WindowView, with the first channel as channel 0
   SharePages takenPages[kMaxLocalRanks];
@@ -49,9 +50,17 @@ struct BriefLaunch {
 };
 static_assert(std::is_trivially_copyable_v<BriefLaunch>);
 
+/// Of more than two ranks larger parts of a share take longer so than on the kernels of lone calls.
+inline constexpr uint64_t kMostForwardedBytes = 40 << 10;
+/// Whether shares of an all-reduce over windows of lines may be combined and forwarded by a brief call: all of one length, and few enough.
+constexpr bool mayForward(const algo::Geometry& g, int32_t ranks, uint64_t elementBytes) {
+  const bool areEven = g.chunkElems * static_cast<uint64_t>(ranks) == g.totalElems;
+  return areEven && (ranks == 2 || g.partElems * elementBytes <= kMostForwardedBytes);
+}
+
 /// False: the call is not a brief one, for it has several rounds, no slice, chunks of different lengths or of 2 GiB, a factor that lies in
 /// memory, or does not begin with the launch's first block.
-/// `rounds` are makeRounds() of the only work of `launch`.
-bool makeBrief(const Launch& launch, const Rounds& rounds, BriefLaunch& brief);
+/// `rounds` are makeRounds() of the only work of `launch`. `areLines`: two of them may be, if the second takes what the first forwards.
+bool makeBrief(const Launch& launch, const Rounds& rounds, bool areLines, BriefLaunch& brief);
 
 }  // namespace tutti::exec::cuda

@@ -41,7 +41,7 @@ class BriefCells : public BriefLane<BriefCells<Values, kPeers>, Values, kPeers> 
     }
   }
   __device__ __forceinline__ void put(int32_t peer, uint32_t c, uint64_t word) const {
-    arch::storeRelaxedSys(windowOf(peer) + c, sealCell(word, this->epoch()));
+    arch::storeRelaxedSys(windowOf(peer, this->epoch()) + c, sealCell(word, this->epoch()));
   }
 
   /// For the peers from `place` on.

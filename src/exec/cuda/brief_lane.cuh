@@ -3,7 +3,8 @@
 // What does not depend on memory is worked out before the grids ahead have ended; then the first loads are issued all at once.
 // 1. A thread reads and writes the same elements in every step, so that input and output may be the same memory.
 // 2. A channel's epoch is written when all threads have read it; the argument for two banks (algo/lane.h) needs no more, as a call of one
-//    round ends with its kernel.
+//    round ends with its kernel. Of two rounds a thread goes from one to the other by itself: what it forwards comes behind what all
+//    ranks have sent it for the same elements, and it takes what peers have forwarded where it has read before.
 // 3. `kPeers` ranks are waited for together: 1 where there are two ranks, and so one peer.
 #pragma once
 
@@ -51,7 +52,8 @@ class BriefLane {
     before_ = arch::loadRelaxedSys(call_.epochs + blockIdx.x);
     derived().send();
     __syncthreads();
-    if (threadIdx.x == 0) call_.epochs[blockIdx.x] = before_ + static_cast<uint32_t>(call_.slices);
+    const uint32_t rounds = call_.forwards != 0 ? 2 : 1;
+    if (threadIdx.x == 0) call_.epochs[blockIdx.x] = before_ + static_cast<uint32_t>(call_.slices) * rounds;
     derived().finish();
 #pragma unroll 1
     for (int32_t slice = 1; slice < call_.slices; ++slice) {
@@ -74,6 +76,8 @@ class BriefLane {
   /// The first data is on its way: nothing that needs the epoch is moved up to before this.
   __device__ __forceinline__ void meetEpoch() { asm volatile("" : "+l"(before_)); }
   __device__ __forceinline__ uint64_t epoch() const { return before_ + 1; }
+  /// Of a call that forwards: what peers have combined comes next.
+  __device__ __forceinline__ void enterNextRound() { ++before_; }
 
   /// A contribution as it is combined, and what has been combined as it is stored.
   __device__ __forceinline__ uint64_t scaled(uint64_t word) const {
@@ -89,15 +93,15 @@ class BriefLane {
     return word;
   }
 
-  __device__ __forceinline__ uint64_t inWindow() const { return (epoch() & 1) * call_.bankBytes + channelBytes_; }
-  __device__ __forceinline__ arch::Words2* windowOf(int32_t peer) const {
-    if constexpr (isPair()) return reinterpret_cast<arch::Words2*>(const_cast<std::byte*>(stored_.at(epoch())));
-    return reinterpret_cast<arch::Words2*>(call_.window[peer] + inWindow() + bytesBefore(call_.storedPages[peer]));
+  __device__ __forceinline__ uint64_t inWindow(uint64_t epoch) const { return (epoch & 1) * call_.bankBytes + channelBytes_; }
+  __device__ __forceinline__ arch::Words2* windowOf(int32_t peer, uint64_t epoch) const {
+    if constexpr (isPair()) return reinterpret_cast<arch::Words2*>(const_cast<std::byte*>(stored_.at(epoch)));
+    return reinterpret_cast<arch::Words2*>(call_.window[peer] + inWindow(epoch) + bytesBefore(call_.storedPages[peer], epoch));
   }
   __device__ __forceinline__ const arch::Words2* theirs(int32_t peer) const {
     if constexpr (isPair()) return reinterpret_cast<const arch::Words2*>(taken_.at(epoch()));
-    return reinterpret_cast<const arch::Words2*>(call_.windows + inWindow() + static_cast<uint32_t>(peer) * call_.shareBytes +
-                                                 bytesBefore(call_.takenPages[peer]));
+    return reinterpret_cast<const arch::Words2*>(call_.windows + inWindow(epoch()) + static_cast<uint32_t>(peer) * call_.shareBytes +
+                                                 bytesBefore(call_.takenPages[peer], epoch()));
   }
   /// The peers after this rank, from 1 on; no two ranks have the same one at a place.
   __device__ __forceinline__ int32_t peerAt(int32_t place) const {
@@ -168,8 +172,8 @@ class BriefLane {
     const uint64_t before = pages.bytesBefore(0, channel);
     return {first + channelBytes_ + before, call_.bankBytes + pages.bytesBefore(1, channel) - before};
   }
-  __device__ __forceinline__ uint64_t bytesBefore(const SharePages& pages) const {
-    return Derived::kProtocol == Protocol::Cells ? pages.bytesBefore(epoch(), static_cast<int32_t>(blockIdx.x)) : 0;
+  __device__ __forceinline__ uint64_t bytesBefore(const SharePages& pages, uint64_t epoch) const {
+    return Derived::kProtocol == Protocol::Cells ? pages.bytesBefore(epoch, static_cast<int32_t>(blockIdx.x)) : 0;
   }
   __device__ __forceinline__ Derived& derived() { return *static_cast<Derived*>(this); }
 

@@ -106,12 +106,12 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
 
   // ---- sending -----------------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ void put(int32_t peer, const Batch& value, uint32_t first) const {
-    Words2* const window = this->windowOf(peer) + part();
+  __device__ __forceinline__ void put(int32_t peer, const Batch& value, uint32_t first, uint64_t epoch) const {
+    Words2* const window = this->windowOf(peer, epoch) + part();
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kLines; ++i) {
-      const Words2 words{{value[2 * i], isFlag() ? this->epoch() : value[2 * i + 1]}};
+      const Words2 words{{value[2 * i], isFlag() ? epoch : value[2 * i + 1]}};
       if (lineOf(first, i) < count()) arch::storeRelaxedSys(window + lineOf(first, i) * kParts, words);
     }
   }
@@ -131,7 +131,7 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
           scale(value[0]);
 #pragma unroll
           for (int i = 0; i < kPeers; ++i)
-            if (has(call_.stores, place + i)) put(peerAt(place + i), value[0], first);
+            if (has(call_.stores, place + i)) put(peerAt(place + i), value[0], first, this->epoch());
         } else {
 #pragma unroll
           for (int i = 0; i < kPeers; ++i)
@@ -141,7 +141,7 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
           for (int i = 0; i < kPeers; ++i) {
             if (!has(call_.stores, place + i)) continue;
             scale(value[i]);
-            put(peerAt(place + i), value[i], first);
+            put(peerAt(place + i), value[i], first, this->epoch());
           }
         }
       });
@@ -150,13 +150,14 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
   __device__ __forceinline__ void sendEmpties() const {
     const auto peer = static_cast<int32_t>(threadIdx.x / kParts);
     if (peer < call_.ranks && (call_.empties >> peer & 1) != 0)
-      arch::storeRelaxedSys(this->windowOf(peer) + part(), Words2{{0, isFlag() ? this->epoch() : 0}});
+      arch::storeRelaxedSys(this->windowOf(peer, this->epoch()) + part(), Words2{{0, isFlag() ? this->epoch() : 0}});
   }
 
   // ---- taking ------------------------------------------------------------------------------------------------------------
 
   __device__ __forceinline__ void finish() {
     if (call_.hasOwn) finishOwn();
+    if (call_.forwards != 0) this->enterNextRound();
     if (call_.loads != 0) take();
     if (call_.awaits != 0) awaitOthers();
   }
@@ -175,10 +176,17 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
           scale(value);
           combine<Fold>(value, first);
           if (call_.numbers.divisor > 1) changeRarely(value, [&](uint64_t word) { return this->finished(word); });
+          if (call_.forwards != 0) forward(value, first);
           storeBatch(value, call_.result, first);
         });
       });
     }
+  }
+  __device__ __forceinline__ void forward(const Batch& value, uint32_t first) const {
+    if (failed_) return;
+#pragma unroll 1
+    for (int32_t place = 1; place < call_.ranks; ++place)
+      if (has(call_.forwards, place)) put(peerAt(place), value, first, this->epoch() + 1);
   }
   /// `value` and the lines of all other ranks, in rank order.
   template <class Fold>

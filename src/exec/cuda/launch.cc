@@ -243,7 +243,7 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     const bool isPair = launch.comm.ranks == 2;
     const Rounds rounds = makeRounds(first.algorithm, launch.comm.rank, launch.comm.ranks, first.root);
     const bool hasLines = protocol == Protocol::Lines;
-    if (BriefLaunch brief; options.blocks == first.geometry.channels && makeBrief(launch, rounds, brief)) {
+    if (BriefLaunch brief; options.blocks == first.geometry.channels && makeBrief(launch, rounds, hasLines, brief)) {
       const LoneEntry kernels = hasLines ? briefLinesEntry(isPair) : briefCellsEntry(isPair);
       const Footprint footprint{kernels.name, functionOf(kernels, first, brief.isInHalves), std::min(threads, kernels.combine.block.threads), 0};
       return enqueue(footprint, &brief, asItIs, isEarly, {stream, table});
