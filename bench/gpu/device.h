@@ -20,7 +20,7 @@ struct Nodes {
   int kernels = 0;
   int copies = 0;         ///< nodes that copy or set memory: work of copy engines, or of kernels of the driver
   int others = 0;
-  uint64_t ctas = 0;      ///< thread blocks that may run at once: where kernels follow one another those of the largest, otherwise of all
+  uint64_t ctas = 0;      ///< thread blocks that may run at once: of the largest kernel where all follow one another, else of all
   uint64_t threads = 0;   ///< of a block of the largest kernel
 };
 

@@ -265,7 +265,7 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
     other.estimatedUs = windows_->estimateUs(call, false);
     if (windows_->isCarried(call, false)) {
       other.algorithm = "carried";
-      other.channels = windows_->carriedBlocks();
+      other.channels = windows_->carriedBlocks(call);
     } else if (isCombined) {
       other.channels = windows_->blocksOf(call);
     } else if (const auto mover = windows_->moverOf(call); mover != DeviceWindows::Mover::Engines) {

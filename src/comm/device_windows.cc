@@ -101,7 +101,8 @@ double DeviceWindows::estimateUs(const Call& call, bool isInPlace) const {
 }
 
 bool DeviceWindows::isCarried(const Call& call, bool isInPlace) const {
-  if (call.collective != Collective::AllReduce || isInPlace || settings_.copyEngines == When::Never || carriedShare(call) == 0) return false;
+  if (call.collective != Collective::AllReduce || isInPlace || settings_.copyEngines == When::Never) return false;
+  if (carriedShare(call) == 0) return false;
   if (!settings_.movesLittle) return true;  // engines wherever they can
   return settings_.mapped != When::WherePossible && carriedUs(call) < straightUs(call);
 }
@@ -112,7 +113,7 @@ double DeviceWindows::straightUs(const Call& call) const {
 }
 
 double DeviceWindows::carriedUs(const Call& call) const {
-  return tune::carriedUs(settings_.machine, ranks_, carriedShare(call), kCarriedParts, carriedBlocks());
+  return tune::carriedUs(settings_.machine, ranks_, carriedShare(call), kCarriedParts, carriedBlocks(call));
 }
 
 /// Engines where blocks are wished away, or where most ranks' chunks begin between two vectors; several blocks only where that many are
@@ -177,9 +178,11 @@ int32_t DeviceWindows::blocksOf(const Call& call) const {
   return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
 }
 
-int32_t DeviceWindows::carriedBlocks() const {
+int32_t DeviceWindows::carriedBlocks(const Call& call) const {
   const int32_t wanted = std::max(settings_.minChannels, ranks_ == 2 ? kCarriedPairBlocks : kCarriedBlocks);
-  return std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
+  const int32_t most = std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
+  const uint64_t useful = carriedShare(call) / kCarriedParts / kMappedBytes + 1;
+  return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
 }
 
 uint64_t DeviceWindows::outBytes(const Call& call) const {
@@ -198,7 +201,8 @@ Status DeviceWindows::checkBuffer(const UserWindow& window, DevicePtr address) c
 
 Status DeviceWindows::choose(WindowCall& made, double kernelUs) const {
   const Call& call = made.call;
-  if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty() || !isTaken(call, made.in == made.out, kernelUs)) return {};
+  if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty()) return {};
+  if (!isTaken(call, made.in == made.out, kernelUs)) return {};
   return isMapped(call.collective) ? chooseMapped(made) : chooseCopies(made);
 }
 
@@ -297,7 +301,8 @@ uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
   const bool isReduceScatter = made.call.collective == Collective::ReduceScatter;
   const uint32_t place = hashOf(*made.window, addressOf(isReduceScatter ? made.in : made.out) - made.window->base);
   if (made.inWindow == nullptr) return place;
-  return place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
+  const uint32_t both = place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
+  return isCarried(made.call, made.in == made.out) ? ~both : both;  // ranks that count otherwise find each other elsewhere
 }
 
 Status DeviceWindows::launch(const WindowCall& made, Stream stream) {

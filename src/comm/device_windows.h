@@ -18,13 +18,14 @@
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
 // 4. Carried: of a large all-reduce engines bring each rank's contributions to those who combine them, into outputs that no result has come
 //    to yet, so that takes no memory of the library's; few blocks combine one part while the engines carry the other; then the
-//    engines bring the results to all. Not in place, where the input takes the output's room.
+//    engines bring the results to all. Not in place, where the input takes the output's room. All ranks do so or none does: they count
+//    otherwise, and notice.
 // 5. Copies go in the order of rank + step. Where all ranks send and pieces are large they follow one another, so that no two ranks write
 //    to the same peer; others are each on a stream of its own, forked from the caller's by an event and joined by others:
 //    captured, they are branches of the caller's graph. A stream in a capture that has not ended is not used by anybody else; there are as
 //    many sets of streams as captures at a time, and one. But for the first call of each, nothing is allocated or mapped.
 // 6. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
-// alignments.
+//    alignments.
 #pragma once
 
 #include <mutex>
@@ -76,7 +77,7 @@ class DeviceWindows {
   /// That combine what is not carried, or move together.
   int32_t blocksOf(const Call& call) const;
   /// That combine what is carried.
-  int32_t carriedBlocks() const;
+  int32_t carriedBlocks(const Call& call) const;
   /// Sets the windows of `made` where the call goes this way. `kernelUs`: what it takes otherwise. InvalidUsage: the memory of a window
   /// that holds the buffers has been freed.
   Status choose(WindowCall& made, double kernelUs) const;

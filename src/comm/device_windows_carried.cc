@@ -13,6 +13,7 @@
 // 1. All shares are equally long, whole lines. What is left behind them the last rank combines straight from all inputs into all outputs.
 // 2. A rank brings its contributions to where its own share lies in the owner's output: it alone writes there, and with results only when
 //    the owner has combined what it had brought.
+#include <algorithm>
 #include <utility>
 
 #include "comm/device_windows.h"
@@ -105,7 +106,7 @@ class DeviceWindows::Carrier {
     combine_.targets = 1;
     TUTTI_TRY(driver_.record(lanes_.forked.get(), stream_));
     TUTTI_TRY(driver_.wait(lane.stream.get(), lanes_.forked.get()));
-    TUTTI_TRY(combine(part.bytes, windows_.carriedBlocks(), lane.stream.get()));
+    TUTTI_TRY(combine(part.bytes, windows_.carriedBlocks(made_.call), lane.stream.get()));
     return driver_.record(lane.done.get(), lane.stream.get());
   }
   Status awaitBeside() { return driver_.wait(stream_, lanes_.lane.front().done.get()); }

@@ -1,4 +1,4 @@
-// The copies of calls on windows, and the streams that they are on (comm/device_windows.h, 4).
+// The copies of calls on windows, and the streams that they are on (comm/device_windows.h, 5).
 #include <algorithm>
 #include <utility>
 

@@ -62,7 +62,8 @@ inline double mappedUs(const DeviceMachine& machine, Collective collective, int3
   const bool isAllReduce = collective == Collective::AllReduce;
   const double crossing = static_cast<double>(shareBytes) * (ranks - 1) * (isAllReduce ? 2 : 1);
   const double blockGBs = isAllReduce ? cost.blockGBs : cost.loadGBs;
-  return machine.launchUs + cost.startUs + blocks * machine.blockUs + crossing / (std::min(ranks > 2 ? cost.manyGBs : cost.linkGBs, blocks * blockGBs) * 1e3);
+  const double linkGBs = ranks > 2 ? cost.manyGBs : cost.linkGBs;
+  return machine.launchUs + cost.startUs + blocks * machine.blockUs + crossing / (std::min(linkGBs, blocks * blockGBs) * 1e3);
 }
 
 /// Of the kernel that launchKernel() puts the call on if it is alone in its launch, or one of a few messages there; in a group of many

@@ -189,7 +189,7 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("mapped")) {
     Reader mapped = reader.object("mapped");
     readFields(mapped, kMappedFields, machine.mapped);
-    if (mapped.has("manyGBs")) machine.mapped.manyGBs = mapped.number("manyGBs");
+    machine.mapped.manyGBs = mapped.has("manyGBs") ? mapped.number("manyGBs") : machine.mapped.linkGBs;  // files of before have none
   }
   if (reader.has("carried")) {
     Reader carried = reader.object("carried");
@@ -208,6 +208,7 @@ DeviceMachine readDevices(Reader reader) {
     readFields(copies, kCopyFields, machine.copies);
     if (copies.has("manyGBs")) machine.copies.manyGBs = copies.number("manyGBs");  // files of before have none, nor the next
     if (copies.has("turnUs")) machine.copies.turnUs = copies.number("turnUs");
+    if (!reader.has("carried")) machine.carried.linkGBs = machine.copies.linkGBs;
   }
   Reader kernels = reader.object("kernels");
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)

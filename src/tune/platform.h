@@ -74,7 +74,7 @@ struct MappedCost {
   double blockGBs = 40;   ///< that a block loads from peers and stores to them, of an all-reduce
   double loadGBs = 29;    ///< that it loads, of a reduce-scatter, which stores nothing there
   double linkGBs = 330;   ///< that a device does
-  double manyGBs = 315;   ///< the same with several peers; may be missing in a file
+  double manyGBs = 315;   ///< the same with several peers; may be missing in a file: then linkGBs
 };
 
 /// An all-reduce whose contributions and results engines carry, and whose blocks combine meanwhile.
@@ -106,7 +106,7 @@ struct DeviceMachine {
   MovedCost moved;    ///< the same
   MovedTogetherCost movedTogether;  ///< the same
   MappedCost mapped;  ///< the same
-  CarriedCost carried;  ///< the same
+  CarriedCost carried;  ///< the same, with the links of copies
   KernelCost lone;  ///< what the Window kernel would do, on a kernel of lone calls (exec/cuda/lone.h)
   KernelCost messages;  ///< what the Cells kernel would do, on that of lone messages; may be missing in a file: then as the Cells kernel
   KernelCost lineMessages;  ///< the same of the Lines kernel

@@ -1,5 +1,6 @@
-// What a brief call is launched with: a lone call over windows of one round, or of two whose first one forwards what it combines, whose addresses the host has worked out, so that a kernel of
-// few instructions begins with its loads. Plain values, the same on host and device; made by makeBrief() alone.
+// What a brief call is launched with: a lone call over windows, of one round or of two of which the first forwards what it combines, whose
+// addresses the host has worked out, so that a kernel of few instructions begins with its loads. Plain values, the same on host and device;
+// made by makeBrief() alone.
 //
 // A block is a channel. Its part of every chunk is [block * partBytes, + partBytes) cut to chunkBytes, in slices of sliceBytes; an empty
 // slice still has one cell or line.
@@ -41,7 +42,7 @@ struct BriefLaunch {
   uint64_t takenStride = 0;
   int32_t firstChannel = 0;  ///< for reports
   bool isAligned = false;    ///< all buffers, strides, parts and slices, to words of 8 bytes
-  bool isInHalves = false;   ///< chunks as well, to halves of words, but not all of them to words
+  bool isInHalves = false;   ///< all that and the chunks' length are multiples of 4 bytes, and not all of 8
   uint32_t forwards = 0;     ///< bits: peers that get the result one round ahead; then `loads` is what the second round takes
   Numbers numbers;
   SharePages storedPages[kMaxLocalRanks];  ///< as in WindowView, with the first channel as channel 0
@@ -58,8 +59,8 @@ constexpr bool mayForward(const algo::Geometry& g, int32_t ranks, uint64_t eleme
   return areEven && (ranks == 2 || g.partElems * elementBytes <= kMostForwardedBytes);
 }
 
-/// False: the call is not a brief one, for it has several rounds, no slice, chunks of different lengths or of 2 GiB, a factor that lies in
-/// memory, or does not begin with the launch's first block.
+/// False: the call is not a brief one, for it has several rounds (but for those below), no slice, chunks of different lengths or of
+/// 2 GiB, a factor that lies in memory, or does not begin with the launch's first block.
 /// `rounds` are makeRounds() of the only work of `launch`. `areLines`: two of them may be, if the second takes what the first forwards.
 bool makeBrief(const Launch& launch, const Rounds& rounds, bool areLines, BriefLaunch& brief);
 

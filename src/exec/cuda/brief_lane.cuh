@@ -3,8 +3,10 @@
 // What does not depend on memory is worked out before the grids ahead have ended; then the first loads are issued all at once.
 // 1. A thread reads and writes the same elements in every step, so that input and output may be the same memory.
 // 2. A channel's epoch is written when all threads have read it; the argument for two banks (algo/lane.h) needs no more, as a call of one
-//    round ends with its kernel. Of two rounds a thread goes from one to the other by itself: what it forwards comes behind what all
-//    ranks have sent it for the same elements, and it takes what peers have forwarded where it has read before.
+//    round ends with its kernel. Of two rounds a thread goes from one to the other by itself. It forwards a line of round n + 1 when it has
+//    all ranks' line of round n, so they are done with n - 1, whose bank that was. And a peer's line of n + 1 shows that the peer has read
+//    this rank's line of n: with all of n + 1 taken, which the barrier between slices and the end of a kernel wait for, n's bank is free.
+//    It takes chunks of one length for that: there is a line of n + 1 for each of n.
 // 3. `kPeers` ranks are waited for together: 1 where there are two ranks, and so one peer.
 #pragma once
 
@@ -147,8 +149,8 @@ class BriefLane {
   __device__ __forceinline__ void storeOdd(std::byte* chunk, uint32_t at, uint64_t word) const {
     storePlain(chunk + offset_, at, word, bytes_, Values::elementBytes(call_.numbers));
   }
-  __device__ __forceinline__ WaitNote note(int32_t peer) const {
-    return {Waiting::ForCell, call_.rank, peer, static_cast<int32_t>(blockIdx.x) + call_.firstChannel, 0};
+  __device__ __forceinline__ WaitNote note(int32_t peer, int32_t round = 0) const {
+    return {Waiting::ForCell, call_.rank, peer, static_cast<int32_t>(blockIdx.x) + call_.firstChannel, round};
   }
 
   const BriefLaunch& call_;

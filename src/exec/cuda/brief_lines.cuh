@@ -230,7 +230,7 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
     for (int32_t place = 1; place < call_.ranks; place += kPeers) {
       forEachBatch([&](uint32_t first) {
         Batch value[kPeers];
-        await(value, first, [&](int i) { return has(call_.loads, place + i) ? peerAt(place + i) : -1; });
+        await(value, first, [&](int i) { return has(call_.loads, place + i) ? peerAt(place + i) : -1; }, call_.forwards != 0 ? 1 : 0);
 #pragma unroll
         for (int i = 0; i < kPeers; ++i)
           if (has(call_.loads, place + i)) storeBatch(value[i], this->takenFrom(peerAt(place + i)), first);
@@ -251,9 +251,9 @@ class BriefLines : public BriefLane<BriefLines<Values, kPeers>, Values, kPeers> 
   }
   /// The batch of each rank peerOf(i); -1: none.
   template <int kCount, class PeerOf>
-  __device__ __forceinline__ void await(Batch (&value)[kCount], uint32_t first, PeerOf&& peerOf) {
+  __device__ __forceinline__ void await(Batch (&value)[kCount], uint32_t first, PeerOf&& peerOf, int32_t round = 0) {
     if (failed_) return;
-    WaitNote note = this->note(peerOf(0));
+    WaitNote note = this->note(peerOf(0), round);
     failed_ = !waitUntilOfWarp(call_.wait, note, this->epoch(), [&](uint64_t& seen) {
 #pragma unroll
       for (int p = 0; p < kCount; ++p) {

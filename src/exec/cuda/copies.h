@@ -1,4 +1,4 @@
-// A call whose data copy engines move: two kernels of one block stand around its copies, and none of its bytes passes through an SM. Plain
+// A call whose data copy engines move: kernels of one block stand around its copies, and what is only moved passes through no SM. Plain
 // views and the steps of those kernels, the same on host and device; the host owns the memory behind them.
 //
 //   Begin    says to every rank that writes to this one "my output may be written", counts the call (End does where several blocks carry
@@ -9,17 +9,18 @@
 //            is done, and waits for the same. Counts as a call of its own, and takes the place of End where a call has any
 //   End      behind all of them: says to every rank that this one has written to "all of my data has arrived", and waits for the same
 //   flags    in memory of their owner, a line for each peer: the peer writes (relaxed, behind a fence), the owner polls (acquire)
-// 1. Every rank of the communicator runs both stages for every such call, whether or not it moves anything, so all count alike; the count
-//    is on the device, since a graph is launched as often as its owner likes. `writers` and `written` of all ranks belong together: a
+// 1. Every rank of the communicator runs the same stages for every such call, whether or not it moves anything, so all count alike; the
+//    count is on the device, since a graph is launched as often as its owner likes. `writers` and `written` of all ranks belong together: a
 //    rank writes to another if and only if that one expects it. Mapped calls (mapped.h) and those that blocks move (moved.h) share count
 //    and flags, so a rank may move what others copy.
-// 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n) behind it, and the writer says Ready(n + 1)
-//    behind that. Arrived only grows, and who waits for n is content with more.
+// 2. A flag is never overwritten before it was seen: the reader of Ready(n) says Arrived(n or more) behind it, and the writer says its next
+//    Ready behind that. Arrived only grows, and who waits for n is content with more.
 // 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
 //    communicator where they differ.
 // 4. A wait ends as those of all kernels do (wait.cuh): no stream waits for a value in memory, which nothing could end. Copies behind a
 //    Begin that gave up are carried out all the same: they write to the peers' windows, which stay mapped, and to nothing else. So the
 //    outputs of calls that were aborted may still be written until the peers' streams have come to their end.
+// 5. A rank that has given up says nothing in Meet: what it has done before may not be what others build on.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@ struct alignas(128) CopyFlag {
 
 /// In own memory, zero before the first call.
 struct CopyState {
-  uint64_t count;  ///< calls so far
+  uint64_t count;  ///< calls so far, and meetings
   uint32_t done;   ///< blocks of a call of several (mapped.h, moved.h) that have done their parts
 };
 
@@ -65,8 +66,8 @@ static_assert(std::is_trivially_copyable_v<CopyLaunch> && sizeof(CopyLaunch) <= 
 TUTTI_HD constexpr uint64_t readyWord(uint64_t call, uint32_t place) { return call << 32 | place; }
 
 /// Stages, carried out by threads that a Side stands for: thread() and threads(), load() and store() of words, fence(), meet() (a
-/// barrier behind which all see what one has stored), post() (on the boards), await(waiting, peer, call, attempt) and report(waiting, peer,
-/// expected, seen).
+/// barrier behind which all see what one has stored), post() (on the boards), hasGivenUp() (the same for all threads),
+/// await(waiting, peer, call, attempt) and report(waiting, peer, expected, seen).
 template <class Side>
 class CopyStep {
  public:
@@ -76,6 +77,7 @@ class CopyStep {
 
   /// False: what this thread waited for did not come, or is not what was promised.
   TUTTI_HD bool run(CopyStage stage) {
+    if (stage == CopyStage::Meet && side_.hasGivenUp()) return false;
     tellAll(stage);
     return awaitAll(stage);
   }

@@ -33,7 +33,9 @@ __global__ void __launch_bounds__(kMappedThreads, 1) mappedKernel(const __grid_c
   __shared__ MappedShared shared;
   if (threadIdx.x == 32) prepare(shared, launch);
   if (launch.isAlone) {
+    if (threadIdx.x == 0) shared.together.isOpen = !hasGivenUp(launch.call);
     __syncthreads();
+    if (!shared.together.isOpen) return;
   } else if (!openTogether(launch.call, shared.together)) {
     return;
   }

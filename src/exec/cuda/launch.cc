@@ -100,8 +100,10 @@ const void* functionOf(const LoneEntry& kernels, const Work& work, bool isInHalv
 }
 Status loadAll(const LoneEntry& kernels, KernelUse& most, LaunchTable* table) {
   const int32_t threads = kernels.combine.block.threads;
-  for (const void* function : {kernels.move, kernels.moveHalves})
-    if (Status status = function == nullptr ? Status() : load({kernels.name, function, threads, 0}, most, table); !status.ok()) return status;
+  for (const void* function : {kernels.move, kernels.moveHalves}) {
+    if (function == nullptr) continue;
+    if (Status status = load({kernels.name, function, threads, 0}, most, table); !status.ok()) return status;
+  }
   for (const void* function : kernels.combine.function)
     if (Status status = load({kernels.name, function, threads, 0}, most, table); !status.ok()) return status;
   return {};
@@ -245,7 +247,8 @@ Status launchKernel(KernelId kernel, const Launch& launch, const LaunchOptions& 
     const bool hasLines = protocol == Protocol::Lines;
     if (BriefLaunch brief; options.blocks == first.geometry.channels && makeBrief(launch, rounds, hasLines, brief)) {
       const LoneEntry kernels = hasLines ? briefLinesEntry(isPair) : briefCellsEntry(isPair);
-      const Footprint footprint{kernels.name, functionOf(kernels, first, brief.isInHalves), std::min(threads, kernels.combine.block.threads), 0};
+      const void* const function = functionOf(kernels, first, brief.isInHalves);
+      const Footprint footprint{kernels.name, function, std::min(threads, kernels.combine.block.threads), 0};
       return enqueue(footprint, &brief, asItIs, isEarly, {stream, table});
     }
     LoneLaunch parameters{launch.comm, first, numbersOf(first.type, first.op, first.scaling), rounds};

@@ -4,10 +4,10 @@
 // `Derived` says how data lies in a window (lone_cells.cuh, lone_lines.cuh). Banks and epochs are those of the window; cells are also used
 // by the Window kernel, so a call runs on either on all ranks alike.
 // 1. A thread reads and writes the same elements in every step, so that input and output may be the same memory.
-// 2. Between two rounds, and two slices, all threads meet: the argument for two banks (algo/lane.h) needs it.
+// 2. Between two rounds, and two slices, all threads meet: the argument for two banks (algo/lane.h) needs it between slices, and where
+//    chunks differ in length between rounds as well (brief_lane.cuh, 2).
 // 3. A result is forwarded one round ahead. A thread that does so has read an element of this round from every peer, all of whose threads
-// had
-//    then finished with the round before, so the bank is free.
+//    had then finished with the round before, so the bank is free.
 #pragma once
 
 #include "exec/cuda/element.cuh"

@@ -12,7 +12,8 @@
 // 4. Blocks whose Begin gives up combine nothing, then none is the last one, and no later call of the rank passes its Begin. A rank that
 //    comes late may find leave from before its peers gave up: the outputs of such a call may be written until its stream has come to its
 //    end.
-// 5. A launch that is alone combines, and nothing else: Begin and End are somebody else's, on the stream before and behind it.
+// 5. A launch that is alone combines, and nothing else: Begin, Meet and End are somebody else's, on the stream before and behind it. Where
+//    the rank has given up it does nothing.
 // 6. To begin, blocks wait for the peers' first ones alone, which a device begins with, so they need not all be there at once. The call is
 //    counted by the block that is done last, which waits for all of theirs.
 #pragma once

@@ -18,6 +18,7 @@ class WarpSide {
   __device__ void meet() const { __syncwarp(); }
   __device__ void fence() const { arch::fenceAcqRelSys(); }
   __device__ void post() const { postOnBoards(launch_.wait); }
+  __device__ bool hasGivenUp() const { return __any_sync(0xffffffffu, arch::loadRelaxedSys(&launch_.wait.relay->stop) != 0) != 0; }
   __device__ uint64_t load(const uint64_t* p) const { return arch::loadRelaxedSys(p); }
   __device__ uint64_t loadAcquire(const uint64_t* p) const { return arch::loadAcquireSys(p); }
   __device__ void store(uint64_t* p, uint64_t v) const { arch::storeRelaxedSys(p, v); }

@@ -28,6 +28,7 @@ using driver::cuda::DevicePtr;
 constexpr int32_t kMultiprocessors = 132;  // of a fake device
 std::mutex countsMutex;
 HostCounts counted;
+std::atomic<int> aloneMs = 0;
 
 [[noreturn]] void refuse(const std::string& why) {
   std::fprintf(stderr, "\nA LAUNCH BREAKS ITS CONTRACT: %s\n", why.c_str());
@@ -179,6 +180,7 @@ Status put(driver::cuda::FakeApi& fake, void* stream, std::function<void()> play
 
 }  // namespace
 
+void HostKernels::delayAlone(int ms) { aloneMs.store(ms); }
 HostCounts HostKernels::counts() {
   const std::lock_guard lock(countsMutex);
   return counted;
@@ -215,6 +217,7 @@ class HostCopySide {
   void meet() const {}
   void fence() const {}
   void post() const { postOnBoards(launch_.wait); }
+  bool hasGivenUp() const { return std::atomic_ref(launch_.wait.relay->stop).load(std::memory_order_relaxed) != 0; }
   uint64_t load(const uint64_t* p) const { return std::atomic_ref(const_cast<uint64_t&>(*p)).load(std::memory_order_relaxed); }
   uint64_t loadAcquire(const uint64_t* p) const { return std::atomic_ref(const_cast<uint64_t&>(*p)).load(std::memory_order_acquire); }
   void store(uint64_t* p, uint64_t v) const { std::atomic_ref(*p).store(v, std::memory_order_release); }  // fence() and a relaxed store
@@ -307,7 +310,8 @@ void playMapped(const MappedLaunch& launch, int32_t blocks) {
   HostCopySide side(launch.call);
   CopyStep<HostCopySide> step(launch.call, side, true);
   CopyStep<HostCopySide> other(launch.call, side, true);  // another block of it
-  if (!launch.isAlone && !(step.run(CopyStage::Begin) && other.join())) return;
+  if (launch.isAlone ? side.hasGivenUp() : !(step.run(CopyStage::Begin) && other.join())) return;
+  if (launch.isAlone) std::this_thread::sleep_for(std::chrono::milliseconds(aloneMs.load()));
   const host::ReduceFn combine = host::selectReduce(launch.type, launch.op, host::SimdLevel::Portable);
   const uint32_t scaled = launch.scaling.hasFactor ? (uint32_t{1} << launch.sources) - 1 : 0;
   for (int32_t block = 0; block < blocks; ++block) {

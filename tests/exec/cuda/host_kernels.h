@@ -25,6 +25,8 @@ struct HostCounts {
 class HostKernels final : public Executor {
  public:
   static HostCounts counts();
+  /// How long kernels that only combine (mapped.h, 5) wait before they begin; for tests of what has to wait for them.
+  static void delayAlone(int ms);
   explicit HostKernels(driver::cuda::FakeApi& fake) : fake_(fake) {}
   Status load(KernelUses& uses) override;
   Status launch(KernelId kernel, const Launch& launch, const LaunchOptions& options, void* stream) override;
