@@ -94,7 +94,7 @@ struct DeviceMachine {
   double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
   double forwardUs = 0;      ///< so does one that is, and forwards what it combines; it gains nothing from an early launch either
-  double forwardBlocks = 1;  ///< and its blocks
+  double forwardBlocks = 1;  ///< and its blocks, of more than two ranks
   /// So does one over pipes of plain data whose lanes send and receive by turns: until the first pieces are there, and behind the last.
   double turnsUs = 0;
   /// Pipes of plain data that lead to several peers by turns (pat) keep this part of the links busy.
