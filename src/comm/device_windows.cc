@@ -26,7 +26,7 @@ constexpr int32_t kMovedBlocks = 32;
 /// And that combine what engines carry, of two ranks and of more: enough to be done before the engines are.
 constexpr int32_t kCarriedPairBlocks = 12;
 constexpr int32_t kCarriedBlocks = 8;
-/// Pieces of so much and more go in turns; what is smaller has gone before copies have begun one after the other.
+/// Pieces of so much and more go in turns. Smaller ones would take longer so: every copy takes microseconds to begin.
 constexpr uint64_t kInTurnsFrom = 2 << 20;
 /// Less for a block is not worth one.
 constexpr uint64_t kMappedBytes = 16384;
@@ -44,8 +44,6 @@ static_assert(kFirstMark > static_cast<uint64_t>(exec::host::kShrinkCall) &&
 
 bool isMapped(Collective collective) { return collective == Collective::AllReduce || collective == Collective::ReduceScatter; }
 bool isCopied(Collective collective) { return std::find(kCopied.begin(), kCopied.end(), collective) != kCopied.end(); }
-
-DevicePtr addressOf(const void* pointer) { return reinterpret_cast<DevicePtr>(pointer); }
 
 /// Bytes that a rank gives to one other.
 uint64_t chunkBytes(const Call& call) { return call.count * sizeOf(call.type); }
@@ -153,7 +151,7 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
 
 bool DeviceWindows::isTaken(const Call& call, bool isInPlace, double kernelUs) const {
   if (isMapped(call.collective)) {
-    const bool isWished = settings_.mapped == When::WherePossible || (isCarried(call, isInPlace) && !settings_.movesLittle);
+    const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, isInPlace));
     return isWished || estimateUs(call, isInPlace) < kWorthFewBlocks * kernelUs;
   }
   const bool byBlocks = moverOf(call) != Mover::Engines;

@@ -17,9 +17,9 @@
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
 // 4. Carried: of a large all-reduce engines bring each rank's contributions to those who combine them, into outputs that no result has come
-//    to yet, so that takes no memory of the library's; few blocks combine one part while the engines carry the other; then the
-//    engines bring the results to all. Not in place, where the input takes the output's room. All ranks do so or none does: they count
-//    otherwise, and notice.
+//    to yet, so no memory of the library's is taken; few blocks combine one part while the engines carry the other; then the engines bring
+//    the results to all. Not in place, where the input takes the output's room. All ranks do so or none does: they count otherwise, and
+//    notice. Outputs of a call that fails may hold what others have contributed.
 // 5. Copies go in the order of rank + step. Where all ranks send and pieces are large they follow one another, so that no two ranks write
 //    to the same peer; others are each on a stream of its own, forked from the caller's by an event and joined by others:
 //    captured, they are branches of the caller's graph. A stream in a capture that has not ended is not used by anybody else; there are as
@@ -56,6 +56,8 @@ struct WindowCall {
 uint64_t signatureOnWindows(const Call& call);
 bool hasCopyMark(uint64_t signature);
 uint64_t withoutCopyMark(uint64_t signature);
+
+inline driver::cuda::DevicePtr addressOf(const void* pointer) { return reinterpret_cast<driver::cuda::DevicePtr>(pointer); }
 
 class DeviceWindows {
  public:

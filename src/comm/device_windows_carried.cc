@@ -28,7 +28,6 @@ using exec::cuda::MappedPart;
 
 namespace {
 
-DevicePtr addressOf(const void* pointer) { return reinterpret_cast<DevicePtr>(pointer); }
 std::byte* bytesAt(DevicePtr address) { return reinterpret_cast<std::byte*>(address); }
 
 }  // namespace

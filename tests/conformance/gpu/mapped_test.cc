@@ -138,6 +138,28 @@ class GpuMapped : public testing::Test {
     ASSERT_NO_FATAL_FAILURE(expectRight(c));
   }
 
+  std::vector<Graph> capture(const Case& c) {
+    std::vector<Graph> graphs(streams.size());
+    for (const Stream s : streams) EXPECT_EQ(gpus->driver().beginCapture(s), Error::Success);
+    EXPECT_EQ(callAll(c), ncclSuccess) << ncclGetLastError(nullptr);
+    for (size_t r = 0; r < streams.size(); ++r) EXPECT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+    return graphs;
+  }
+  /// With other data each turn.
+  void replay(const std::vector<Graph>& graphs, Case c, uint64_t turn) {
+    c.seed = turn + 77;
+    fill(c);
+    for (size_t r = 0; r < streams.size(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+    }
+    await();
+    expectRight(c, format(", replay {}", turn));
+  }
+  void destroy(const std::vector<Graph>& graphs) {
+    for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+  }
+
   std::unique_ptr<FakeGpus> gpus;
   std::vector<ncclComm_t> comms;
   std::vector<Stream> streams;
@@ -289,24 +311,13 @@ TEST_F(GpuMapped, GraphsRunItAgain) {
   registerInputs();
   registerOutputs();
   const Case c = caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 50'001);
-  std::vector<Graph> graphs(3);
-  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
-  ASSERT_EQ(callAll(c), ncclSuccess);
-  for (size_t r = 0; r < 3; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  const auto graphs = capture(c);
   EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 1u);
   for (uint64_t turn = 0; turn < 3; ++turn) {
-    Case again = c;
-    again.seed = turn + 77;
-    fill(again);
-    for (size_t r = 0; r < 3; ++r) {
-      const UseGpu use(*gpus, static_cast<int>(r));
-      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
-    }
-    await();
-    ASSERT_NO_FATAL_FAILURE(expectRight(again, format(", replay {}", turn)));
+    ASSERT_NO_FATAL_FAILURE(replay(graphs, c, turn));
     ASSERT_NO_FATAL_FAILURE(run(c));
   }
-  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+  destroy(graphs);
 }
 
 /// Of two ranks, one has its output elsewhere than the promise says.
@@ -476,28 +487,17 @@ TEST_F(GpuCarried, BoundsOfCtasHold) {
 TEST_F(GpuCarried, GraphsRunItAgainBetweenOtherCalls) {
   openCarried(3);
   const Case c = caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 50'001);
-  std::vector<Graph> graphs(3);
-  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
-  ASSERT_EQ(callAll(c), ncclSuccess);
-  for (size_t r = 0; r < 3; ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  const auto graphs = capture(c);
   const driver::cuda::FakeShape shape = gpus->driver().shape(graphs[0]);
   EXPECT_EQ(shape.works, 5u + 2 * 2 * 2 + 2) << "five meetings, two parts to two peers in both ways, two kernels that combine";
   EXPECT_FALSE(shape.isChain) << "they combine beside copies";
   EXPECT_TRUE(shape.isFenced);
   for (uint64_t turn = 0; turn < 3; ++turn) {
-    Case again = c;
-    again.seed = turn + 77;
-    fill(again);
-    for (size_t r = 0; r < 3; ++r) {
-      const UseGpu use(*gpus, static_cast<int>(r));
-      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
-    }
-    await();
-    ASSERT_NO_FATAL_FAILURE(expectRight(again, format(", replay {}", turn)));
+    ASSERT_NO_FATAL_FAILURE(replay(graphs, c, turn));
     ASSERT_NO_FATAL_FAILURE(run(caseOf(Kind::AllReduce, 3, DataType::F32, ncclSum, 777, true)));  // counts are shared
     ASSERT_NO_FATAL_FAILURE(carry(c));
   }
-  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+  destroy(graphs);
 }
 
 TEST_F(GpuCarried, OnlyWhereItPaysUnlessAskedFor) {
