@@ -47,7 +47,7 @@ template <class Act>
 Error FakeApi::enter(Call call, const Act& act) {
   std::unique_lock lock(mutex_);
   if (call == Call::getErrorName) return act();
-  const bool fails = ++calls_ == failAt_;
+  const bool fails = ++calls_ == failAt_ || failNext_ == call;
   if (!fails) {
     const Error refused = driver_->permit(call);
     const Error error = refused == Error::Success ? act() : refused;
@@ -59,6 +59,7 @@ Error FakeApi::enter(Call call, const Act& act) {
     return error;
   }
   failed_ = call;
+  failNext_.reset();
   if (isDoneAllTheSame(call)) (void)act();
   const FakeQueues::Mark wait = driver_->takeWait();
   const auto destroyed = driver_->takeDestroyed();
@@ -75,10 +76,15 @@ Error FakeApi::enter(Call call, const Act& act) {
 #include "driver/cuda/calls.def"
 #undef TUTTI_CUDA_CALL
 
-void FakeApi::failAt(size_t nth, Error error) {
+void FakeApi::failAt(size_t nth, Error error) { plan(nth, std::nullopt, error); }
+
+void FakeApi::failNext(Call call, Error error) { plan(0, call, error); }
+
+void FakeApi::plan(size_t nth, std::optional<Call> call, Error error) {
   const std::lock_guard lock(mutex_);
   calls_ = 0;
   failAt_ = nth;
+  failNext_ = call;
   failWith_ = error;
   failed_.reset();
 }

@@ -9,7 +9,8 @@
 // 3. Everything alive is counted (alive()); a test that ends with an idle() fake has leaked nothing.
 // 4. Captures are those of the driver: what would break one, a call that a capture forbids or work that waits for work outside, fails and
 //    breaks it. Graphs run as a user launches them; their nodes record and wait for events then.
-// 5. failAt(n) fails the nth call from then on. A call that gives something back, or waits for work, does it all the same, and then fails.
+// 5. failAt(n) fails the nth call from then on, failNext(call) the next of its kind. A call that gives something back, or waits for work,
+//    does it all the same, and then fails.
 #pragma once
 
 #include <functional>
@@ -84,9 +85,11 @@ class FakeApi final : public Api {
 
   /// The nth call from now on (1 is the next) fails with `error`; 0 takes that back. getErrorName counts for nothing.
   void failAt(size_t nth, Error error = Error::OutOfMemory);
-  /// Calls since the last failAt().
+  /// The next call of this kind fails, instead of whatever failAt() said.
+  void failNext(Call call, Error error = Error::OutOfMemory);
+  /// Calls since the last failAt() or failNext().
   size_t calls() const;
-  /// Which call failAt() has made fail.
+  /// Which call has been made to fail since then.
   std::optional<Call> failed() const;
 
   FakeCounts alive() const;
@@ -116,11 +119,14 @@ class FakeApi final : public Api {
  private:
   template <class Act>
   Error enter(Call call, const Act& act);
+  /// What is to fail: the nth call, or the next of a kind.
+  void plan(size_t nth, std::optional<Call> call, Error error);
 
   mutable std::mutex mutex_;  ///< protects what follows
   std::unique_ptr<FakeDriver> driver_;
   size_t calls_ = 0;
   size_t failAt_ = 0;
+  std::optional<Call> failNext_;
   Error failWith_ = Error::Success;
   std::optional<Call> failed_;
 };

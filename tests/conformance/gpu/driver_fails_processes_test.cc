@@ -2,11 +2,10 @@
 // neither memory nor descriptors are left in either.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "conformance/gpu/driver_fails.h"
 #include "core/format.h"
@@ -58,15 +57,23 @@ Life initAndSum(ncclComm_t* comm, FakeGpus& gpus, ProcessRanks::Self& self, cons
 
 enum class Part { Begin, End };
 
-/// The nth call fails from the creation of the communicator on, or from its end on. False: the process has not made so many calls.
-bool liveOnce(ProcessRanks::Self& self, const FakeOptions& options, Part part, size_t nth, int& stage, FailedCalls& failed) {
+/// Which call fails: the nth, or the first of a kind.
+struct Failing {
+  size_t nth = 0;
+  std::optional<Call> call{};
+  std::string text() const { return call ? driver::cuda::symbolOf(*call) : format("call {}", nth); }
+  void begin(driver::cuda::FakeApi& driver) const { call ? driver.failNext(*call) : driver.failAt(nth); }
+};
+
+/// It fails from the creation of the communicator on, or from its end on. False: the process has not made such a call, or it was not well.
+bool liveOnce(ProcessRanks::Self& self, const FakeOptions& options, Part part, const Failing& failing, int& stage, FailedCalls& failed) {
   const bool isIt = self.index() == kFails;
   FakeGpus gpus(options);
   const UseGpu use(gpus, self.index());
   void* data = nullptr;
   EXPECT_EQ(ncclMemAlloc(&data, kCount * sizeof(int)), ncclSuccess) << ncclGetLastError(nullptr);
   const ncclUniqueId id = self.freshId();
-  if (isIt && part == Part::Begin) gpus.driver().failAt(nth);
+  if (isIt && part == Part::Begin) failing.begin(gpus.driver());
   ncclComm_t comm = nullptr;
   Life life = initAndSum(&comm, gpus, self, id, data);
   const auto end = [&] {
@@ -78,9 +85,9 @@ bool liveOnce(ProcessRanks::Self& self, const FakeOptions& options, Part part, s
   if (isIt) self.note(kResult, life.result);
   if (part == Part::End) synchronize(gpus);
   self.meet(++stage);
-  if (isIt && part == Part::End) gpus.driver().failAt(nth);
+  if (isIt && part == Part::End) failing.begin(gpus.driver());
   const auto theirs = static_cast<ncclResult_t>(self.number(kFails, kResult));
-  const std::string when = format("call {}, process {}", nth, self.index());
+  const std::string when = format("{}, process {}", failing.text(), self.index());
   if (isIt && life.result != ncclSuccess && life.failed) expectNamed(*life.failed, life.result, life.text, when);
   if (!isIt && theirs != ncclSuccess) {
     const bool isTold = life.result != ncclSuccess;
@@ -103,39 +110,38 @@ bool liveOnce(ProcessRanks::Self& self, const FakeOptions& options, Part part, s
   return self.number(kFails, kIsOver) == 0 && self.number(0, kIsBad) + self.number(1, kIsBad) == 0;
 }
 
-void live(ProcessRanks::Self& self, const FakeOptions& options) {
+/// One call after the other. How many a process makes while it waits for the other one differs from life to life, so some are passed
+/// over: those that are wanted fail once more by their kind.
+void live(ProcessRanks::Self& self, const FakeOptions& options, const std::vector<Call>& wanted) {
   const SmallPipes small;
   int stage = 0;
   FailedCalls failed;
-  (void)liveOnce(self, options, Part::Begin, 0, stage, failed);
+  (void)liveOnce(self, options, Part::Begin, {}, stage, failed);
   (void)faults::Footprint::settled();
   const int64_t descriptors = openDescriptors();
-  for (size_t nth = 1; liveOnce(self, options, Part::Begin, nth, stage, failed); ++nth) continue;
-  for (size_t nth = 1; liveOnce(self, options, Part::End, nth, stage, failed); ++nth) continue;
+  for (const Part part : {Part::Begin, Part::End}) {
+    for (size_t nth = 1; liveOnce(self, options, part, {.nth = nth}, stage, failed); ++nth) continue;
+    for (const Call call : wanted) (void)liveOnce(self, options, part, {.call = call}, stage, failed);
+  }
   if (self.index() == kFails) failed.note(self, kWords);
   expectDescriptors(descriptors, "at last");
   self.meet(++stage);
 }
 
-/// How many calls a process makes while it waits for the other one differs from life to life, so a call may be passed over.
-void failUntilAllHave(const FakeOptions& options, std::initializer_list<Call> wanted) {
+void failAll(const FakeOptions& options, const std::vector<Call>& wanted) {
+  ProcessRanks children(2, [&](ProcessRanks::Self& self) { live(self, options, wanted); });
+  children.expectAllWell({}, 100);
   FailedCalls failed;
-  const auto isDone = [&] { return std::ranges::all_of(wanted, [&](Call call) { return failed.has(call); }); };
-  for (int round = 0; round < 6 && !isDone(); ++round) {
-    ProcessRanks children(2, [&](ProcessRanks::Self& self) { live(self, options); });
-    children.expectAllWell({}, 60);
-    ASSERT_FALSE(testing::Test::HasFailure());
-    failed.take(children, kFails, kWords);
-  }
+  failed.take(children, kFails, kWords);
   for (const Call call : wanted) EXPECT_TRUE(failed.has(call)) << driver::cuda::symbolOf(call);
 }
 
 TEST(GpuDriverFailsProcesses, IsToldToTheOther) {
-  failUntilAllHave({}, {Call::memExportToShareableHandle, Call::memImportFromShareableHandle, Call::memHostRegister});
+  failAll({}, {Call::memExportToShareableHandle, Call::memImportFromShareableHandle, Call::memHostRegister});
 }
 
 TEST(GpuDriverFailsProcesses, IsToldToTheOtherWithoutVirtualMemory) {
-  failUntilAllHave({.virtualMemory = false}, {Call::ipcGetMemHandle, Call::ipcOpenMemHandle, Call::ipcCloseMemHandle});
+  failAll({.virtualMemory = false}, {Call::ipcGetMemHandle, Call::ipcOpenMemHandle, Call::ipcCloseMemHandle});
 }
 
 // It comes to the others all the same, to say why: also if the driver cannot be started, or does not say which GPU is current.

@@ -90,6 +90,20 @@ TEST(Fake, CallsThatGiveBackDoSoAlsoWhenTheyFail) {
   EXPECT_EQ(world.lost.size(), 1u);
 }
 
+TEST(Fake, TheNextCallOfAKindFailsOnce) {
+  World world;
+  world.fake->failNext(Call::memUnmap);
+  for (const size_t lost : {1u, 1u}) {
+    { const Mapped one = mapNew(world, 0, {}); }
+    EXPECT_EQ(world.fake->failed(), Call::memUnmap);
+    EXPECT_EQ(world.lost.size(), lost);
+  }
+  world.fake->failNext(Call::memUnmap);
+  world.fake->failAt(0);
+  { const Mapped one = mapNew(world, 0, {}); }
+  EXPECT_EQ(world.fake->failed(), std::nullopt);
+}
+
 TEST(Fake, WhatIsLeftBehindIsCounted) {
   World world;
   const Mapped one = mapNew(world, 0, {readWriteFrom(0)});
