@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "bootstrap/fixed_id.h"
 #include "bootstrap/job.h"
+#include "bootstrap/last_words.h"
 #include "bootstrap/mesh_core.h"
 #include "bootstrap/root.h"
 #include "observe/log.h"
@@ -195,13 +197,34 @@ Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, i
   return job;
 }
 
+Status Core::inOwnName(std::string_view whom, const Status& cause) {
+  const std::lock_guard lock(mutex);
+  return error(cause.code(), "{} (process {} on {}): {}", whom, pid_, describeSelf({}).hostName, cause.text());
+}
+
+std::vector<UniqueId> Core::distantRoots(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) {
+  std::vector<UniqueId> roots;
+  const auto count = static_cast<int32_t>(raw.size());
+  for (const int32_t index : std::set<int32_t>{0, blockOf(rank.value, ranks, count).index}) {
+    auto id = UniqueId::decode(raw[static_cast<size_t>(index)]);
+    if (id && findRoot(*id) == nullptr && served_.count(id->hash) == 0) roots.push_back(std::move(*id));
+  }
+  return roots;
+}
+
 std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note,
                                         MakeShared makeShared, Limits limits) {
   if (!crypto_.ok()) return std::make_shared<Participant>(rank, crypto_);
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (hasEnded_) return std::make_shared<Participant>(rank, error(Code::InvalidUsage, "the service that connects processes has ended"));
   const auto job = findJob(ids, ranks, rank);
-  if (!job) return std::make_shared<Participant>(rank, job.error());
+  if (!job) {
+    const bool isOwnFault = job.error().code() == Code::SystemError || job.error().code() == Code::InvalidUsage;
+    const std::vector<UniqueId> roots = isOwnFault ? distantRoots(ids, ranks, rank) : std::vector<UniqueId>();
+    lock.unlock();
+    if (!roots.empty()) sayLastWords(roots, inOwnName(format("rank {}", rank.value), job.error()));
+    return std::make_shared<Participant>(rank, job.error());
+  }
   if (Status status = (*job)->enroll(rank, ranks, note, std::move(makeShared), limits); !status.ok())
     return std::make_shared<Participant>(rank, std::move(status));
   return std::make_shared<Participant>(*job, rank, limits);

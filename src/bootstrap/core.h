@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -50,6 +51,8 @@ class Core : public std::enable_shared_from_this<Core> {
   Result<UniqueIdBytes> makeId();
   std::shared_ptr<Participant> join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note, MakeShared makeShared,
                                     Limits limits);
+  /// As others are to hear it of this process: "rank 3 (process 4711 on host): …".
+  Status inOwnName(std::string_view whom, const Status& cause);
   /// Ends everything and the thread.
   void shutDown();
   bool isOfThisProcess() const;
@@ -82,6 +85,9 @@ class Core : public std::enable_shared_from_this<Core> {
   Result<UniqueIdBytes> makeFixedId(const std::string& where);
   Result<std::shared_ptr<Lease>> makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses);
   Result<std::shared_ptr<Job>> findJob(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
+  /// Whom a rank that cannot take part has to tell: its own root, and the first one, which waits for all others. Those of this process
+  /// hear nothing of it.
+  std::vector<UniqueId> distantRoots(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
   void sayIfOpen();
   Status openFixedRoot(const UniqueId& id);
   void remember(const UniqueId& id, const Status& why);

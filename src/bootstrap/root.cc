@@ -102,14 +102,17 @@ void Root::distribute() {
   port->onTable(table);
 }
 
-void Root::bringUp() {
+/// The way to the first root. Null: this is the first, or nobody has said who is.
+std::shared_ptr<RootPort> Root::wayUp() {
   const auto first = UniqueId::decode(firstId_);
-  if (!first) return fail(first.error());
-  if (const auto root = core_->findRoot(*first)) {
-    first_ = makeLocalPort(root, shared_from_this());
-  } else {
-    first_ = Uplink::start(core_, *first, weak_from_this(), lease_);
-  }
+  if (!first) return nullptr;
+  if (const auto root = core_->findRoot(*first)) return makeLocalPort(root, shared_from_this());
+  return Uplink::start(core_, *first, weak_from_this(), lease_);
+}
+
+void Root::bringUp() {
+  first_ = wayUp();
+  if (!first_) return fail(error(Code::InvalidArgument, "a rank has named no root as the first of several"));
   const std::shared_ptr<RootPort> port = first_;
   if (Status status = port->bring(gathering_.part()); !status.ok()) fail(status);
 }
@@ -144,6 +147,7 @@ void Root::lose(const PartyPort& party, const Status& cause) {
 
 void Root::fail(const Status& cause, const PartyPort* except) {
   if (isOver_) return;
+  if (!isComplete_) first_ = wayUp();  // it waits for this block
   const std::shared_ptr<RootPort> first = std::exchange(first_, nullptr);
   auto parties = finish(cause);
   for (auto& [port, party] : parties) {

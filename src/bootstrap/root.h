@@ -3,7 +3,7 @@
 // Owner: the service, until it is over. Every function is called under the service's lock.
 // 1. It is over once: with Go to all parties, or with the first trouble, for all of them. The id has served then, and who comes later
 //    hears of that trouble.
-// 2. With several ids each root collects its block and brings it to the first root, which alone makes the table.
+// 2. With several ids each root collects its block and brings it to the first root, which alone makes the table; or brings it its trouble.
 // 3. A party (a process or another root) that goes before Go ends it for everybody, with its ranks named.
 #pragma once
 
@@ -61,6 +61,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   Status refuse(const std::shared_ptr<PartyPort>& party, Status why);
   Status complete(const Enroll* last);
   void distribute();
+  std::shared_ptr<RootPort> wayUp();
   void bringUp();
   void startTimer();
   void expire();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bootstrap/core.h"
+#include "bootstrap/last_words.h"
 #include "bootstrap/wire.h"
 #include "observe/log.h"
 
@@ -55,6 +56,9 @@ void Uplink::dial() {
 }
 
 void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
+  // A process without a socket: the others hear of it before its program does, which may end then.
+  if (!outcome && outcome.error().code() == Code::SystemError)
+    sayLastWords(std::span(&id_, 1), core_->inOwnName("ranks that could not register", outcome.error()));
   const std::lock_guard lock(core_->mutex);
   if (!outcome) {
     if (isOver_) return finish();  // nobody is left to hear it

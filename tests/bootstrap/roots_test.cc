@@ -82,6 +82,23 @@ TEST(SeveralIds, TroubleInOneBlockIsHeardInAll) {
   for (const Joined& one : {first, second, third, fourth}) EXPECT_FALSE(*one->poll()) << "nobody makes the host's memory";
 }
 
+TEST(SeveralIds, ARankThatGivesUpEndsItForAllBlocksThoughRanksAreMissing) {
+  Service a(worldOf("h"));
+  Service b(worldOf("h"));
+  Service c(worldOf("h"));
+  const std::vector<UniqueIdBytes> ids = {*a.makeId(), *b.makeId()};
+  const Joined first = a.join(ids, 4, Rank(0), noteOf(0), nullptr);
+  const Joined second = b.join(ids, 4, Rank(1), noteOf(1), nullptr);
+  const Joined fourth = c.join(ids, 4, Rank(3), noteOf(3), nullptr);
+  ASSERT_TRUE(becomes([&] { return fourth->describeMissing().find("said") != std::string::npos || fourth->poll(); }));
+  fourth->end(error(Code::SystemError, "no memory"));
+  for (const Joined& one : {second, first}) {
+    const Outcome outcome = wait(*one, milliseconds(5000));
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().text().find("no memory"), std::string::npos) << outcome.error().text();
+  }
+}
+
 TEST(SeveralIds, MustBeTheSameForAllRanksOfAProcess) {
   Service service(worldOf("h"));
   const std::vector<UniqueIdBytes> ids = {*service.makeId(), *service.makeId()};
