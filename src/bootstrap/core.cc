@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "bootstrap/fixed_id.h"
@@ -204,10 +203,12 @@ Status Core::inOwnName(std::string_view whom, const Status& cause) {
 
 std::vector<UniqueId> Core::distantRoots(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) {
   std::vector<UniqueId> roots;
-  const auto count = static_cast<int32_t>(raw.size());
-  for (const int32_t index : std::set<int32_t>{0, blockOf(rank.value, ranks, count).index}) {
-    auto id = UniqueId::decode(raw[static_cast<size_t>(index)]);
-    if (id && findRoot(*id) == nullptr && served_.count(id->hash) == 0) roots.push_back(std::move(*id));
+  const auto own = static_cast<size_t>(blockOf(rank.value, ranks, static_cast<int32_t>(raw.size())).index);
+  for (const size_t index : {size_t{0}, own}) {
+    auto id = UniqueId::decode(raw[index]);
+    const bool isTwice = own == 0 && !roots.empty();
+    if (!id || isTwice || (id->isFixed && rank.value == 0)) continue;  // rank 0 is itself the root of NCCL_COMM_ID
+    if (findRoot(*id) == nullptr && served_.count(id->hash) == 0) roots.push_back(std::move(*id));
   }
   return roots;
 }
