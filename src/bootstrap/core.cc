@@ -204,13 +204,12 @@ Status Core::inOwnName(std::string_view whom, const Status& cause) {
 std::vector<UniqueId> Core::distantRoots(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) {
   std::vector<UniqueId> roots;
   const auto own = static_cast<size_t>(blockOf(rank.value, ranks, static_cast<int32_t>(raw.size())).index);
-  for (const size_t index : {size_t{0}, own}) {
+  for (size_t index = own;; index = 0) {
     auto id = UniqueId::decode(raw[index]);
-    const bool isTwice = own == 0 && !roots.empty();
-    if (!id || isTwice || (id->isFixed && rank.value == 0)) continue;  // rank 0 is itself the root of NCCL_COMM_ID
-    if (findRoot(*id) == nullptr && served_.count(id->hash) == 0) roots.push_back(std::move(*id));
+    const bool isSelf = id && ((id->isFixed && rank.value == 0) || findRoot(*id) != nullptr);  // rank 0 is the root of NCCL_COMM_ID
+    if (id && !isSelf && served_.count(id->hash) == 0) roots.push_back(std::move(*id));
+    if (index == 0) return roots;
   }
-  return roots;
 }
 
 std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note,

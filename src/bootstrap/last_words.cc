@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
-#include "bootstrap/dialer.h"
 #include "bootstrap/reactor.h"
+#include "bootstrap/uplink.h"
 #include "core/thread.h"
 
 namespace tutti::bootstrap {
@@ -30,12 +30,7 @@ constexpr bool kHasOwnTable = true;
 using Unsaid = std::shared_ptr<std::promise<void>>;
 
 void dial(Reactor& reactor, const UniqueId& root, const Status& cause, Unsaid unsaid) {
-  Dialer::Plan plan;
-  plan.addresses = root.addresses;
-  plan.purpose = Purpose::Root;
-  plan.topic = root.hash;
-  plan.secret = root.secret;
-  plan.whom = "the root of the unique id";
+  Dialer::Plan plan = planFor(root);
   plan.retries = root.isFixed ? 10 : 0;  // NCCL_COMM_ID: it may come later
   plan.roundLimit = kMost;
   Dialer::start(reactor, std::move(plan), [cause, unsaid = std::move(unsaid)](const Result<std::shared_ptr<Link>>& link) {

@@ -27,6 +27,16 @@ std::string describeRoot(const UniqueId& id) {
 
 }  // namespace
 
+Dialer::Plan planFor(const UniqueId& root) {
+  Dialer::Plan plan;
+  plan.addresses = root.addresses;
+  plan.purpose = Purpose::Root;
+  plan.topic = root.hash;
+  plan.secret = root.secret;
+  plan.whom = "the root of the unique id";
+  return plan;
+}
+
 Uplink::Uplink(std::shared_ptr<Core> core, UniqueId id, std::weak_ptr<PartyPort> party, std::shared_ptr<Lease> lease)
     : core_(std::move(core)), id_(std::move(id)), party_(std::move(party)), lease_(std::move(lease)) {}
 
@@ -38,13 +48,8 @@ std::shared_ptr<Uplink> Uplink::start(const std::shared_ptr<Core>& core, const U
 }
 
 void Uplink::dial() {
-  Dialer::Plan plan;
+  Dialer::Plan plan = planFor(id_);
   plan.table = &core_->dialled;
-  plan.addresses = id_.addresses;
-  plan.purpose = Purpose::Root;
-  plan.topic = id_.hash;
-  plan.secret = id_.secret;
-  plan.whom = "the root of the unique id";
   {
     const std::lock_guard lock(core_->mutex);
     const Settings& settings = core_->settings();
@@ -55,10 +60,18 @@ void Uplink::dial() {
                           [self = shared_from_this()](Result<std::shared_ptr<Link>> outcome) { self->onDialed(std::move(outcome)); });
 }
 
+/// The others hear of it before the program does, which may end then. Without the lock.
+void Uplink::tellWithoutSocket(const Status& cause) {
+  std::string whom;
+  {
+    const std::lock_guard lock(core_->mutex);
+    whom = ranks_.empty() ? "the root of other ranks" : describeRanks(ranks_);
+  }
+  sayLastWords(std::span(&id_, 1), core_->inOwnName(whom, cause));
+}
+
 void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
-  // A process without a socket: the others hear of it before its program does, which may end then.
-  if (!outcome && outcome.error().code() == Code::SystemError)
-    sayLastWords(std::span(&id_, 1), core_->inOwnName("ranks that could not register", outcome.error()));
+  if (!outcome && outcome.error().code() == Code::SystemError) tellWithoutSocket(outcome.error());
   const std::lock_guard lock(core_->mutex);
   if (!outcome) {
     if (isOver_) return finish();  // nobody is left to hear it
@@ -125,6 +138,7 @@ void Uplink::say(Kind kind, std::vector<std::byte> payload) {
 }
 
 Status Uplink::enroll(const Enroll& message) {
+  ranks_.push_back(message.rank);
   say(Kind::Enroll, encode(message));
   return {};
 }

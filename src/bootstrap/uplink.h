@@ -21,6 +21,9 @@ namespace tutti::bootstrap {
 class Core;
 struct Lease;
 
+/// How a root is dialled, once.
+Dialer::Plan planFor(const UniqueId& root);
+
 class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
  public:
   /// `lease`: keeps the thread.
@@ -44,6 +47,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   void trouble(const Status& cause, void (PartyPort::*tell)(const Status&) = &PartyPort::onTrouble);
   void finish();
   std::string describeHost() const;
+  void tellWithoutSocket(const Status& cause);
 
   const std::shared_ptr<Core> core_;
   const UniqueId id_;
@@ -53,6 +57,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   Alarm lastWords_;               // given up before there was a connection
   std::shared_ptr<Link> link_;
   std::vector<std::pair<Kind, std::vector<std::byte>>> waiting_;  // for the connection
+  std::vector<int32_t> ranks_;  // that have enrolled; none: a root that brings others'
   std::optional<Welcome> root_;
   std::string missing_;  // what the root has said last
   std::chrono::steady_clock::time_point heardAt_;

@@ -114,10 +114,21 @@ TEST(ProcessLimits, FilesTooSmallForAnything) {
   children.expectAllWell({}, 10);
 }
 
+/// Not where a filter of the container forbids it; and the thread sanitizer knows one table of descriptors only.
+bool threadsMayHaveOwnDescriptors() {
+#if defined(__SANITIZE_THREAD__)
+  return false;
+#endif
+  ProcessRanks probe(1, [](Self& self) { self.note(0, unshare(CLONE_FILES)); });
+  probe.expectAllWell();
+  return probe.number(0, 0) == 0;
+}
+
 /// Too few descriptors: an error in words on every rank, never a wait without end; with enough it works. In between the bootstrap waits for
 /// a descriptor as long as its own limit for a set-up (30 s): with TUTTI_TEST_FULL=1 alone.
 TEST(ProcessLimits, FewDescriptors) {
   const int last = std::getenv("TUTTI_TEST_FULL") != nullptr ? 20 : 7;
+  const bool areTold = threadsMayHaveOwnDescriptors();
   bool worked = false;
   for (int most = 3; !worked; most = most < last ? most + 1 : 24) {
     ProcessRanks children(kRanks, [most](Self& self) {
@@ -138,7 +149,7 @@ TEST(ProcessLimits, FewDescriptors) {
     EXPECT_TRUE(starved.byItself && starved.code == 0) << most << " descriptors:\n" << starved.text;
     worked = children.number(1, 0) == 1;
     // Room for what it has to say is made of what it has open besides standard input and output: with three there is none.
-    if (worked || most >= 7) children.expectAllWell({}, 40);
+    if (worked || (areTold && most >= 7)) children.expectAllWell({}, 40);
     EXPECT_TRUE(worked || most < 24) << "24 descriptors are enough";
     if (testing::Test::HasFailure()) return;
   }
@@ -146,12 +157,7 @@ TEST(ProcessLimits, FewDescriptors) {
 
 /// A program that has opened as many files as it may: all ranks are told which one that is, at once, and its files stay open.
 TEST(ProcessLimits, ARankWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer knows one table of descriptors only";
-#endif
-  ProcessRanks probe(1, [](Self& self) { self.note(0, unshare(CLONE_FILES)); });
-  probe.expectAllWell();
-  if (probe.number(0, 0) != 0) GTEST_SKIP() << "no thread may have descriptors of its own here: the others wait as for a rank that is late";
+  if (!threadsMayHaveOwnDescriptors()) GTEST_SKIP() << "the others wait here as for a rank that is late";
   for (const int spare : {0, 2, 4}) {
     ProcessRanks children(kRanks, [spare](Self& self) {
       const ncclUniqueId id = self.id();
@@ -167,9 +173,7 @@ TEST(ProcessLimits, ARankWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
       EXPECT_LT(watch.seconds(), 10 * kPromptSeconds) << spare;
       EXPECT_EQ(result, ncclSystemError) << spare;
       EXPECT_NE(lastError().find("Too many open files"), std::string::npos) << spare << ": " << lastError();
-      if (self.index() != 1 && spare < 4) {  // else it had a thread and no socket, and has not said which rank it is
-        EXPECT_NE(lastError().find("rank 1 (process "), std::string::npos) << spare << ": " << lastError();
-      }
+      EXPECT_TRUE(self.index() == 1 || lastError().find("rank 1 (process ") != std::string::npos) << spare << ": " << lastError();
       for (const int file : files) EXPECT_EQ(close(file), 0) << spare;
     });
     children.expectAllWell();
