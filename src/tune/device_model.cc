@@ -76,7 +76,7 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
   const bool hasRounds = isLone && algorithm.traits.rounds > 1;
   const bool forwards = hasRounds && kernel == KernelId::LineWindow && exec::cuda::mayForward(geometry, ranks_, elementBytes);
   if (isLone && (blocks > exec::cuda::kMostEarlyBlocks || forwards)) us.launchUs += machine_.lateUs;
-  if (hasRounds) us.launchUs += forwards ? machine_.forwardUs : machine_.roundsUs;
+  if (hasRounds) us.launchUs += !forwards ? machine_.roundsUs : machine_.forwardUs - (ranks_ > 2 ? 0 : machine_.pairsGainUs);
   const bool isPlain = exec::cuda::kernelInfo(kernel).protocol == exec::cuda::Protocol::Simple && !isWindow;
   if (isPlain && p.steps > 1) us.launchUs += machine_.turnsUs;
   const Collective collective = algorithm.traits.collective;

@@ -182,6 +182,7 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("roundsUs")) machine.roundsUs = reader.number("roundsUs");
   if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
   if (reader.has("forwardUs")) machine.forwardUs = reader.number("forwardUs");
+  if (reader.has("pairsGainUs")) machine.pairsGainUs = reader.number("pairsGainUs");
   if (reader.has("forwardBlocks")) machine.forwardBlocks = reader.number("forwardBlocks");
   if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
   if (reader.has("byTurnsLinks")) machine.byTurnsLinks = reader.number("byTurnsLinks");
@@ -229,6 +230,7 @@ Json devicesJson(const DeviceMachine& machine) {
                {"roundsUs", machine.roundsUs},
                {"roundsBlocks", machine.roundsBlocks},
                {"forwardUs", machine.forwardUs},
+               {"pairsGainUs", machine.pairsGainUs},
                {"forwardBlocks", machine.forwardBlocks},
                {"turnsUs", machine.turnsUs},
                {"byTurnsLinks", machine.byTurnsLinks},
