@@ -1,5 +1,5 @@
 // The kernel that combines what lies in windows (mapped.h).
-#include "exec/cuda/fold_plain.cuh"
+#include "exec/cuda/fold_wide.cuh"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/mapped.h"
 #include "exec/cuda/together.cuh"
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kMappedThreads, 1) mappedKernel(const __grid_c
   } else if (!openTogether(launch.call, shared.together)) {
     return;
   }
-  runLoop<PlainFold, kType>(shared.job, shared.context);
+  runLoop<WideFold, kType>(shared.job, shared.context);
   if (!launch.isAlone) closeTogether(launch.call, shared.together, gridDim.x);
 }
 

@@ -64,7 +64,7 @@ inline constexpr int kMovedTogetherThreads = 768;
 
 /// Those of mapped.h, which combine.
 const KernelEntry& mappedEntry();
-inline constexpr int kMappedThreads = 768;
+inline constexpr int kMappedThreads = 640;
 
 /// The kernel of probe.h; a block for each pair.
 const void* probeFunction();
