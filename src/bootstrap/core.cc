@@ -35,8 +35,9 @@ bool Core::isOfThisProcess() const { return pid_ == getpid(); }
 const Settings& Core::settings() { return settings_ ? *settings_ : settings_.emplace(world_.settings()); }
 
 Member Core::describeSelf(const std::vector<Address>& addresses) {
-  const auto& host = host_ ? *host_ : host_.emplace(world_.host());
-  return {token, static_cast<int32_t>(pid_), identityOf(host, settings().hostId), host.name, addresses};
+  HostFacts host = host_ ? *host_ : world_.host();
+  if (!host.bootId.empty()) host_ = host;  // without a descriptor it is not to be had
+  return {token, static_cast<int32_t>(pid_), identityOf(host, settings().hostId), std::move(host.name), addresses};
 }
 
 Result<std::shared_ptr<Lease>> Core::makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses) {
@@ -44,7 +45,7 @@ Result<std::shared_ptr<Lease>> Core::makeLease(std::vector<UniqueFd> fds, std::v
   ReactorHold hold(reactor);
   auto listener = std::make_shared<Listener>(
       reactor, std::move(fds), [this](Purpose purpose, uint64_t topic) { return findSecret(purpose, topic); },
-      [this](Established connection) { onEstablished(std::move(connection)); });
+      [this](Established connection) { onEstablished(std::move(connection)); }, [this](const Status& cause) { onLack(cause); });
   reactor.post([listener] { listener->start(); });
   return std::make_shared<Lease>(reactor, std::move(hold), std::move(listener), std::move(addresses));
 }
@@ -196,20 +197,33 @@ Result<std::shared_ptr<Job>> Core::findJob(std::span<const UniqueIdBytes> raw, i
   return job;
 }
 
-Status Core::inOwnName(std::string_view whom, const Status& cause) {
-  const std::lock_guard lock(mutex);
-  return error(cause.code(), "{} (process {} on {}): {}", whom, pid_, describeSelf({}).hostName, cause.text());
+Status Core::inOwnName(std::string_view whom, const Status& cause) const {
+  return error(cause.code(), "{} (process {} on {}): {}", whom, pid_, world_.host().name, cause.text());
 }
 
-std::vector<UniqueId> Core::distantRoots(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) {
+std::vector<UniqueId> Core::rootsToTell(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) const {
+  std::vector<size_t> wanted{static_cast<size_t>(blockOf(rank.value, ranks, static_cast<int32_t>(raw.size())).index)};
+  if (wanted.front() != 0) wanted.push_back(0);
   std::vector<UniqueId> roots;
-  const auto own = static_cast<size_t>(blockOf(rank.value, ranks, static_cast<int32_t>(raw.size())).index);
-  for (size_t index = own;; index = 0) {
+  for (const size_t index : wanted) {
     auto id = UniqueId::decode(raw[index]);
-    const bool isSelf = id && ((id->isFixed && rank.value == 0) || findRoot(*id) != nullptr);  // rank 0 is the root of NCCL_COMM_ID
-    if (id && !isSelf && served_.count(id->hash) == 0) roots.push_back(std::move(*id));
-    if (index == 0) return roots;
+    if (!id || served_.count(id->hash) != 0) break;  // they have heard
+    roots.push_back(std::move(*id));
   }
+  return roots;
+}
+
+/// Of this process and of others. Without the lock.
+void Core::tell(std::vector<UniqueId> roots, Rank rank, const Status& cause) {
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(roots, [&](const UniqueId& id) {
+      const auto root = findRoot(id);
+      if (root) root->fail(cause);
+      return root || (id.isFixed && rank.value == 0);  // rank 0 is the root of NCCL_COMM_ID
+    });
+  }
+  sayLastWords(roots, cause);
 }
 
 std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note,
@@ -220,9 +234,9 @@ std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int3
   const auto job = findJob(ids, ranks, rank);
   if (!job) {
     const bool isOwnFault = job.error().code() == Code::SystemError || job.error().code() == Code::InvalidUsage;
-    const std::vector<UniqueId> roots = isOwnFault ? distantRoots(ids, ranks, rank) : std::vector<UniqueId>();
+    std::vector<UniqueId> roots = isOwnFault ? rootsToTell(ids, ranks, rank) : std::vector<UniqueId>();
     lock.unlock();
-    if (!roots.empty()) sayLastWords(roots, inOwnName(format("rank {}", rank.value), job.error()));
+    if (!roots.empty()) tell(std::move(roots), rank, inOwnName(format("rank {}", rank.value), job.error()));
     return std::make_shared<Participant>(rank, job.error());
   }
   if (Status status = (*job)->enroll(rank, ranks, note, std::move(makeShared), limits); !status.ok())
@@ -292,6 +306,14 @@ void Core::onEstablished(Established connection) {
     if (const auto mesh = found->second.lock()) return mesh->welcome(link);
   }
   link->close();
+}
+
+/// Nobody who has to come here can.
+void Core::onLack(const Status& cause) {
+  const Status named = inOwnName("a process whose descriptors are used up", cause);
+  const std::lock_guard lock(mutex);
+  for (const auto& [hash, root] : std::unordered_map(roots_)) root->fail(named);
+  for (const auto& [hash, job] : std::unordered_map(jobs_)) job->fail(named);
 }
 
 void Core::shutDown() {

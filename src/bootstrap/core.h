@@ -52,7 +52,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<Participant> join(std::span<const UniqueIdBytes> ids, int32_t ranks, Rank rank, const Note& note, MakeShared makeShared,
                                     Limits limits);
   /// As others are to hear it of this process: "rank 3 (process 4711 on host): …".
-  Status inOwnName(std::string_view whom, const Status& cause);
+  Status inOwnName(std::string_view whom, const Status& cause) const;
   /// Ends everything and the thread.
   void shutDown();
   bool isOfThisProcess() const;
@@ -85,14 +85,15 @@ class Core : public std::enable_shared_from_this<Core> {
   Result<UniqueIdBytes> makeFixedId(const std::string& where);
   Result<std::shared_ptr<Lease>> makeLease(std::vector<UniqueFd> fds, std::vector<Address> addresses);
   Result<std::shared_ptr<Job>> findJob(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
-  /// Whom a rank that cannot take part has to tell: its own root, and the first one, which waits for all others. Those of this process
-  /// hear nothing of it.
-  std::vector<UniqueId> distantRoots(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank);
+  /// Whom a rank that cannot take part has to tell: its own root, and the first one, which waits for all others.
+  std::vector<UniqueId> rootsToTell(std::span<const UniqueIdBytes> raw, int32_t ranks, Rank rank) const;
+  void tell(std::vector<UniqueId> roots, Rank rank, const Status& cause);
   void sayIfOpen();
   Status openFixedRoot(const UniqueId& id);
   void remember(const UniqueId& id, const Status& why);
   std::optional<Secret> findSecret(Purpose purpose, uint64_t topic);
   void onEstablished(Established connection);
+  void onLack(const Status& cause);
 
   const World world_;
   const pid_t pid_;

@@ -32,7 +32,7 @@ Status Job::enroll(Rank rank, int32_t ranks, const Note& note, MakeShared makeSh
     if (const auto root = core_->findRoot(id)) {
       port = makeLocalPort(root, shared_from_this());
     } else {
-      port = Uplink::start(core_, id, weak_from_this(), lease_);
+      port = Uplink::start(core_, id, weak_from_this(), lease_, block.index > 0 ? &firstId() : nullptr);
     }
   }
   // What this rank says, also where it contradicts the others: the root tells them all.
@@ -103,6 +103,20 @@ void Job::onLost(const Status& cause) {
     const std::lock_guard lock(core->mutex);
     if (const auto self = weak.lock()) self->onTrouble(cause);
   });
+}
+
+/// With several ids the first root waits for what that one would have brought.
+void Job::onUnreached(const Status& cause) {
+  if (isOver()) return;
+  if (ports_.count(0) == 0) {
+    const Status named = core_->inOwnName("a process with other ranks", cause);
+    if (const auto root = core_->findRoot(firstId())) {
+      root->fail(named);
+    } else if (cause.code() != Code::SystemError) {  // otherwise it has been told without a socket
+      Uplink::start(core_, firstId(), {}, lease_)->giveUp(named);
+    }
+  }
+  onTrouble(cause);
 }
 
 void Job::onGo() {

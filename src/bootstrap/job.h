@@ -58,6 +58,7 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
   void onTrouble(const Status& cause) override;
   /// With several roots, one of the others has a moment to say what has become of this one: it may know the ranks there.
   void onLost(const Status& cause) override;
+  void onUnreached(const Status& cause) override;
   void onMissing(const std::string&) override {}
 
  private:

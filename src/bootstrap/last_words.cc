@@ -1,11 +1,9 @@
 #include "bootstrap/last_words.h"
 
 #include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <future>
 #include <memory>
 #include <utility>
 
@@ -16,9 +14,9 @@
 namespace tutti::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds kMost(2000);
-/// A loop's three and a socket for each address that an id can have, for two roots; standard input and output stay what they are.
-constexpr unsigned kFirst = 3, kRoom = 24;
+constexpr std::chrono::milliseconds kMost(3000);  // longer than a root without descriptors takes to let somebody in
+/// A loop's three, and a socket for each address that an id can have; standard input and output stay what they are.
+constexpr int kFirst = 3, kRoom = 12;
 
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kHasOwnTable = false;  // the sanitizer takes equal numbers in two tables for one descriptor
@@ -26,13 +24,12 @@ constexpr bool kHasOwnTable = false;  // the sanitizer takes equal numbers in tw
 constexpr bool kHasOwnTable = true;
 #endif
 
-/// Becomes ready, broken, when the last who has to say something lets go of its promise.
-using Unsaid = std::shared_ptr<std::promise<void>>;
-
-void dial(Reactor& reactor, const UniqueId& root, const Status& cause, Unsaid unsaid) {
+void dial(Reactor& reactor, const UniqueId& root, const Status& cause) {
   Dialer::Plan plan = planFor(root);
   plan.retries = root.isFixed ? 10 : 0;  // NCCL_COMM_ID: it may come later
   plan.roundLimit = kMost;
+  // The last who has something to say ends the loop.
+  std::shared_ptr<void> unsaid(nullptr, [&reactor](void*) { reactor.leave(); });
   Dialer::start(reactor, std::move(plan), [cause, unsaid = std::move(unsaid)](const Result<std::shared_ptr<Link>>& link) {
     if (!link) return;
     (*link)->send(Kind::Trouble, encode(cause));
@@ -40,27 +37,31 @@ void dial(Reactor& reactor, const UniqueId& root, const Status& cause, Unsaid un
   });
 }
 
+/// One after the other: each has all the room.
 void sayFromHere(std::span<const UniqueId> roots, const Status& cause) {
-  if (kHasOwnTable && unshare(CLONE_FILES) == 0) (void)syscall(SYS_close_range, kFirst, kFirst + kRoom - 1, 0u);
-  Reactor reactor;  // its thread shares the table of the one that starts it
-  if (!reactor.hold().ok()) return;
-  ReactorHold hold(reactor);
-  auto unsaid = std::make_shared<std::promise<void>>();
-  const std::future<void> said = unsaid->get_future();
-  for (const UniqueId& root : roots)
-    reactor.post([&reactor, root, cause, unsaid] { dial(reactor, root, cause, unsaid); });
-  unsaid.reset();
-  (void)said.wait_for(kMost);
-  hold.reset();
-  reactor.stop();
+  const auto until = std::chrono::steady_clock::now() + kMost;
+  for (const UniqueId& root : roots) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    Reactor reactor;
+    (void)reactor.runHere([&] { dial(reactor, root, cause); }, left);
+  }
+}
+
+void makeRoom() {
+  if (!kHasOwnTable || unshare(CLONE_FILES) != 0) return;
+  for (int fd = kFirst; fd < kFirst + kRoom; ++fd) (void)::close(fd);
 }
 
 }  // namespace
 
 void sayLastWords(std::span<const UniqueId> roots, const Status& cause) {
   if (roots.empty()) return;
-  auto thread = startThread(nullptr, "that tells others why this process cannot take part", [&] { sayFromHere(roots, cause); });
-  if (thread) thread->join();
+  auto thread = startThread(nullptr, "that tells others why this process cannot take part", [&] {
+    makeRoom();
+    sayFromHere(roots, cause);
+  });
+  if (thread) return thread->join();
+  sayFromHere(roots, cause);  // threads are what is lacking
 }
 
 }  // namespace tutti::bootstrap

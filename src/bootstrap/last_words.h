@@ -4,7 +4,9 @@
 // Owner: nobody; the thread that says it waits until it is said. Linux, unshare(2).
 // 1. It is said from a thread that has a table of descriptors of its own. What it closes there, to have room for its sockets, stays open in
 //    the process. Where a container's filter forbids such a table, it makes do with what is left, and may say nothing.
-// 2. Two seconds at most; a few milliseconds with roots that listen. Call it without a lock that the service's thread may want.
+// 2. Where no thread is to be had it is said from the caller's.
+// 3. Three seconds at most; a few milliseconds with roots that listen, a second with one that has no descriptors either. Call it without a
+//    lock that the service's thread may want.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 #include "bootstrap/listener.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -40,8 +41,15 @@ Result<Address> listeningAddress(const UniqueFd& fd) {
   return *address;
 }
 
-Listener::Listener(Reactor& reactor, std::vector<UniqueFd> fds, Handshake::FindSecret findSecret, OnEstablished onEstablished)
-    : reactor_(reactor), fds_(std::move(fds)), findSecret_(std::move(findSecret)), onEstablished_(std::move(onEstablished)) {}
+Listener::Listener(Reactor& reactor, std::vector<UniqueFd> fds, Handshake::FindSecret findSecret, OnEstablished onEstablished,
+                   OnLack onLack)
+    : reactor_(reactor),
+      fds_(std::move(fds)),
+      findSecret_(std::move(findSecret)),
+      onEstablished_(std::move(onEstablished)),
+      onLack_(std::move(onLack)) {
+  reserve();
+}
 
 void Listener::start() {
   pause_ = std::make_unique<asio::steady_timer>(reactor_.loop());
@@ -63,6 +71,8 @@ void Listener::start() {
 void Listener::close() {
   findSecret_ = nullptr;
   onEstablished_ = nullptr;
+  onLack_ = nullptr;
+  reserve_ = {};
   sayDropped();
   fds_.clear();
   doors_.clear();
@@ -88,11 +98,14 @@ void Listener::acceptAll(size_t door) {
     if (!makeRoom()) return resumeLater();
     UniqueFd fd(accept4(doors_[door].descriptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
+      lackSince_.reset();
       takeIn(std::move(fd));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      warnOfLack(errno);
+      lack(errno);
       return resumeLater();
     } else if (errno == EAGAIN) {
+      reserve();
+      if (reserve_) lack_ = {};
       break;
     }  // any other error is of the one connection that was next, and gone with it
   }
@@ -125,13 +138,16 @@ void Listener::takeIn(UniqueFd fd) {
   if (family != AF_UNIX) tuneSocket(plain);
   ++pending_;
   const auto handshake = Handshake::accept(reactor_, std::move(socket), findSecret_, kHandshakeLimit,
-                                           [self = shared_from_this()](Result<Established> outcome) {
-                                             --self->pending_;
-                                             if (!self->onEstablished_) return;
-                                             if (outcome) return self->onEstablished_(std::move(*outcome));
-                                             self->report(outcome.error());
-                                           });
+                                           [self = shared_from_this()](Result<Established> outcome) { self->onProof(std::move(outcome)); });
   order_.push_back(handshake);
+}
+
+void Listener::onProof(Result<Established> outcome) {
+  --pending_;
+  if (!onEstablished_) return;
+  if (!outcome) return report(outcome.error());
+  if (!lack_.ok() && onLack_) onLack_(std::exchange(lack_, Status()));
+  onEstablished_(std::move(*outcome));
 }
 
 void Listener::resumeLater() {
@@ -141,13 +157,23 @@ void Listener::resumeLater() {
   });
 }
 
-/// Members of the job may be among those who wait: this is for the user's eyes.
-void Listener::warnOfLack(int problem) {
+/// Members of the job may be among those who wait.
+void Listener::lack(int problem) {
   const auto now = std::chrono::steady_clock::now();
-  if (now - warned_ < std::chrono::seconds(10)) return;
-  warned_ = now;
-  observe::warn("bootstrap: processes of the job have to wait for a connection: {}; raise the limit (ulimit -n), or make more unique ids",
+  if (pending_ > 0 || !lackSince_) lackSince_ = now;
+  if (now - warned_ >= std::chrono::seconds(10)) {
+    warned_ = now;
+    observe::warn("bootstrap: processes of the job have to wait for a connection: {}; raise the limit (ulimit -n), or make more unique ids",
+                  std::strerror(problem));
+  }
+  if (now - *lackSince_ < kLackLimit) return;
+  reserve_ = {};  // the next one gets it
+  lack_ = error(Code::SystemError, "no descriptor is left for a connection of another process: {}; raise the limit (ulimit -n)",
                 std::strerror(problem));
+}
+
+void Listener::reserve() {
+  if (!reserve_) reserve_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 void Listener::report(const Status& why) {

@@ -4,13 +4,15 @@
 // 1. Who proves himself is handed on; everybody else is dropped, with at most one line of the log a second for all of them.
 // 2. At most kMostPending strangers at a time, each for at most kHandshakeLimit; when they are too many, those who have been slow go
 //    first. No stranger delays a member of the job by more than kSlow.
-// 3. Without descriptors it waits for some: those who connect stay in the kernel's queue.
+// 3. Without descriptors it waits for some: those who connect stay in the kernel's queue. After kLackLimit they are taken in one by one, on
+//    a descriptor kept in reserve, and whoever proves himself then makes it known that there are none (OnLack).
 #pragma once
 
 #include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +31,14 @@ Result<Address> listeningAddress(const UniqueFd& fd);
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   using OnEstablished = std::function<void(Established)>;
+  using OnLack = std::function<void(const Status&)>;
   static constexpr size_t kMostPending = 1024;
   static constexpr std::chrono::milliseconds kHandshakeLimit{5000};
   static constexpr std::chrono::milliseconds kSlow{500};
+  static constexpr std::chrono::milliseconds kLackLimit{1000};
 
-  Listener(Reactor& reactor, std::vector<UniqueFd> fds, Handshake::FindSecret findSecret, OnEstablished onEstablished);
+  Listener(Reactor& reactor, std::vector<UniqueFd> fds, Handshake::FindSecret findSecret, OnEstablished onEstablished,
+           OnLack onLack = nullptr);
 
   void start();
   void close();
@@ -48,16 +53,22 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void acceptAll(size_t door);
   bool makeRoom();
   void takeIn(UniqueFd fd);
+  void onProof(Result<Established> outcome);
   void resumeLater();
   void report(const Status& why);
   void sayDropped();
-  void warnOfLack(int problem);
+  void lack(int problem);
+  void reserve();
 
   Reactor& reactor_;
   std::vector<UniqueFd> fds_;  // until start()
   Handshake::FindSecret findSecret_;
   OnEstablished onEstablished_;
+  OnLack onLack_;
   std::vector<Door> doors_;
+  UniqueFd reserve_;
+  std::optional<std::chrono::steady_clock::time_point> lackSince_;  // and no stranger has one
+  Status lack_;                                                     // what is to be made known
   std::unique_ptr<asio::steady_timer> pause_;
   std::deque<std::weak_ptr<Handshake>> order_;  // pending ones, oldest first; some may be over
   size_t pending_ = 0;

@@ -22,6 +22,8 @@ class PartyPort {
   virtual void onTrouble(const Status& cause) = 0;
   /// The connection with the root has ended: nothing was said, and nothing will be. Another root may know why.
   virtual void onLost(const Status& cause) { onTrouble(cause); }
+  /// The root could not be reached: it has said nothing to anybody.
+  virtual void onUnreached(const Status& cause) { onTrouble(cause); }
   /// What the root waits for.
   virtual void onMissing(const std::string& text) = 0;
 

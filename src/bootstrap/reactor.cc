@@ -59,6 +59,33 @@ Status Reactor::hold(bool namesThread) {
   return {};
 }
 
+Status Reactor::runHere(const std::function<void()>& begin, std::chrono::milliseconds most) {
+  Status status;
+  try {
+    auto loop = std::make_shared<asio::io_context>(1);
+    const asio::steady_timer opensDescriptors(*loop);
+    {
+      const std::lock_guard lock(mutex_);
+      loop_ = loop;
+      isRunning_ = true;
+    }
+    begin();
+    loop->run_for(most);
+  } catch (const std::exception& problem) {
+    status = error(Code::SystemError, "cannot connect to other processes: {}", problem.what());
+  }
+  std::shared_ptr<asio::io_context> ended;  // goes without the lock: what goes with it may want it
+  const std::lock_guard lock(mutex_);
+  isRunning_ = false;
+  ended = std::exchange(loop_, nullptr);
+  return status;
+}
+
+void Reactor::leave() {
+  const std::lock_guard lock(mutex_);
+  if (isRunning_) loop_->stop();
+}
+
 void Reactor::release() {
   const std::lock_guard lock(mutex_);
   if (--holders_ > 0 || !isRunning_) return;

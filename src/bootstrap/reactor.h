@@ -31,6 +31,11 @@ class Reactor {
   Status hold(bool namesThread = false);
   void release();
   void post(std::function<void()> task);
+  /// Instead of a thread of its own: runs `begin`, and what comes of it, on the calling thread until there is nothing left, somebody
+  /// calls leave(), or `most` is over; then closes the loop. Nobody may hold it before. SystemError when the system gives no descriptor.
+  Status runHere(const std::function<void()>& begin, std::chrono::milliseconds most);
+  /// Ends runHere(), wherever it is called.
+  void leave();
   /// Runs what is posted already, and the next few things that come of it, then ends the thread and waits for it, whoever holds it. For
   /// good. Not on the thread itself.
   void stop();

@@ -38,11 +38,12 @@ Dialer::Plan planFor(const UniqueId& root) {
 }
 
 Uplink::Uplink(std::shared_ptr<Core> core, UniqueId id, std::weak_ptr<PartyPort> party, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), id_(std::move(id)), party_(std::move(party)), lease_(std::move(lease)) {}
+    : core_(std::move(core)), id_(std::move(id)), toTell_{id_}, party_(std::move(party)), lease_(std::move(lease)) {}
 
 std::shared_ptr<Uplink> Uplink::start(const std::shared_ptr<Core>& core, const UniqueId& id, std::weak_ptr<PartyPort> party,
-                                      std::shared_ptr<Lease> lease) {
+                                      std::shared_ptr<Lease> lease, const UniqueId* first) {
   auto self = std::make_shared<Uplink>(core, id, std::move(party), std::move(lease));
+  if (first != nullptr && !core->findRoot(*first)) self->toTell_.push_back(*first);
   core->reactor.post([self] { self->dial(); });
   return self;
 }
@@ -60,25 +61,30 @@ void Uplink::dial() {
                           [self = shared_from_this()](Result<std::shared_ptr<Link>> outcome) { self->onDialed(std::move(outcome)); });
 }
 
-/// The others hear of it before the program does, which may end then. Without the lock.
-void Uplink::tellWithoutSocket(const Status& cause) {
-  std::string whom;
+/// The others hear of it before the program does, which may end then. Without the lock. What they are told.
+Status Uplink::tellWithoutSocket(const Status& cause) {
+  Status named;
   {
     const std::lock_guard lock(core_->mutex);
-    whom = ranks_.empty() ? "the root of other ranks" : describeRanks(ranks_);
+    named = core_->inOwnName(ranks_.empty() ? "the root of other ranks" : describeRanks(ranks_), cause);
+    for (const auto& [kind, payload] : waiting_)
+      if (kind == Kind::Trouble) named = decodeTrouble(payload);  // it had given up before
   }
-  sayLastWords(std::span(&id_, 1), core_->inOwnName(whom, cause));
+  sayLastWords(toTell_, named);
+  return named;
 }
 
 void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
-  if (!outcome && outcome.error().code() == Code::SystemError) tellWithoutSocket(outcome.error());
+  Status named;  // of this process alone
+  if (!outcome && outcome.error().code() == Code::SystemError) named = tellWithoutSocket(outcome.error());
   const std::lock_guard lock(core_->mutex);
   if (!outcome) {
     if (isOver_) return finish();  // nobody is left to hear it
-    if (outcome.error().code() == Code::SystemError) return trouble(outcome.error());  // of this process alone
+    if (!named.ok()) return trouble(ranks_.empty() ? named : outcome.error(), &PartyPort::onUnreached);
     return trouble(error(outcome.error().code(), "{}. {}", outcome.error().text(),
                          id_.isFixed ? "Is NCCL_COMM_ID an address of rank 0's host, and TUTTI_JOB_SECRET the same everywhere?"
-                                     : "The process that made the id is gone, the id has served, or a firewall is in between"));
+                                     : "The process that made the id is gone, the id has served, or a firewall is in between"),
+                   &PartyPort::onUnreached);
   }
   link_ = std::move(*outcome);
   observe::info(observe::Subsys::Bootstrap, "Bootstrap: connected to {}", link_->peer());

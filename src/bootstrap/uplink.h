@@ -26,9 +26,9 @@ Dialer::Plan planFor(const UniqueId& root);
 
 class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
  public:
-  /// `lease`: keeps the thread.
+  /// `lease`: keeps the thread. `first`: a root that waits for this one, and is told as well where no socket is to be had.
   static std::shared_ptr<Uplink> start(const std::shared_ptr<Core>& core, const UniqueId& id, std::weak_ptr<PartyPort> party,
-                                       std::shared_ptr<Lease> lease);
+                                       std::shared_ptr<Lease> lease, const UniqueId* first = nullptr);
 
   Status enroll(const Enroll& message) override;
   Status bring(const Part& message) override;
@@ -47,10 +47,11 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   void trouble(const Status& cause, void (PartyPort::*tell)(const Status&) = &PartyPort::onTrouble);
   void finish();
   std::string describeHost() const;
-  void tellWithoutSocket(const Status& cause);
+  Status tellWithoutSocket(const Status& cause);
 
   const std::shared_ptr<Core> core_;
   const UniqueId id_;
+  std::vector<UniqueId> toTell_;  // without a socket
   const std::weak_ptr<PartyPort> party_;
   std::shared_ptr<Lease> lease_;
   std::weak_ptr<Dialer> dialer_;  // on the reactor's thread; it refers to this

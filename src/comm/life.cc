@@ -13,17 +13,15 @@ namespace tutti::comm {
 Poll Communicator::advanceSetups() {
   if (!settingUp_.load(std::memory_order_acquire)) return Poll::Ready;  // pairs with the release below
   const std::lock_guard lock(setupMutex_);
-  const auto end = [this](const Status& cause) {  // no call waits that could be told in words
-    if (poison(cause)) observe::warn("rank {}: {}", rank_.value, cause.text());
-  };
-  for (const auto& setup : setups_)
-    if (setup->advance() == Poll::Failed) end(setup->status());
-  std::erase_if(setups_, [](const auto& setup) { return setup->advance() != Poll::Pending; });
-  std::erase_if(openings_, [&end](const auto& opening) {
-    const Poll poll = opening->advance();
-    if (poll == Poll::Failed) end(opening->status());
+  // One look at each, which decides both: it may end between two.
+  const auto isOver = [this](const auto& part) {
+    const Poll poll = part->advance();
+    if (poll == Poll::Failed && poison(part->status()))  // no call waits that could be told in words
+      observe::warn("rank {}: {}", rank_.value, part->status().text());
     return poll != Poll::Pending;
-  });
+  };
+  std::erase_if(setups_, isOver);
+  std::erase_if(openings_, isOver);
   if (!setups_.empty() || !openings_.empty()) return Poll::Pending;
   settingUp_.store(false, std::memory_order_release);
   return Poll::Ready;

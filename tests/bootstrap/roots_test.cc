@@ -99,6 +99,24 @@ TEST(SeveralIds, ARankThatGivesUpEndsItForAllBlocksThoughRanksAreMissing) {
   }
 }
 
+/// Who made the second id is gone: those of the first block wait for its root.
+TEST(SeveralIds, ABlockWhoseRootIsGoneEndsItForAllBlocks) {
+  Service a(worldOf("h"));
+  Service c(worldOf("h", [](Settings& settings) { settings.retries = 1; }));
+  std::vector<UniqueIdBytes> ids = {*a.makeId()};
+  {
+    Service gone(worldOf("h"));
+    ids.push_back(*gone.makeId());
+  }
+  const Joined first = a.join(ids, 4, Rank(0), noteOf(0), nullptr);
+  const Joined third = c.join(ids, 4, Rank(2), noteOf(2), nullptr);
+  for (const Joined& one : {third, first}) {
+    const Outcome outcome = wait(*one, milliseconds(10000));
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().text().find("cannot reach the root of the unique id"), std::string::npos) << outcome.error().text();
+  }
+}
+
 TEST(SeveralIds, MustBeTheSameForAllRanksOfAProcess) {
   Service service(worldOf("h"));
   const std::vector<UniqueIdBytes> ids = {*service.makeId(), *service.makeId()};

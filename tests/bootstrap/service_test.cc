@@ -91,6 +91,25 @@ TEST(Service, NoThreadAndNoDescriptorStaysBehind) {
   EXPECT_TRUE(becomes([&] { return openDescriptors() == before; })) << openDescriptors().size() << " instead of " << before.size();
 }
 
+/// Without a descriptor the kernel's boot id is not to be had: that is not what a process is known by ever after.
+TEST(Service, AHostThatWasNotKnownOnceIsKnownLater) {
+  bool isKnown = false;
+  World world = worldOf("h");
+  world.host = [&] { return HostFacts{"h", isKnown ? "boot" : "", 1}; };
+  Service a(worldOf("h"));
+  Service b(world);
+  for (const size_t hosts : {2U, 1U}) {
+    const auto id = a.makeId();
+    const Joined first = join(a, *id, 2, 0);
+    const Joined second = join(b, *id, 2, 1);
+    const Outcome outcome = wait(*first);
+    ASSERT_TRUE(outcome);
+    ASSERT_TRUE(wait(*second));
+    EXPECT_EQ((*outcome)->hosts.size(), hosts);
+    isKnown = true;
+  }
+}
+
 TEST(Service, SeveralProcessesOnSeveralHosts) {
   constexpr int32_t kProcesses = 12;
   constexpr int32_t kEach = 3;

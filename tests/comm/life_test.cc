@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.h"
+#include "comm/setup.h"
 
 namespace tutti::comm {
 namespace {
@@ -27,6 +28,43 @@ TEST(Life, AnErrorPoisonsNonBlockingOnesOnly) {
   EXPECT_EQ(other->destroyable().text(), "first");
   EXPECT_EQ(other->finalize().text(), "first");
   EXPECT_EQ(other->dividable(true).text(), "first");
+}
+
+class Nobody final : public Encounter {
+ public:
+  std::optional<Result<Outcome>> poll() override { return std::nullopt; }
+  void end(const Status&) override {}
+  std::string describeMissing(std::span<const int32_t>) const override { return "everybody"; }
+};
+
+/// Comes to a bad end between the first look at it and the second.
+class SoonOver final : public Setup {
+ public:
+  explicit SoonOver(Clock& clock) : Setup("test", clock, {}) {}
+
+ private:
+  Status arrive() override {
+    encounter = std::make_shared<Nobody>();
+    return {};
+  }
+  Status inspect() override { return looks_++ == 0 ? Status() : error(Code::RemoteError, "over"); }
+  Status finish(Outcome) override { return {}; }
+  Poll settle(Status&) override { return Poll::Ready; }
+  Rank unsettled() const override { return Rank(0); }
+
+  int looks_ = 0;
+};
+
+TEST(Life, ASetUpThatFailsBetweenTwoLooksIsHeardOf) {
+  Config config;
+  config.blocking = false;
+  Communicator comm(Rank(1), 2, 5, 7, config);
+  const auto setup = std::make_shared<SoonOver>(realClock());
+  ASSERT_TRUE(setup->start().ok());
+  comm.follow(setup);
+  EXPECT_EQ(comm.state(), Code::InProgress);
+  EXPECT_EQ(comm.state(), Code::RemoteError);
+  EXPECT_EQ(comm.usable().text(), "over");
 }
 
 TEST(Life, RevokedComesBeforeEverythingElse) {

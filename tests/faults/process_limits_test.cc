@@ -181,6 +181,50 @@ TEST(ProcessLimits, ARankWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
   }
 }
 
+/// The process whose id the others come to is the one, alone or like all of them: who knocks is let in on a descriptor kept in reserve.
+TEST(ProcessLimits, ARootWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
+  for (const bool areAllSo : {false, true}) {
+    if (areAllSo && !threadsMayHaveOwnDescriptors()) continue;
+    ProcessRanks children(kRanks, [areAllSo](Self& self) {
+      const ncclUniqueId id = self.id();
+      std::vector<int> files;
+      if (areAllSo || self.index() == 0) {
+        limit(RLIMIT_NOFILE, 64);
+        for (int file = dup(0); file >= 0; file = dup(0)) files.push_back(file);
+      }
+      const Stopwatch watch;
+      ncclComm_t comm = nullptr;
+      EXPECT_EQ(ncclCommInitRank(&comm, kRanks, id, self.index()), ncclSystemError) << areAllSo;
+      EXPECT_LT(watch.seconds(), 10 * kPromptSeconds) << areAllSo;
+      EXPECT_NE(lastError().find("Too many open files"), std::string::npos) << lastError();
+      EXPECT_TRUE(areAllSo || lastError().find("a process whose descriptors are used up (process ") != std::string::npos) << lastError();
+      for (const int file : files) EXPECT_EQ(close(file), 0);
+    });
+    children.expectAllWell();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// No thread is to be had, which a user other than root may be told: it is said from the one that asks.
+TEST(ProcessLimits, ARankThatGetsNoThreadTellsTheOthers) {
+  if (getuid() != 0) GTEST_SKIP() << "takes root, to become a user who has a limit";
+  constexpr uid_t kUser = 54321;
+  ProcessRanks children(kRanks, [](Self& self) {
+    const ncclUniqueId id = self.id();
+    if (self.index() == 1) {
+      limit(RLIMIT_NPROC, 1);
+      ASSERT_EQ(setresuid(kUser, kUser, kUser), 0);
+    }
+    const Stopwatch watch;
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, kRanks, id, self.index()), ncclSystemError);
+    EXPECT_LT(watch.seconds(), 10 * kPromptSeconds);
+    EXPECT_TRUE(self.index() == 1 || lastError().find("rank 1 (process ") != std::string::npos) << lastError();
+    EXPECT_NE(lastError().find("thread"), std::string::npos) << lastError();
+  });
+  children.expectAllWell();
+}
+
 /// What `hide` does to the folders of a mount namespace of its own, ranks live in it; skipped without root.
 void liveWhere(const std::function<bool()>& hide) {
   ProcessRanks warden(1, [&](Self& self) {
