@@ -83,7 +83,7 @@ Cost DeviceModel::estimate(const Algorithm& algorithm, KernelId kernel, const al
   const bool isFlow = !isWindow && (collective == Collective::Broadcast || collective == Collective::Reduce);
   us.hopsUs = isFlow && hops > 1 ? cost.hopUs + (hops - 1) * cost.flowHopUs : hops * cost.hopUs;
   double passing = std::max(p.crossing, p.arriving) * bytes;
-  double repeated = !hasRounds ? 1 : !forwards ? machine_.roundsBlocks : ranks_ > 2 ? machine_.forwardBlocks : 1;
+  double repeated = !hasRounds ? 1 : !forwards ? machine_.roundsBlocks : ranks_ > 2 ? machine_.forwardBlocks : machine_.pairsBlocks;
   if (isWindow) {
     us.messagesUs = p.messages * cost.messageUs;
     us.slicesUs = (slices - 1) * (forwards ? 1 : algorithm.traits.rounds) * cost.roundUs;  // who forwards is in step once a slice

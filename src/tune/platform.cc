@@ -183,6 +183,7 @@ DeviceMachine readDevices(Reader reader) {
   if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
   if (reader.has("forwardUs")) machine.forwardUs = reader.number("forwardUs");
   if (reader.has("pairsGainUs")) machine.pairsGainUs = reader.number("pairsGainUs");
+  if (reader.has("pairsBlocks")) machine.pairsBlocks = reader.number("pairsBlocks");
   if (reader.has("forwardBlocks")) machine.forwardBlocks = reader.number("forwardBlocks");
   if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
   if (reader.has("byTurnsLinks")) machine.byTurnsLinks = reader.number("byTurnsLinks");
@@ -231,6 +232,7 @@ Json devicesJson(const DeviceMachine& machine) {
                {"roundsBlocks", machine.roundsBlocks},
                {"forwardUs", machine.forwardUs},
                {"pairsGainUs", machine.pairsGainUs},
+               {"pairsBlocks", machine.pairsBlocks},
                {"forwardBlocks", machine.forwardBlocks},
                {"turnsUs", machine.turnsUs},
                {"byTurnsLinks", machine.byTurnsLinks},

@@ -89,13 +89,14 @@ struct CarriedCost {
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
-  // These nine may be missing in a file.
+  // These ten may be missing in a file.
   double lateUs = 0;        ///< a lone call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
   double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
   double forwardUs = 0;      ///< so does one that is, and forwards what it combines; it gains nothing from an early launch either
   double pairsGainUs = 0;    ///< of two ranks so much less: their blocks combine half of what they do in one round
   double forwardBlocks = 1;  ///< and its blocks, of more than two ranks
+  double pairsBlocks = 1;    ///< of two
   /// So does one over pipes of plain data whose lanes send and receive by turns: until the first pieces are there, and behind the last.
   double turnsUs = 0;
   /// Pipes of plain data that lead to several peers by turns (pat) keep this part of the links busy.
