@@ -178,16 +178,13 @@ DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
   machine.blockUs = reader.number("blockUs");
-  if (reader.has("lateUs")) machine.lateUs = reader.number("lateUs");
-  if (reader.has("roundsUs")) machine.roundsUs = reader.number("roundsUs");
-  if (reader.has("roundsBlocks")) machine.roundsBlocks = reader.number("roundsBlocks");
-  if (reader.has("forwardUs")) machine.forwardUs = reader.number("forwardUs");
-  if (reader.has("pairsGainUs")) machine.pairsGainUs = reader.number("pairsGainUs");
-  if (reader.has("pairsBlocks")) machine.pairsBlocks = reader.number("pairsBlocks");
-  if (reader.has("forwardBlocks")) machine.forwardBlocks = reader.number("forwardBlocks");
-  if (reader.has("turnsUs")) machine.turnsUs = reader.number("turnsUs");
-  if (reader.has("byTurnsLinks")) machine.byTurnsLinks = reader.number("byTurnsLinks");
-  if (reader.has("oneWay")) machine.oneWay = reader.number("oneWay");
+  const std::pair<const char*, double*> mayBeMissing[] = {
+      {"lateUs", &machine.lateUs}, {"roundsUs", &machine.roundsUs}, {"roundsBlocks", &machine.roundsBlocks},
+      {"forwardUs", &machine.forwardUs}, {"pairsGainUs", &machine.pairsGainUs}, {"pairsBlocks", &machine.pairsBlocks},
+      {"forwardBlocks", &machine.forwardBlocks}, {"turnsUs", &machine.turnsUs}, {"byTurnsLinks", &machine.byTurnsLinks},
+      {"oneWay", &machine.oneWay}};
+  for (const auto& [key, value] : mayBeMissing)
+    if (reader.has(key)) *value = reader.number(key);
   if (reader.has("mapped")) {
     Reader mapped = reader.object("mapped");
     readFields(mapped, kMappedFields, machine.mapped);
