@@ -33,6 +33,14 @@ constexpr Field<LinkConstants> kFactors[] = {
     {"treeLl128Nodes", &LinkConstants::treeLl128Nodes},
     {"oneChain", &LinkConstants::oneChain},   {"pat", &LinkConstants::pat},             {"plateau", &LinkConstants::plateau},
 };
+/// A file may lack them.
+constexpr Field<DeviceMachine> kLaterFields[] = {
+    {"lateUs", &DeviceMachine::lateUs},           {"roundsUs", &DeviceMachine::roundsUs},
+    {"roundsBlocks", &DeviceMachine::roundsBlocks}, {"forwardUs", &DeviceMachine::forwardUs},
+    {"pairsGainUs", &DeviceMachine::pairsGainUs}, {"pairsBlocks", &DeviceMachine::pairsBlocks},
+    {"forwardBlocks", &DeviceMachine::forwardBlocks}, {"turnsUs", &DeviceMachine::turnsUs},
+    {"byTurnsLinks", &DeviceMachine::byTurnsLinks}, {"oneWay", &DeviceMachine::oneWay},
+};
 struct ScaleTable {
   const char* name;
   std::array<ByScale, kGenerations> LinkConstants::*at;
@@ -178,13 +186,8 @@ DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
   machine.blockUs = reader.number("blockUs");
-  const std::pair<const char*, double*> mayBeMissing[] = {
-      {"lateUs", &machine.lateUs}, {"roundsUs", &machine.roundsUs}, {"roundsBlocks", &machine.roundsBlocks},
-      {"forwardUs", &machine.forwardUs}, {"pairsGainUs", &machine.pairsGainUs}, {"pairsBlocks", &machine.pairsBlocks},
-      {"forwardBlocks", &machine.forwardBlocks}, {"turnsUs", &machine.turnsUs}, {"byTurnsLinks", &machine.byTurnsLinks},
-      {"oneWay", &machine.oneWay}};
-  for (const auto& [key, value] : mayBeMissing)
-    if (reader.has(key)) *value = reader.number(key);
+  for (const auto& field : kLaterFields)
+    if (reader.has(field.name)) machine.*field.at = reader.number(field.name);
   if (reader.has("mapped")) {
     Reader mapped = reader.object("mapped");
     readFields(mapped, kMappedFields, machine.mapped);
@@ -222,18 +225,8 @@ DeviceMachine readDevices(Reader reader) {
 }
 
 Json devicesJson(const DeviceMachine& machine) {
-  Json json = {{"launchUs", machine.launchUs},
-               {"blockUs", machine.blockUs},
-               {"lateUs", machine.lateUs},
-               {"roundsUs", machine.roundsUs},
-               {"roundsBlocks", machine.roundsBlocks},
-               {"forwardUs", machine.forwardUs},
-               {"pairsGainUs", machine.pairsGainUs},
-               {"pairsBlocks", machine.pairsBlocks},
-               {"forwardBlocks", machine.forwardBlocks},
-               {"turnsUs", machine.turnsUs},
-               {"byTurnsLinks", machine.byTurnsLinks},
-               {"oneWay", machine.oneWay}};
+  Json json = {{"launchUs", machine.launchUs}, {"blockUs", machine.blockUs}};
+  json.update(fieldsOf(kLaterFields, machine));
   for (int k = 0; k < exec::cuda::kNumKernels; ++k)
     json["kernels"][exec::cuda::kernelInfo(static_cast<exec::cuda::KernelId>(k)).name] =
         kernelJson(machine.kernels[static_cast<size_t>(k)]);
