@@ -133,6 +133,11 @@ bool DeviceWindows::goInTurns(const Call& call) const {
 }
 
 double DeviceWindows::copyUs(const Call& call) const {
+  const bool mayBeRelayed = call.collective == Collective::Broadcast && ranks_ > 2;
+  return mayBeRelayed ? std::min(directUs(call), relayedUs(call)) : directUs(call);
+}
+
+double DeviceWindows::directUs(const Call& call) const {
   using tune::CopyOrder;
   const bool isByOne = call.collective == Collective::Broadcast;
   const CopyOrder order = isByOne ? CopyOrder::ByOne : goInTurns(call) ? CopyOrder::InTurns : CopyOrder::AtOnce;
@@ -298,9 +303,9 @@ exec::cuda::MappedLaunch DeviceWindows::mapped(const WindowCall& made) const {
 uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
   const bool isReduceScatter = made.call.collective == Collective::ReduceScatter;
   const uint32_t place = hashOf(*made.window, addressOf(isReduceScatter ? made.in : made.out) - made.window->base);
-  if (made.inWindow == nullptr) return place;
+  if (made.inWindow == nullptr) return isRelayed(made.call) ? ~place : place;  // ranks that count otherwise find each other elsewhere
   const uint32_t both = place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
-  return isCarried(made.call, made.in == made.out) ? ~both : both;  // ranks that count otherwise find each other elsewhere
+  return isCarried(made.call, made.in == made.out) ? ~both : both;
 }
 
 Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
@@ -320,6 +325,7 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
     const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
     return executor_.mapped(combine, exec::cuda::makeGrid(blocksOf(made.call), most, settings_.mappedClusters), stream);
   }
+  if (isRelayed(made.call)) return relay(launch, made, stream);
   const std::vector<Piece> all = pieces(made);
   if (const Mover mover = moverOf(made.call); mover != Mover::Engines && suitsABlock(all))
     return moveAll(launch, made, all, mover == Mover::Blocks ? blocksOf(made.call) : 1, stream);

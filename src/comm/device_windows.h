@@ -24,7 +24,9 @@
 //    to the same peer; others are each on a stream of its own, forked from the caller's by an event and joined by others:
 //    captured, they are branches of the caller's graph. A stream in a capture that has not ended is not used by anybody else; there are as
 //    many sets of streams as captures at a time, and one. But for the first call of each, nothing is allocated or mapped.
-// 6. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
+// 6. Relayed: a large broadcast of more than two ranks that engines carry goes from rank to rank, part by part. All ranks do so or none
+//    does, as in 4.
+// 7. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
 //    alignments.
 #pragma once
 
@@ -74,6 +76,8 @@ class DeviceWindows {
   Mover moverOf(const Call& call) const;
   /// Whether engines carry contributions and results of a call that reduces, and blocks only combine; otherwise blocks do all of it.
   bool isCarried(const Call& call, bool isInPlace) const;
+  /// Whether receivers pass on what engines move.
+  bool isRelayed(const Call& call) const;
   /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
   bool isTaken(const Call& call, bool isInPlace, double kernelUs) const;
   /// That combine what is not carried, or move together.
@@ -114,6 +118,9 @@ class DeviceWindows {
   double carriedUs(const Call& call) const;
   uint64_t carriedShare(const Call& call) const;
   double copyUs(const Call& call) const;
+  double directUs(const Call& call) const;
+  double relayedUs(const Call& call) const;
+  int32_t relayedParts(const Call& call) const;
   double movedUs(const Call& call) const;
   double movedTogetherUs(const Call& call) const;
   uint64_t shareElements(const Call& call) const;
@@ -130,6 +137,7 @@ class DeviceWindows {
                  driver::cuda::Stream stream);
   Status copyAll(std::span<const Piece> pieces, bool goInTurns, driver::cuda::Stream stream);
   Status carryAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, driver::cuda::Stream stream);
+  Status relay(exec::cuda::CopyLaunch launch, const WindowCall& made, driver::cuda::Stream stream);
 
   Device& device_;
   exec::cuda::Executor& executor_;

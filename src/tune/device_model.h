@@ -34,6 +34,18 @@ inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentB
          static_cast<double>(sentBytes) / ((areMany ? cost.manyGBs : cost.linkGBs) * 1e3);
 }
 
+/// Of a broadcast of `bytes` that goes from rank to rank in `parts` parts: on one link,
+inline double relayedBytesUs(const DeviceMachine& machine, uint64_t bytes) {
+  return static_cast<double>(bytes) / (machine.copies.linkGBs * 1e3);
+}
+/// of each part beside its bytes,
+inline double relayedPartUs(const DeviceMachine& machine) { return machine.copies.turnUs + machine.copies.startUs / 2; }
+/// and all of it.
+inline double relayedUs(const DeviceMachine& machine, int32_t ranks, uint64_t bytes, int32_t parts) {
+  const double stepUs = relayedBytesUs(machine, bytes) / parts + relayedPartUs(machine);
+  return machine.launchUs + machine.copies.startUs + (parts + ranks - 2) * stepUs;
+}
+
 /// Of an all-reduce that engines carry in `parts` parts: of `shareBytes` each rank, combined by `blocks` blocks while others are carried.
 inline double carriedUs(const DeviceMachine& machine, int32_t ranks, uint64_t shareBytes, int32_t parts, int32_t blocks) {
   const CarriedCost& cost = machine.carried;

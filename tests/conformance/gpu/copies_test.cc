@@ -664,6 +664,52 @@ TEST_F(GpuCopies, LargePiecesThatAllRanksSendFollowOneAnother) {
   run({Kind::AllToAll, kLarge + 1, 0}, true, 4);
 }
 
+/// Receivers pass on what a root sends once, in several parts, whatever its length and place, eager and in graphs, between other calls.
+class GpuRelays : public GpuCopies, public testing::WithParamInterface<std::pair<size_t, size_t>> {
+ protected:
+  static constexpr size_t kMiB = size_t{1} << 20;
+  void relay(const Trial& t, size_t parts, size_t salt) {
+    fill(t, salt);
+    const auto before = HostKernels::counts();
+    ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+    await();
+    expectRight(t, salt, format("{} bytes, {} ranks, root {}", t.bytes, ranks(), t.root));
+    EXPECT_EQ(HostKernels::counts().copyStages - before.copyStages, (parts + ranks() - 1) * ranks()) << t.bytes;
+  }
+};
+
+TEST_P(GpuRelays, LargeBroadcastsArePassedOn) {
+  const auto [count, parts] = GetParam();
+  const size_t bytes = (count == 3 ? 40 : 16) * kMiB + 77;
+  room = bytes + kMiB;
+  open(count);
+  registerAll();
+  for (const bool inPlace : {false, true}) {
+    const size_t salt = inPlace ? 2 : 1;
+    relay({Kind::Broadcast, bytes, 128 * salt - 1, inPlace, static_cast<int>(salt)}, parts, salt);
+    run({Kind::AllGather, 1001, 3, inPlace}, true, salt);
+  }
+  run({Kind::Broadcast, kMiB, 0, false, 1}, true, 9);
+  const Trial t{Kind::Broadcast, bytes, 0, true, 0};
+  std::vector<Graph> graphs(ranks());
+  for (const Stream s : streams) ASSERT_EQ(gpus->driver().beginCapture(s), Error::Success);
+  ASSERT_EQ(callAll(t), ncclSuccess) << ncclGetLastError(nullptr);
+  for (size_t r = 0; r < ranks(); ++r) ASSERT_EQ(gpus->driver().endCapture(streams[r], &graphs[r]), Error::Success);
+  for (size_t salt = 20; salt < 22; ++salt) {
+    fill(t, salt);
+    for (size_t r = 0; r < ranks(); ++r) {
+      const UseGpu use(*gpus, static_cast<int>(r));
+      ASSERT_EQ(gpus->driver().launchGraph(graphs[r], streams[r]), Error::Success);
+    }
+    await();
+    expectRight(t, salt, format("replay {}", salt));
+  }
+  for (const Graph graph : graphs) EXPECT_EQ(gpus->driver().destroyGraph(graph), Error::Success);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuRelays, testing::Values(std::pair<size_t, size_t>{3, 3}, std::pair<size_t, size_t>{4, 3}),
+                         [](const auto& how) { return format("R{}", how.param.first); });
+
 // Streams of copies that are part of one capture are nobody else's.
 TEST_F(GpuCopies, ACallBesideACaptureIsNotCaptured) {
   open(2);
