@@ -1,4 +1,5 @@
-// Broadcasts that receivers pass on (comm/device_windows.h, 6): from the root to the next rank, and so on, in parts. On the streams of callers:
+// Broadcasts that receivers pass on (comm/device_windows.h, 6): from the root to the next rank, and so on, in parts. On the caller's
+// stream:
 //
 //   root             next            the one behind it
 //   Begin            Begin           Begin
