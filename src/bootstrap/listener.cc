@@ -160,7 +160,8 @@ void Listener::resumeLater() {
 /// Members of the job may be among those who wait.
 void Listener::lack(int problem) {
   const auto now = std::chrono::steady_clock::now();
-  if (pending_ > 0 || !lackSince_) lackSince_ = now;
+  if (pending_ > 0 || !lackSince_ || now - lackedAt_ > 4 * kPause) lackSince_ = now;  // nobody knocked in between: not one long lack
+  lackedAt_ = now;
   if (now - warned_ >= std::chrono::seconds(10)) {
     warned_ = now;
     observe::warn("bootstrap: processes of the job have to wait for a connection: {}; raise the limit (ulimit -n), or make more unique ids",

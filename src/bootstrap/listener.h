@@ -68,6 +68,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::vector<Door> doors_;
   UniqueFd reserve_;
   std::optional<std::chrono::steady_clock::time_point> lackSince_;  // and no stranger has one
+  std::chrono::steady_clock::time_point lackedAt_;                  // the latest time
   Status lack_;                                                     // what is to be made known
   std::unique_ptr<asio::steady_timer> pause_;
   std::deque<std::weak_ptr<Handshake>> order_;  // pending ones, oldest first; some may be over
