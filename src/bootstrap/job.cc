@@ -97,7 +97,7 @@ void Job::onTrouble(const Status& cause) {
 }
 
 void Job::onLost(const Status& cause) {
-  if (ports_.size() < 2) return onTrouble(cause);
+  if (ports_.size() < 2) return onUnreached(cause);  // it may not have told the first root
   if (isOver() || failure_) return;
   failure_ = Alarm(core_->reactor, kRootsMoment, [weak = weak_from_this(), core = core_, cause] {
     const std::lock_guard lock(core->mutex);
