@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <new>
 #include <utility>
@@ -92,6 +93,8 @@ Status Communicator::openParts(const Outcome& outcome) {
   turn_->isCrowded = readCrowded(ranks());
   turn_->comparesLate = settings_.slots <= plan::kMostSlotsOfLate;
   readWaitLimits(*turn_);
+  outcome.hub->waitAtMost(std::chrono::nanoseconds(turn_->timeoutNs.load(std::memory_order_relaxed)));
+  outcome.hub->explainLocks([](const std::string& text) { observe::warn("{}", text); });
   settings_.tuner = openTuner(process().tuners, {hash_, ranks(), layout_.nodes()});
   planner_ = std::make_unique<plan::Planner>(layout_, lasting_->connections, rank_, settings_);
   alone_ = std::make_unique<Work>(turn_);

@@ -218,6 +218,7 @@ class Communicator {
   /// The longest wait of a call; 0: no limit. Any thread, once it is open.
   void setTimeout(int64_t milliseconds) {
     turn_->timeoutNs.store(milliseconds * 1'000'000, std::memory_order_relaxed);
+    hub().waitAtMost(std::chrono::milliseconds(milliseconds));
     if (gpu_ != nullptr) gpu_->limitWaits(static_cast<uint64_t>(milliseconds) * 1'000'000);
   }
   int64_t timeoutMs() const { return turn_->timeoutNs.load(std::memory_order_relaxed) / 1'000'000; }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -41,6 +41,9 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 namespace {
 
+/// Waits for the lock of who will look again, and of who says that it is over.
+constexpr std::chrono::milliseconds kLook(10), kEnd(500);
+
 Hub::Name nameOf(const ChildKey& key) {
   uint64_t halves[2];
   for (uint64_t h = 0; h < 2; ++h) {
@@ -73,7 +76,8 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
   auto meeting = at(std::move(parent), key, ranks, place);
   if (!meeting) return meeting;
   {
-    const std::lock_guard lock((*meeting)->parent_->mutex());
+    const auto lock = (*meeting)->parent_->lock();
+    if (!lock) return tl::unexpected((*meeting)->parent_->lockLost());
     if (Status status = (*meeting)->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
   }
   (*meeting)->tellOthers(key, ranks, place, arrival, Status());
@@ -95,12 +99,12 @@ void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte
   const auto meeting = at(parent, coming->key, coming->ranks, coming->place);
   if (!meeting) return parent->failAll(meeting.error());
   if (coming->ended.ok()) {
-    const std::lock_guard lock(parent->mutex());
-    (void)(*meeting)->seat(coming->key, coming->ranks, coming->place, coming->arrival);
-    return;
+    const auto lock = parent->lock();
+    if (lock) (void)(*meeting)->seat(coming->key, coming->ranks, coming->place, coming->arrival);
+    return lock ? void() : (void)parent->lockLost();
   }
   {
-    const std::lock_guard lock(parent->mutex());
+    const auto lock = parent->lock();  // the error itself does without
     (void)(*meeting)->table_->error.trip(coming->ended);
   }
   (*meeting)->failChildren(coming->ranks, coming->ended);
@@ -227,7 +231,8 @@ Status Meeting::makeHubs() {
 
 std::optional<Result<Outcome>> Meeting::poll() {
   if (table_ == nullptr) return outcome_;
-  std::unique_lock lock(parent_->mutex());
+  auto lock = parent_->lock(kLook);
+  if (!lock) return std::nullopt;  // whoever waits looks again, and gives up when it is time
   completeIfAllThere();
   const Seat seat = seatOf(place_.value);
   const bool hasChild = table_->isComplete && seat.place.group >= 0 && !std::exchange(hasCome_, true);
@@ -263,8 +268,12 @@ std::optional<Result<Outcome>> Meeting::poll() {
 
 /// This rank has its outcome; the last of this host clears up. What has failed the meeting meanwhile, if anything.
 Status Meeting::leaveTable() {
-  std::unique_lock lock(parent_->mutex());
-  const Status since = table_->error.status();
+  auto lock = parent_->lock();
+  Status since = table_->error.status();
+  if (!lock) {
+    table_ = nullptr;
+    return since.ok() ? parent_->lockLost() : since;
+  }
   ++table_->taken;
   const bool isLast = !table_->isShrink && isTakenByAllHere();  // those of shrinks are looked at by others: open()
   table_ = nullptr;
@@ -275,8 +284,8 @@ Status Meeting::leaveTable() {
 
 void Meeting::end(const Status& cause) {
   if (table_ != nullptr) {
-    std::unique_lock lock(parent_->mutex());
-    if (!table_->isComplete) {
+    auto lock = parent_->lock(kEnd);
+    if (!lock || !table_->isComplete) {
       const bool isNews = table_->error.trip(cause);
       const int32_t ranks = table_->ranks;
       lock.unlock();
@@ -290,18 +299,19 @@ void Meeting::end(const Status& cause) {
 }
 
 bool Meeting::has(Rank place) const {
-  const std::lock_guard lock(parent_->mutex());
-  return table_ == nullptr || seatOf(place.value).isTaken;
+  const auto lock = parent_->lock(kLook);
+  return !lock || table_ == nullptr || seatOf(place.value).isTaken;
 }
 
 bool Meeting::isWaiting() const {
-  const std::lock_guard lock(parent_->mutex());
-  return table_ != nullptr && !table_->isComplete && !table_->error.tripped();
+  const auto lock = parent_->lock(kLook);
+  return lock && table_ != nullptr && !table_->isComplete && !table_->error.tripped();
 }
 
 std::string Meeting::describeMissing(std::span<const int32_t> names) const {
   constexpr int32_t kMost = 16;  // names; the rest is counted
-  const std::lock_guard lock(parent_->mutex());
+  const auto lock = parent_->lock(kLook);
+  if (!lock) return "ranks that nobody can name: one of them was stopped while it had the lock of what they share";
   if (table_ == nullptr) return "no ranks";
   const int32_t all = countMissing();
   std::string text = all == 1 ? "rank" : "ranks";
@@ -323,8 +333,8 @@ std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& 
     if (memory == nullptr) continue;
     meeting->holds_ = true;
     meeting->table_ = reinterpret_cast<Table*>(memory);
-    const std::lock_guard lock(parent->mutex());
-    if (!meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;
+    const auto lock = parent->lock();
+    if (!lock || !meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;
     const auto* members = reinterpret_cast<const int32_t*>(&meeting->seatOf(meeting->table_->ranks));
     meeting->members_.assign(members, members + meeting->table_->members);
     found.push_back(std::move(meeting));

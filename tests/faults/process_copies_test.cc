@@ -1,5 +1,5 @@
 // Copies that a reader and the process that lends to it make together (TUTTI_CMA=1): right whatever the size, and over when the call is,
-// also where the lender has been stopped in the middle and goes on after the reader's call has failed.
+// also where the lender has been stopped in the middle, or while it opened its connections, and goes on after the reader's call has failed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -116,7 +116,7 @@ void playStop(int afterUs, bool aborts) {
     EXPECT_EQ(aborts ? ok : ncclCommAbort(comm), ok);
   });
   ASSERT_TRUE(children.awaitStageOfAll(1));
-  std::this_thread::sleep_for(std::chrono::microseconds(20'000 + afterUs));
+  std::this_thread::sleep_for(std::chrono::microseconds(afterUs));
   children.signal(0, SIGSTOP);
   children.allow(2);
   ASSERT_TRUE(children.awaitStage(1, 3)) << children.end(1).text;
@@ -124,12 +124,15 @@ void playStop(int afterUs, bool aborts) {
   children.expectAllWell();
 }
 
+/// Within the first millisecond ranks open their connections, under a lock that they share.
+constexpr int kMomentsUs[] = {0, 150, 300, 450, 600, 800, 1'000, 1'400, 20'000, 20'137, 20'411};
+
 TEST(ProcessCopies, AStoppedLenderLeavesMemoryAloneAfterTheDeadline) {
-  for (int i = 0; i < 5; ++i) playStop(i * 137, false);
+  for (const int after : kMomentsUs) playStop(after, false);
 }
 
 TEST(ProcessCopies, AStoppedLenderLeavesMemoryAloneAfterAnAbort) {
-  for (int i = 0; i < 5; ++i) playStop(i * 171, true);
+  for (const int after : kMomentsUs) playStop(after, true);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/format.h"
 #include "core/host_name.h"
 #include "core/process_barrier.h"
 
@@ -63,11 +64,19 @@ Status Hub::look(std::byte* memory, int32_t ranks) {
   for (int32_t r = 0; r < ranks; ++r) {
     spansProcesses_ = spansProcesses_ || !isHere(Rank(r));
     spansHosts_ = spansHosts_ || !isOnHost(Rank(r));
+    if (firstHere_ < 0 && isHere(Rank(r))) firstHere_ = r;
   }
+  patience_.explain = [this](std::chrono::milliseconds waited) {
+    const Say say = say_.load(std::memory_order_relaxed);
+    if (say != nullptr)
+      say(tutti::format("this process has waited for {} ms for {}, which has the lock of what ranks share: it may have been stopped",
+                        waited.count(), describeHolder()));
+  };
+  patience_.hasFailed = [this] { return firstHere_ >= 0 && members_[firstHere_].latch.tripped(); };
   const bool needsFence = !takesBarriers(arena_->isShared());
   for (int32_t r = 0; needsFence && r < ranks; ++r)
     if (isHere(Rank(r))) members_[r].needsFence = true;
-  waits_ = std::make_unique<Waits>(ranks, block_->mutex, memory);
+  waits_ = std::make_unique<Waits>(ranks, block_->mutex, patience_, memory);
   return {};
 }
 
@@ -220,7 +229,8 @@ Status Hub::append(const Listed& entry) {
 
 /// Where the block of that name lies, and how large its parts are; made as `wanted` says if there is none yet.
 Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
-  const std::lock_guard shared(block_->mutex);
+  const SharedLock shared = lock();
+  if (!shared) return tl::unexpected(lockLost());
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
   if (const auto found = listed_.find(key); found != listed_.end()) {
     if (found->second->forgotten == 0 || users_.count(key) != 0) return found->second->lies;
@@ -285,10 +295,10 @@ Result<std::byte*> Hub::devicePage(Bytes size) {
 }
 
 std::byte* Hub::existing(const Name& name) {
-  const std::lock_guard lock(mutex_);
-  const std::lock_guard shared(block_->mutex);
+  const std::lock_guard own(mutex_);
+  const SharedLock shared = lock();
   const auto found = listed_.find(keyOf(name));
-  return found == listed_.end() || found->second->forgotten != 0 ? nullptr : use(found->first, found->second->lies);
+  return !shared || found == listed_.end() || found->second->forgotten != 0 ? nullptr : use(found->first, found->second->lies);
 }
 
 /// In a process of several the block can be mapped again; one of threads alone is all there is of it, and stays.
@@ -309,10 +319,10 @@ void Hub::release(const Name& name) noexcept {
 }
 
 void Hub::forget(const Name& name) {
-  const std::lock_guard lock(mutex_);
-  const std::lock_guard shared(block_->mutex);
+  const std::lock_guard own(mutex_);
+  const SharedLock shared = lock();
   const auto found = listed_.find(keyOf(name));
-  if (found == listed_.end() || found->second->forgotten != 0) return;
+  if (!shared || found == listed_.end() || found->second->forgotten != 0) return;  // without the lock it stays, with what has failed
   found->second->forgotten = 1;  // before its contents go: who dies in between leaves a block that nobody looks at
   if (users_.count(found->first) != 0) return;  // the last of them gives it back
   arena_->discard(found->second->lies.place, Bytes(found->second->lies.bytes));
@@ -331,8 +341,9 @@ void Hub::keepChild(uint64_t place, int32_t ranksHere, std::shared_ptr<Hub> chil
 }
 
 Result<std::vector<Hub::Name>> Hub::blocks() {
-  const std::lock_guard lock(mutex_);
-  const std::lock_guard shared(block_->mutex);
+  const std::lock_guard own(mutex_);
+  const SharedLock shared = lock();
+  if (!shared) return tl::unexpected(lockLost());
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
   std::vector<Name> names;
   for (const auto& [key, entry] : listed_)

@@ -11,12 +11,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -89,8 +91,16 @@ class Hub {
   void forget(const Name& name);
   /// Names of all blocks but the forgotten ones.
   Result<std::vector<Name>> blocks();
-  /// For what ranks keep in such blocks.
-  SharedMutex& mutex();
+  /// For what ranks keep in such blocks. Without the lock: a process that has it was stopped, and the ranks have failed, or have waited
+  /// for longer than waitAtMost(), or for `most`.
+  SharedLock lock(std::chrono::milliseconds most = Patience::kUnbounded) { return {mutex(), patience_, most}; }
+  /// Why lock() without `most` did not get it. The ranks fail with that, if they have not failed.
+  Status lockLost();
+  /// Bounds what one call waits for a lock; 0: nothing does.
+  void waitAtMost(std::chrono::nanoseconds longest) { patience_.limit(longest); }
+  /// Who says it when somebody has waited for one for long.
+  using Say = void (*)(const std::string& text);
+  void explainLocks(Say say) { say_.store(say, std::memory_order_relaxed); }
 
   /// Memory for what GPUs of the ranks share: zeroed when it is made, page-aligned, the same for all ranks, mapped as long as this lives.
   /// Its first word is set to 1 when the ranks fail.
@@ -194,6 +204,8 @@ class Hub {
   Status catchUp();
   Status append(const Listed& entry);
   Result<Lies> findOrMake(const Key& key, const Lies& wanted);
+  SharedMutex& mutex();
+  std::string describeHolder();
   template <class End>
   void endAll(End&& end) noexcept;
   void stopDevices() noexcept;
@@ -212,6 +224,9 @@ class Hub {
   const int32_t* processOf_ = nullptr;
   Member* members_ = nullptr;
 
+  Patience patience_;
+  std::atomic<Say> say_ = nullptr;
+  int32_t firstHere_ = -1;  // a rank of this process
   std::unique_ptr<Waits> waits_;
   /// The first word of the device page, once this process has it. Set under mutex_ (release); read by failAll() (acquire).
   std::atomic<uint32_t*> deviceAbort_ = nullptr;

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string>
+#include <utility>
 
+#include "core/format.h"
 #include "core/process_barrier.h"
 #include "transport/local/hub.h"
 
@@ -81,6 +84,27 @@ uint32_t Hub::reach(Rank rank) {
   if (isHere(rank)) return kReachesAll;
   const Neighbour* process = neighbour(rank);
   return process == nullptr ? kReachesNothing : process->reach();
+}
+
+/// "process 4711 with rank 2", as far as it is known.
+std::string Hub::describeHolder() {
+  const int thread = mutex().holder();
+  for (int32_t r = 0; thread > 0 && r < ranks_; ++r) {
+    if (isHere(Rank(r)) || !isOnHost(Rank(r))) continue;
+    const ProcessEntry* const entry = arena_->entry(processOf_[r]);
+    const int64_t pid = entry == nullptr ? 0 : entry->pid.load(std::memory_order_relaxed);
+    const std::string place = tutti::format("/proc/{}/task/{}", pid, thread);
+    if (pid > 0 && access(place.c_str(), F_OK) == 0) return tutti::format("process {} with rank {}", pid, r);
+  }
+  return "another process of this host";
+}
+
+Status Hub::lockLost() {
+  if (patience_.hasFailed()) return members_[firstHere_].latch.status();
+  const Status cause = error(
+      Code::RemoteError, "{} has the lock of what ranks share for longer than the deadline: it may have been stopped", describeHolder());
+  failAll(cause);
+  return cause;
 }
 
 }  // namespace tutti::transport::local

@@ -49,8 +49,8 @@ Verdict shorten(Verdict verdict) {
 
 uint64_t Waits::bytesFor(int32_t ranks) { return verdictBytesFor(ranks) + static_cast<uint64_t>(ranks) * strideFor(ranks); }
 
-Waits::Waits(int32_t ranks, SharedMutex& mutex, std::byte* memory)
-    : mutex_(mutex), memory_(memory), stride_(strideFor(ranks)), seen_(static_cast<size_t>(ranks)) {
+Waits::Waits(int32_t ranks, SharedMutex& mutex, Patience& patience, std::byte* memory)
+    : mutex_(mutex), patience_(patience), memory_(memory), stride_(strideFor(ranks)), seen_(static_cast<size_t>(ranks)) {
   state_.ranks.resize(static_cast<size_t>(ranks));
 }
 
@@ -62,7 +62,8 @@ Waits::Place& Waits::place(size_t rank) const {
 void Waits::publish(Rank rank, const RankWait& wait) {
   const std::string bytes = encodeWait(wait);
   const bool fits = bytes.size() <= stride_ - sizeof(Place);
-  const std::lock_guard lock(mutex_);
+  const SharedLock lock(mutex_, patience_);
+  if (!lock) return;
   Place& at = place(static_cast<size_t>(rank.value));
   at.bytes = fits ? bytes.size() : 0;
   std::memcpy(at.data(), bytes.data(), at.bytes);
@@ -72,14 +73,16 @@ void Waits::publish(Rank rank, const RankWait& wait) {
 }
 
 void Waits::withdraw(Rank rank) {
-  const std::lock_guard lock(mutex_);
+  const SharedLock lock(mutex_, patience_);
+  if (!lock) return;
   Place& at = place(static_cast<size_t>(rank.value));
   at.waits = 0;
   ++at.version;
 }
 
 void Waits::confirm(Rank rank) {
-  const std::lock_guard lock(mutex_);
+  const SharedLock lock(mutex_, patience_);
+  if (!lock) return;
   Place& at = place(static_cast<size_t>(rank.value));
   ++at.inspections;
   at.confirmedNs = std::chrono::steady_clock::now().time_since_epoch().count();

@@ -112,8 +112,9 @@ class Waits {
     std::optional<Verdict> verdict;
   };
 
-  /// In `memory`, which is zero or holds the waits of these ranks already; as long as `mutex` and it live.
-  Waits(int32_t ranks, SharedMutex& mutex, std::byte* memory);
+  /// In `memory`, which is zero or holds the waits of these ranks already; as long as `mutex`, `patience` and it live. Where the lock is
+  /// not to be had what other processes know stays as it was seen last, and what is said here stays here: the ranks have failed.
+  Waits(int32_t ranks, SharedMutex& mutex, Patience& patience, std::byte* memory);
   static uint64_t bytesFor(int32_t ranks);
 
   void publish(Rank rank, const RankWait& wait);
@@ -124,17 +125,19 @@ class Waits {
   /// Runs `body` on the state, alone.
   template <class Body>
   auto look(Body&& body) {
-    const std::lock_guard lock(mutex_);
-    refresh();
+    const std::lock_guard own(own_);
+    const SharedLock lock(mutex_, patience_);
+    if (lock) refresh();
     return std::forward<Body>(body)(state_);
   }
   /// The same; afterwards all processes have the verdict that `body` leaves.
   template <class Body>
   auto conclude(Body&& body) {
-    const std::lock_guard lock(mutex_);
-    refresh();
+    const std::lock_guard own(own_);
+    const SharedLock lock(mutex_, patience_);
+    if (lock) refresh();
     auto result = std::forward<Body>(body)(state_);
-    shareVerdict();
+    if (lock) shareVerdict();
     return result;
   }
 
@@ -147,6 +150,8 @@ class Waits {
   void shareVerdict();
 
   SharedMutex& mutex_;
+  Patience& patience_;
+  std::mutex own_;  // what follows, where the lock is not to be had
   std::byte* const memory_;
   const uint64_t stride_;  // of a rank's place
   std::vector<uint64_t> seen_;  // versions of the places that state_ holds

@@ -8,8 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <string>
+#include <thread>
 
 #include "transport/local/hub.h"
 
@@ -175,13 +178,69 @@ TEST(Arena, ADeadHolderOfTheLockDoesNotStopTheOthers) {
   const auto hub = *Hub::attach(arena, *place, 2);
   ASSERT_TRUE(endedWell(inChild([&] {
     const auto theirs = *Hub::attach(attach(file, 1), *place, 2);
-    theirs->mutex().lock();
-    _exit(0);
+    const auto held = theirs->lock();
+    _exit(held ? 0 : 1);
     return true;
   })));
   EXPECT_TRUE(hub->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 2, 64));
   EXPECT_TRUE(hub->isHere(Rank(0)));
   EXPECT_FALSE(hub->isHere(Rank(1)));
+}
+
+/// A rank that is stopped while it holds the lock: the others wait as for any stopped rank, until their deadline or an abort.
+TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
+  using namespace std::chrono_literals;
+  for (const bool aborts : {false, true}) {
+    const UniqueFd file = newFile();
+    const auto arena = attach(file, 0);
+    const int32_t processOf[] = {0, 1};
+    const auto place = Hub::format(*arena, 7, processOf);
+    const auto hub = *Hub::attach(arena, *place, 2);
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t holder = inChild([&] {
+      const auto own = attach(file, 1);
+      own->announce(4711, -1);
+      const auto theirs = *Hub::attach(own, *place, 2);
+      const auto held = theirs->lock();
+      (void)!write(ready[1], "x", 1);
+      (void)raise(SIGSTOP);
+      return static_cast<bool>(held);
+    });
+    char word = 0;
+    ASSERT_EQ(read(ready[0], &word, 1), 1);
+    ASSERT_EQ(waitpid(holder, nullptr, WUNTRACED), holder);
+
+    EXPECT_FALSE(hub->lock(20ms)) << "it is somebody else's";
+    hub->waitAtMost(aborts ? 0ms : 300ms);
+    std::thread aborter;
+    if (aborts)
+      aborter = std::thread([&] {
+        std::this_thread::sleep_for(50ms);
+        hub->failAll(error(Code::RemoteError, "rank 0 aborted"));
+      });
+    const auto begin = std::chrono::steady_clock::now();
+    const auto view = hub->pipe({ChannelId(0), 0, Rank(0), Rank(1)}, 2, 64);
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (aborter.joinable()) aborter.join();
+    ASSERT_FALSE(view);
+    EXPECT_GE(waited, aborts ? 50ms : 300ms);
+    EXPECT_LT(waited, 1s);
+    EXPECT_EQ(view.error().code(), Code::RemoteError);
+    const std::string culprit = aborts ? "rank 0 aborted" : "process " + std::to_string(holder) + " with rank 1 has the lock";
+    EXPECT_NE(view.error().text().find(culprit), std::string::npos) << view.error().text();
+    EXPECT_TRUE(hub->latch(Rank(0)).tripped() && hub->latch(Rank(1)).tripped());
+    hub->forget({1, 2, 3, 4});  // what is left to do takes no time any more
+    hub->waits().withdraw(Rank(0));
+    EXPECT_FALSE(hub->blocks());
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, waited + 500ms);
+
+    ASSERT_EQ(kill(holder, SIGCONT), 0);
+    EXPECT_TRUE(endedWell(holder));
+    EXPECT_TRUE(hub->lock()) << "its holder has gone on";
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+  }
 }
 
 }  // namespace

@@ -10,13 +10,16 @@ namespace {
 /// Two views of the same memory, as two processes have them.
 struct Both {
   explicit Both(int32_t ranks)
-      : memory(static_cast<std::byte*>(std::calloc(1, Waits::bytesFor(ranks)))), a(ranks, lockOf(), memory), b(ranks, mutex, memory) {}
+      : memory(static_cast<std::byte*>(std::calloc(1, Waits::bytesFor(ranks)))),
+        a(ranks, lockOf(), patience, memory),
+        b(ranks, mutex, patience, memory) {}
   ~Both() { std::free(memory); }
   SharedMutex& lockOf() {
     mutex.init();
     return mutex;
   }
   SharedMutex mutex;
+  Patience patience;
   std::byte* memory;
   Waits a, b;
 };
@@ -41,6 +44,27 @@ TEST(Waits, WhatOneProcessPublishesTheOtherSees) {
   both.b.look([](Waits::State& state) { EXPECT_EQ(state.ranks[1].inspections, 1U); });
   both.a.withdraw(Rank(1));
   both.b.look([](Waits::State& state) { EXPECT_FALSE(state.ranks[1].waits); });
+}
+
+/// Somebody was stopped while he had the lock, and the ranks have failed.
+TEST(Waits, WithoutTheLockWhatWasSeenLastIsThere) {
+  Both both(2);
+  both.a.publish(Rank(1), waitFor(0));
+  both.a.look([](Waits::State&) {});
+  both.patience.hasFailed = [] { return true; };
+  ASSERT_TRUE(both.mutex.tryLock());
+  both.a.withdraw(Rank(1));
+  both.a.conclude([](Waits::State& state) {
+    EXPECT_TRUE(state.ranks[1].waits);
+    Verdict verdict;
+    verdict.cause = error(Code::RemoteError, "aborted");
+    verdict.ranks.resize(2);
+    state.verdict = std::move(verdict);
+    return 0;
+  });
+  both.a.look([](Waits::State& state) { EXPECT_EQ(state.verdict->cause.text(), "aborted"); });
+  both.mutex.unlock();
+  both.b.look([](Waits::State& state) { EXPECT_FALSE(state.verdict) << "it was said without the lock"; });
 }
 
 TEST(Waits, AVerdictIsEverybodys) {
