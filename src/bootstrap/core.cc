@@ -45,7 +45,8 @@ Result<std::shared_ptr<Lease>> Core::makeLease(std::vector<UniqueFd> fds, std::v
   ReactorHold hold(reactor);
   auto listener = std::make_shared<Listener>(
       reactor, std::move(fds), [this](Purpose purpose, uint64_t topic) { return findSecret(purpose, topic); },
-      [this](Established connection) { onEstablished(std::move(connection)); }, [this](const Status& cause) { onLack(cause); });
+      [this](Established connection) { onEstablished(std::move(connection)); },
+      [this](Purpose purpose, uint64_t topic, const Status& cause) { onLack(purpose, topic, cause); });
   reactor.post([listener] { listener->start(); });
   return std::make_shared<Lease>(reactor, std::move(hold), std::move(listener), std::move(addresses));
 }
@@ -207,7 +208,8 @@ std::vector<UniqueId> Core::rootsToTell(std::span<const UniqueIdBytes> raw, int3
   std::vector<UniqueId> roots;
   for (const size_t index : wanted) {
     auto id = UniqueId::decode(raw[index]);
-    if (!id || served_.count(id->hash) != 0) break;  // they have heard
+    if (!id) break;
+    if (served_.count(id->hash) != 0) continue;  // it has heard
     roots.push_back(std::move(*id));
   }
   return roots;
@@ -245,11 +247,17 @@ std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int3
 }
 
 void Core::remember(const UniqueId& id, const Status& why) {
+  if (id.isFixed && !why.ok()) failedFixed_[id.hash] = {id.secret, why};
   if (id.isFixed || !served_.try_emplace(id.hash, Served{id.secret, why}).second) return;
   servedOrder_.push_back(id.hash);
   if (servedOrder_.size() <= kRemembered) return;
   served_.erase(servedOrder_.front());
   servedOrder_.pop_front();
+}
+
+std::shared_ptr<void> Core::unsaid() {
+  unsaid_->fetch_add(1, std::memory_order_relaxed);
+  return {nullptr, [count = unsaid_](void*) { count->fetch_sub(1, std::memory_order_release); }};
 }
 
 void Core::linger(std::shared_ptr<Lease> door) {
@@ -262,8 +270,9 @@ void Core::linger(std::shared_ptr<Lease> door) {
 Status Core::fateOf(uint64_t id) const {
   const auto served = served_.find(id);
   if (served != served_.end()) return alreadyServed(served->second.why);
-  return error(Code::InvalidUsage,
-               "the unique id has served its communicator, or its ranks failed to meet");  // of NCCL_COMM_ID, or long ago
+  if (const auto failed = failedFixed_.find(id); failed != failedFixed_.end())
+    return error(failed->second.why.code(), "the ranks that were to meet at NCCL_COMM_ID failed to: {}", failed->second.why.text());
+  return error(Code::InvalidUsage, "the unique id has served its communicator, or its ranks failed to meet");  // long ago
 }
 
 void Core::retire(const Root& root, const Status& why) {
@@ -283,6 +292,7 @@ std::optional<Secret> Core::findSecret(Purpose purpose, uint64_t topic) {
   if (purpose == Purpose::Root) {
     if (const auto root = roots_.find(topic); root != roots_.end()) return root->second->id().secret;
     if (const auto served = served_.find(topic); served != served_.end()) return served->second.secret;
+    if (const auto failed = failedFixed_.find(topic); failed != failedFixed_.end()) return failed->second.secret;
   } else if (purpose == Purpose::Tree) {
     if (const auto job = jobs_.find(topic); job != jobs_.end()) return secretOf(token, job->second->firstId().secret);
   } else if (purpose == Purpose::Mesh) {
@@ -308,12 +318,14 @@ void Core::onEstablished(Established connection) {
   link->close();
 }
 
-/// Nobody who has to come here can.
-void Core::onLack(const Status& cause) {
+/// One who has to come here has, and others cannot: what he came for is over. Connections of a mesh, where he was the one to come, are not.
+void Core::onLack(Purpose purpose, uint64_t topic, const Status& cause) {
   const Status named = inOwnName("a process whose descriptors are used up", cause);
   const std::lock_guard lock(mutex);
-  for (const auto& [hash, root] : std::unordered_map(roots_)) root->fail(named);
-  for (const auto& [hash, job] : std::unordered_map(jobs_)) job->fail(named);
+  const auto root = roots_.find(topic);
+  const auto job = jobs_.find(topic);
+  if (purpose == Purpose::Root && root != roots_.end()) std::shared_ptr(root->second)->failForLack(named);
+  if (purpose == Purpose::Tree && job != jobs_.end()) std::shared_ptr(job->second)->fail(named);
 }
 
 void Core::shutDown() {

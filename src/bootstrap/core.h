@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -66,6 +67,10 @@ class Core : public std::enable_shared_from_this<Core> {
   /// `why`: what ended it, or nothing if it ended well.
   void retire(const Root& root, const Status& why);
   void retire(const Job& job, const Status& why);
+  /// Kept by who has words for another process that are not under way yet. A program whose communicator has failed gets to know a moment
+  /// later then, since it may end.
+  std::shared_ptr<void> unsaid();
+  bool hasUnsaid() const { return unsaid_->load(std::memory_order_acquire) > 0; }  // any thread, without the lock
   /// Keeps the door open a little longer. Whoever wants one meanwhile gets the same: many failures keep no more open than one.
   void linger(std::shared_ptr<Lease> door);
   /// What a rank hears that comes with an id that has served.
@@ -93,7 +98,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void remember(const UniqueId& id, const Status& why);
   std::optional<Secret> findSecret(Purpose purpose, uint64_t topic);
   void onEstablished(Established connection);
-  void onLack(const Status& cause);
+  void onLack(Purpose purpose, uint64_t topic, const Status& cause);
 
   const World world_;
   const pid_t pid_;
@@ -112,6 +117,8 @@ class Core : public std::enable_shared_from_this<Core> {
   };
   std::unordered_map<uint64_t, Served> served_;
   std::deque<uint64_t> servedOrder_;  // oldest first
+  std::unordered_map<uint64_t, Served> failedFixed_;  // the latest failure at each NCCL_COMM_ID, which may serve again
+  const std::shared_ptr<std::atomic<int>> unsaid_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace tutti::bootstrap

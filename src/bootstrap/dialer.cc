@@ -81,20 +81,29 @@ void Dialer::endRound() {
   if (isSecretWrong) stranger_ = stranger->text();
   if (!isSecretWrong) strangerCame_.reset();
   if (isSecretWrong && !strangerCame_) strangerCame_ = now;
-  if (round_ >= plan_.retries || (isSecretWrong && now - *strangerCame_ >= plan_.strangerLimit)) {
+  const bool isOwnFault = std::all_of(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::SystemError; });
+  if (round_ >= plan_.retries || (isHurried_ && isOwnFault) || (isSecretWrong && now - *strangerCame_ >= plan_.strangerLimit)) {
     std::string reasons;
     for (const Status& problem : problems_) reasons += (reasons.empty() ? "" : "; ") + problem.text();
-    const bool isOwnFault = std::all_of(problems_.begin(), problems_.end(), [](const Status& s) { return s.code() == Code::SystemError; });
     if (!isSecretWrong && !stranger_.empty()) reasons += format("; before that, {}", stranger_);
     const Code code = !stranger_.empty() ? Code::InvalidUsage : isOwnFault ? Code::SystemError : Code::RemoteError;
     return finish(fail(code, "cannot reach {} ({} {}): {}", plan_.whom, round_ + 1,
                        round_ == 0 ? "try" : "tries", reasons));
   }
   ++round_;
-  timer_.expires_after(plan_.pause * round_);
+  beginRoundAfter(plan_.pause * round_);
+}
+
+void Dialer::beginRoundAfter(std::chrono::milliseconds pause) {
+  timer_.expires_after(pause);
   timer_.async_wait([self = shared_from_this()](const asio::error_code& why) {
     if (!why && self->done_) self->beginRound();
   });
+}
+
+void Dialer::hurry() {
+  isHurried_ = true;
+  if (done_ && failed_ > 0 && failed_ == plan_.addresses.size()) beginRoundAfter(std::chrono::milliseconds(0));  // it is in a pause
 }
 
 void Dialer::finish(Result<std::shared_ptr<Link>> outcome) {

@@ -39,6 +39,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
 
   static std::shared_ptr<Dialer> start(Reactor& reactor, Plan plan, Done done);
   void cancel();
+  /// Nobody waits for the connection any more, it only carries last words: a round that ends for want of sockets is the last.
+  void hurry();
 
   Dialer(Reactor& reactor, Plan plan, Done done);
 
@@ -47,6 +49,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   void tryNext();
   void onAttempt(size_t which, Result<Established> outcome);
   void endRound();
+  void beginRoundAfter(std::chrono::milliseconds pause);
   void log(size_t taken) const;
   void finish(Result<std::shared_ptr<Link>> outcome);
 
@@ -57,6 +60,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   std::vector<std::weak_ptr<Handshake>> attempts_;  // of this round, one for each address that was begun; each refers to the dialer
   std::vector<Status> problems_;                    // of this round, one for each address
   size_t failed_ = 0;
+  bool isHurried_ = false;
   int64_t round_ = 0;
   std::optional<std::chrono::steady_clock::time_point> strangerCame_;  // who does not know the secret, and has answered ever since
   std::string stranger_;                                               // what is to be said of the last one

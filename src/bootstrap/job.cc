@@ -14,6 +14,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds kRootsMoment(250);
+constexpr std::chrono::milliseconds kForLastWords(1000);
 
 }  // namespace
 
@@ -66,6 +67,7 @@ void Job::fail(const Status& cause) {
 std::optional<Job::Outcome> Job::poll() const {
   if (!isOver()) return std::nullopt;
   const std::lock_guard lock(outcomeMutex_);
+  if (outcome_ && !*outcome_ && core_->hasUnsaid() && std::chrono::steady_clock::now() - overSince_ < kForLastWords) return std::nullopt;
   return outcome_;
 }
 
@@ -75,6 +77,7 @@ void Job::conclude(Outcome outcome) {
   {
     const std::lock_guard lock(outcomeMutex_);
     outcome_ = std::move(outcome);
+    overSince_ = std::chrono::steady_clock::now();
   }
   isOver_.store(true, std::memory_order_release);
   failure_.cancel();
@@ -112,7 +115,7 @@ void Job::onUnreached(const Status& cause) {
     const Status named = core_->inOwnName("a process with other ranks", cause);
     if (const auto root = core_->findRoot(firstId())) {
       root->fail(named);
-    } else if (cause.code() != Code::SystemError) {  // otherwise it has been told without a socket
+    } else {
       Uplink::start(core_, firstId(), {}, lease_)->giveUp(named);
     }
   }

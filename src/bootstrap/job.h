@@ -3,6 +3,7 @@
 // Owner: the service until it is over, its participants as long as they look at it. Functions are called under the service's lock
 // unless they say otherwise.
 // 1. It is over once, with the roster or an error; poll() then says so to every participant, from any thread, without the service's lock.
+//    An error is told when other processes have been told of it, or after kForLastWords: the program may end then.
 // 2. Steps with a table of several processes: make or fetch the shared memory, hand the table to the children in the tree, say ready to
 //    every root, wait for Go. A step that fails ends it for everybody.
 #pragma once
@@ -90,6 +91,7 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
   std::atomic<bool> isOver_{false};  // set after outcome_ (release); pairs with isOver() (acquire)
   mutable std::mutex outcomeMutex_;
   std::optional<Outcome> outcome_;
+  std::chrono::steady_clock::time_point overSince_;
 };
 
 /// The roster without its shared memory and mesh; `ownToken` is one of the table's members. InvalidUsage when it is none of them.

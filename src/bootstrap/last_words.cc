@@ -37,13 +37,13 @@ void dial(Reactor& reactor, const UniqueId& root, const Status& cause) {
   });
 }
 
-/// One after the other: each has all the room.
+/// One after the other: each has all the room, and an equal part of the time that those before it have left.
 void sayFromHere(std::span<const UniqueId> roots, const Status& cause) {
   const auto until = std::chrono::steady_clock::now() + kMost;
-  for (const UniqueId& root : roots) {
+  for (size_t r = 0; r < roots.size(); ++r) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     Reactor reactor;
-    (void)reactor.runHere([&] { dial(reactor, root, cause); }, left);
+    (void)reactor.runHere([&] { dial(reactor, roots[r], cause); }, left / static_cast<int64_t>(roots.size() - r));
   }
 }
 

@@ -1,7 +1,8 @@
 #include "bootstrap/listener.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -15,7 +16,12 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds kPause(50);
+constexpr std::chrono::milliseconds kTurn(5);  // while the reserve goes from one to the next
 constexpr int kBacklog = 4096;
+
+bool isLack(int problem) { return problem == EMFILE || problem == ENFILE || problem == ENOBUFS || problem == ENOMEM; }
+
+UniqueFd acceptAt(int door) { return UniqueFd(accept4(door, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
 
 }  // namespace
 
@@ -48,7 +54,7 @@ Listener::Listener(Reactor& reactor, std::vector<UniqueFd> fds, Handshake::FindS
       findSecret_(std::move(findSecret)),
       onEstablished_(std::move(onEstablished)),
       onLack_(std::move(onLack)) {
-  reserve();
+  (void)reserve();
 }
 
 void Listener::start() {
@@ -96,20 +102,28 @@ void Listener::acceptAll(size_t door) {
   constexpr int kBatch = 64;  // then others on the thread have their turn
   for (int i = 0; i < kBatch; ++i) {
     if (!makeRoom()) return resumeLater();
-    UniqueFd fd(accept4(doors_[door].descriptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd) {
+    UniqueFd fd = acceptAt(doors_[door].descriptor.native_handle());
+    const int problem = fd ? 0 : errno;
+    if (isLack(problem)) {
+      if (!somebodyWaits(door)) break;  // the system looks for a descriptor first
+      if (!mayGiveReserve(problem)) return resumeLater();
+      reserve_ = {};
+      fd = acceptAt(doors_[door].descriptor.native_handle());
+    } else if (reserve()) {
       lackSince_.reset();
-      takeIn(std::move(fd));
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      lack(errno);
-      return resumeLater();
-    } else if (errno == EAGAIN) {
-      reserve();
-      if (reserve_) lack_ = {};
-      break;
-    }  // any other error is of the one connection that was next, and gone with it
+      lack_ = {};
+    }
+    if (fd) takeIn(std::move(fd));
+    if (problem == EAGAIN) break;
+    // Any other error is of the one connection that was next, and gone with it
   }
+  if (!reserve_) resumeLater();
   wait(door);
+}
+
+bool Listener::somebodyWaits(size_t door) {
+  pollfd seen{doors_[door].descriptor.native_handle(), POLLIN, 0};
+  return poll(&seen, 1, 0) > 0;
 }
 
 /// When too many strangers wait, the oldest goes, unless it has only just come.
@@ -146,35 +160,46 @@ void Listener::onProof(Result<Established> outcome) {
   --pending_;
   if (!onEstablished_) return;
   if (!outcome) return report(outcome.error());
-  if (!lack_.ok() && onLack_) onLack_(std::exchange(lack_, Status()));
+  const Purpose purpose = outcome->purpose;
+  const uint64_t topic = outcome->topic;
   onEstablished_(std::move(*outcome));
+  if (!lack_.ok() && onLack_) onLack_(purpose, topic, lack_);
 }
 
 void Listener::resumeLater() {
-  pause_->expires_after(kPause);
+  const bool isShort = !reserve_ && std::chrono::steady_clock::now() - lackedAt_ < kLackLimit;
+  pause_->expires_after(isShort ? kTurn : kPause);
   pause_->async_wait([self = shared_from_this()](const asio::error_code& why) {
-    for (size_t door = 0; !why && door < self->doors_.size(); ++door) self->wait(door);
+    if (why || !self->pause_) return;
+    for (size_t door = 0; door < self->doors_.size(); ++door) self->wait(door);
+    if (!self->reserve()) self->resumeLater();  // whoever had it has gone, or will
   });
 }
 
-/// Members of the job may be among those who wait.
-void Listener::lack(int problem) {
+/// Somebody waits, a member of the job perhaps, and no descriptor is left. Whether he is to be let in on the one in reserve.
+bool Listener::mayGiveReserve(int problem) {
   const auto now = std::chrono::steady_clock::now();
-  if (pending_ > 0 || !lackSince_ || now - lackedAt_ > 4 * kPause) lackSince_ = now;  // nobody knocked in between: not one long lack
+  const bool isNew = !lackSince_ || now - lackedAt_ > 4 * kPause;  // nobody knocked in between: not one long lack
+  if (isNew) lack_ = {};
+  if (isNew || (lack_.ok() && pending_ > 0)) lackSince_ = now;
   lackedAt_ = now;
   if (now - warned_ >= std::chrono::seconds(10)) {
     warned_ = now;
     observe::warn("bootstrap: processes of the job have to wait for a connection: {}; raise the limit (ulimit -n), or make more unique ids",
                   std::strerror(problem));
   }
-  if (now - *lackSince_ < kLackLimit) return;
-  reserve_ = {};  // the next one gets it
-  lack_ = error(Code::SystemError, "no descriptor is left for a connection of another process: {}; raise the limit (ulimit -n)",
-                std::strerror(problem));
+  if (lack_.ok()) {
+    if (now - *lackSince_ < kLackLimit) return false;
+    lack_ = error(Code::SystemError, "no descriptor is left for a connection of another process: {}; raise the limit (ulimit -n)",
+                  std::strerror(problem));
+  }
+  return reserve();
 }
 
-void Listener::reserve() {
-  if (!reserve_) reserve_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+/// Whether there is one, perhaps since now.
+bool Listener::reserve() {
+  if (!reserve_) reserve_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
+  return static_cast<bool>(reserve_);
 }
 
 void Listener::report(const Status& why) {

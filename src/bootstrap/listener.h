@@ -5,7 +5,7 @@
 // 2. At most kMostPending strangers at a time, each for at most kHandshakeLimit; when they are too many, those who have been slow go
 //    first. No stranger delays a member of the job by more than kSlow.
 // 3. Without descriptors it waits for some: those who connect stay in the kernel's queue. After kLackLimit they are taken in one by one, on
-//    a descriptor kept in reserve, and whoever proves himself then makes it known that there are none (OnLack).
+//    a descriptor kept in reserve, and whoever proves himself then is handed on and makes it known that there are none (OnLack).
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,8 @@ Result<Address> listeningAddress(const UniqueFd& fd);
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   using OnEstablished = std::function<void(Established)>;
-  using OnLack = std::function<void(const Status&)>;
+  /// What the connection was for that was let in on the reserve, as in Established.
+  using OnLack = std::function<void(Purpose purpose, uint64_t topic, const Status& cause)>;
   static constexpr size_t kMostPending = 1024;
   static constexpr std::chrono::milliseconds kHandshakeLimit{5000};
   static constexpr std::chrono::milliseconds kSlow{500};
@@ -57,8 +58,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void resumeLater();
   void report(const Status& why);
   void sayDropped();
-  void lack(int problem);
-  void reserve();
+  bool somebodyWaits(size_t door);
+  bool mayGiveReserve(int problem);
+  bool reserve();
 
   Reactor& reactor_;
   std::vector<UniqueFd> fds_;  // until start()
@@ -69,7 +71,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   UniqueFd reserve_;
   std::optional<std::chrono::steady_clock::time_point> lackSince_;  // and no stranger has one
   std::chrono::steady_clock::time_point lackedAt_;                  // the latest time
-  Status lack_;                                                     // what is to be made known
+  Status lack_;                                                     // what is to be made known, as long as it lasts
   std::unique_ptr<asio::steady_timer> pause_;
   std::deque<std::weak_ptr<Handshake>> order_;  // pending ones, oldest first; some may be over
   size_t pending_ = 0;

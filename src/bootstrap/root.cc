@@ -26,7 +26,7 @@ Status alreadyServed(const Status& why) {
 }
 
 Root::Root(std::shared_ptr<Core> core, UniqueId id, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), id_(std::move(id)), lease_(std::move(lease)) {}
+    : core_(std::move(core)), id_(std::move(id)), lease_(std::move(lease)), leavesDoorOpen_(!id_.isFixed) {}
 
 void Root::listenLater(int tries) {
   door_ = Alarm(core_->reactor, kDoorPause, [weak = weak_from_this(), core = core_, tries] {
@@ -156,6 +156,11 @@ void Root::fail(const Status& cause, const PartyPort* except) {
   if (first) first->giveUp(cause);
 }
 
+void Root::failForLack(const Status& cause) {
+  leavesDoorOpen_ = true;
+  fail(cause);
+}
+
 void Root::onTrouble(const Status& cause) {
   first_.reset();
   fail(cause);
@@ -177,7 +182,7 @@ std::map<const PartyPort*, Root::Party> Root::finish(const Status& why) {
   report_.cancel();
   // Who is on the way, or comes a little later, is to hear why, not to find the door closed. A port that is named is wanted by the
   // next communicator.
-  if (!why.ok() && !isComplete_ && lease_ && !id_.isFixed) core_->linger(std::move(lease_));
+  if (!why.ok() && !isComplete_ && lease_ && leavesDoorOpen_) core_->linger(std::move(lease_));
   lease_.reset();
   auto parties = std::move(parties_);
   parties_.clear();

@@ -40,6 +40,8 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   /// The connection has ended.
   void lose(const PartyPort& party, const Status& cause);
   void fail(const Status& cause, const PartyPort* except = nullptr);
+  /// Those who wait at its door for a descriptor hear it as well.
+  void failForLack(const Status& cause);
   /// Ranks that have not come; once all have, those whose processes are not ready.
   std::string describeMissing() const;
 
@@ -86,6 +88,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   std::chrono::milliseconds reportAfter_{200};
   bool isComplete_ = false;
   bool isOver_ = false;
+  bool leavesDoorOpen_;  // for a moment, where it has failed
 };
 
 /// What those hear who come when it is over; `why`: what ended it, or nothing if it ended well.

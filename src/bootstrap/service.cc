@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "bootstrap/core.h"
@@ -47,8 +49,10 @@ void Participant::end(const Status& cause) {
 
 /// The process may end right away: the others are to hear why, and not that it has gone.
 void Participant::letItBeSaid() const {
-  constexpr std::chrono::milliseconds kMost(500);
-  (void)job_->core()->reactor.settle(kMost);
+  constexpr std::chrono::milliseconds kMost(500), kLook(1);
+  const auto until = std::chrono::steady_clock::now() + kMost;
+  if (!job_->core()->reactor.settle(kMost)) return;
+  while (job_->core()->hasUnsaid() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kLook);
 }
 
 std::string Participant::describeMissing() const {

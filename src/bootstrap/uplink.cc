@@ -80,7 +80,9 @@ void Uplink::onDialed(Result<std::shared_ptr<Link>> outcome) {
   const std::lock_guard lock(core_->mutex);
   if (!outcome) {
     if (isOver_) return finish();  // nobody is left to hear it
-    if (!named.ok()) return trouble(ranks_.empty() ? named : outcome.error(), &PartyPort::onUnreached);
+    const bool isFirstTold = toTell_.size() > 1;
+    if (!named.ok())
+      return trouble(ranks_.empty() ? named : outcome.error(), isFirstTold ? &PartyPort::onTrouble : &PartyPort::onUnreached);
     return trouble(error(outcome.error().code(), "{}. {}", outcome.error().text(),
                          id_.isFixed ? "Is NCCL_COMM_ID an address of rank 0's host, and TUTTI_JOB_SECRET the same everywhere?"
                                      : "The process that made the id is gone, the id has served, or a firewall is in between"),
@@ -127,7 +129,8 @@ void Uplink::onFrame(Kind kind, std::span<const std::byte> payload) {
       missing_ = Reader(payload).text(kMostErrorBytes);
       heardAt_ = std::chrono::steady_clock::now();
       return party->onMissing(missing_);
-    case Kind::Trouble: return trouble(decodeTrouble(payload));
+    case Kind::Trouble:  // without a welcome: it was over before this came, and may not have known of a first root
+      return trouble(decodeTrouble(payload), root_ ? &PartyPort::onTrouble : &PartyPort::onUnreached);
     case Kind::Table:
       if (const auto table = decodeTable(payload)) return party->onTable(*table);
       break;
@@ -160,7 +163,11 @@ void Uplink::giveUp(const Status& cause) {
   if (isOver_) return;
   say(Kind::Trouble, encode(cause));
   isOver_ = true;
+  unsaid_ = core_->unsaid();
   if (link_) return finish();
+  core_->reactor.post([self = shared_from_this()] {
+    if (const auto dialer = self->dialer_.lock()) dialer->hurry();
+  });
   // A root that is stopped would be dialled for a minute, with sockets and a thread that nobody wants any more.
   lastWords_ = Alarm(core_->reactor, kForLastWords, [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -188,7 +195,8 @@ void Uplink::trouble(const Status& cause, void (PartyPort::*tell)(const Status&)
 
 void Uplink::finish() {
   isOver_ = true;
-  if (link_) link_->finish();
+  if (link_) link_->finish(std::exchange(unsaid_, nullptr));
+  unsaid_.reset();
   lease_.reset();
 }
 

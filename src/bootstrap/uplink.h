@@ -2,7 +2,8 @@
 //
 // Owner: the job, or the other root, that registers, and the reactor while something is under way. Its functions are called under the
 // service's lock; what comes from the root is told to `party` under the lock too.
-// 1. What is said before the connection is there is said when it is. After giveUp() it stays until the root has been told, or ten seconds.
+// 1. What is said before the connection is there is said when it is. After giveUp() it stays until the root has been told, or ten seconds;
+//    where no socket is to be had, the root is told without one then.
 // 2. The connection's end before Go is trouble, and says where the root was.
 #pragma once
 
@@ -62,6 +63,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   std::optional<Welcome> root_;
   std::string missing_;  // what the root has said last
   std::chrono::steady_clock::time_point heardAt_;
+  std::shared_ptr<void> unsaid_;  // after giveUp(), until the root has been told
   bool isOver_ = false;
 };
 

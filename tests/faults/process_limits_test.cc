@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "faults/process_ranks.h"
@@ -155,18 +158,34 @@ TEST(ProcessLimits, FewDescriptors) {
   }
 }
 
+/// A program that has opened as many files as it may, but for `spare` of them.
+class UsedUp {
+ public:
+  explicit UsedUp(int spare = 0) {
+    limit(RLIMIT_NOFILE, 64);
+    take();
+    for (int s = 0; s < spare; ++s, files_.pop_back()) close(files_.back());
+  }
+  void take() {
+    for (int file = dup(0); file >= 0; file = dup(0)) files_.push_back(file);
+  }
+  void giveBack() {
+    for (const int file : files_) EXPECT_EQ(close(file), 0) << "somebody else has closed it";
+    files_.clear();
+  }
+
+ private:
+  std::vector<int> files_;
+};
+
 /// A program that has opened as many files as it may: all ranks are told which one that is, at once, and its files stay open.
 TEST(ProcessLimits, ARankWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
   if (!threadsMayHaveOwnDescriptors()) GTEST_SKIP() << "the others wait here as for a rank that is late";
   for (const int spare : {0, 2, 4}) {
     ProcessRanks children(kRanks, [spare](Self& self) {
       const ncclUniqueId id = self.id();
-      std::vector<int> files;
-      if (self.index() == 1) {
-        limit(RLIMIT_NOFILE, 64);
-        for (int file = dup(0); file >= 0; file = dup(0)) files.push_back(file);
-        for (int s = 0; s < spare; ++s, files.pop_back()) close(files.back());
-      }
+      std::optional<UsedUp> used;
+      if (self.index() == 1) used.emplace(spare);
       const Stopwatch watch;
       ncclComm_t comm = nullptr;
       const ncclResult_t result = ncclCommInitRank(&comm, kRanks, id, self.index());
@@ -174,7 +193,7 @@ TEST(ProcessLimits, ARankWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
       EXPECT_EQ(result, ncclSystemError) << spare;
       EXPECT_NE(lastError().find("Too many open files"), std::string::npos) << spare << ": " << lastError();
       EXPECT_TRUE(self.index() == 1 || lastError().find("rank 1 (process ") != std::string::npos) << spare << ": " << lastError();
-      for (const int file : files) EXPECT_EQ(close(file), 0) << spare;
+      if (used) used->giveBack();
     });
     children.expectAllWell();
     if (testing::Test::HasFailure()) return;
@@ -187,22 +206,89 @@ TEST(ProcessLimits, ARootWhoseProgramHasUsedUpTheDescriptorsTellsTheOthers) {
     if (areAllSo && !threadsMayHaveOwnDescriptors()) continue;
     ProcessRanks children(kRanks, [areAllSo](Self& self) {
       const ncclUniqueId id = self.id();
-      std::vector<int> files;
-      if (areAllSo || self.index() == 0) {
-        limit(RLIMIT_NOFILE, 64);
-        for (int file = dup(0); file >= 0; file = dup(0)) files.push_back(file);
-      }
+      std::optional<UsedUp> used;
+      if (areAllSo || self.index() == 0) used.emplace();
       const Stopwatch watch;
       ncclComm_t comm = nullptr;
       EXPECT_EQ(ncclCommInitRank(&comm, kRanks, id, self.index()), ncclSystemError) << areAllSo;
       EXPECT_LT(watch.seconds(), 10 * kPromptSeconds) << areAllSo;
       EXPECT_NE(lastError().find("Too many open files"), std::string::npos) << lastError();
       EXPECT_TRUE(areAllSo || lastError().find("a process whose descriptors are used up (process ") != std::string::npos) << lastError();
-      for (const int file : files) EXPECT_EQ(close(file), 0);
+      if (used) used->giveBack();
     });
     children.expectAllWell();
     if (testing::Test::HasFailure()) return;
   }
+}
+
+/// What nobody has come for goes on, and the next lack is known as soon as the first.
+TEST(ProcessLimits, ARootWithoutDescriptorsEndsWhatSomebodyHasComeForAlone) {
+  ProcessRanks children(2, [](Self& self) {
+    const ncclUniqueId first = self.id(0), second = self.id(1), ahead = self.id(2);
+    std::optional<UsedUp> used;
+    if (self.index() == 0) used.emplace();
+    for (const ncclUniqueId& id : {first, second}) {
+      const Stopwatch watch;
+      ncclComm_t comm = nullptr;
+      EXPECT_EQ(ncclCommInitRank(&comm, 2, id, self.index()), ncclSystemError);
+      EXPECT_LT(watch.seconds(), 10 * kPromptSeconds);
+      EXPECT_NE(lastError().find("Too many open files"), std::string::npos) << lastError();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      if (used) used->take();  // what the others' connection had, too
+      const bool isFirst = std::memcmp(&id, &first, sizeof id) == 0;
+      self.reach(isFirst ? 1 : 2);
+      self.awaitStage(1 - self.index(), isFirst ? 1 : 2);
+    }
+    if (used) used->giveBack();
+    self.reach(3);
+    self.awaitStage(0, 3);
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&comm, 2, ahead, self.index()), ok) << lastError();
+    EXPECT_EQ(sumOnce(comm, 2, 1000), ok);
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell();
+}
+
+/// The process of the second id has no rank, and no descriptor: the ranks of the first block wait for those of the second.
+TEST(ProcessLimits, ARootWithoutRanksWhoseDescriptorsAreUsedUpIsHeardOfInAllBlocks) {
+  constexpr int kAll = 4, kMaker = 4;
+  ProcessRanks children(kAll + 1, [](Self& self) {
+    ncclUniqueId ids[] = {self.id(0, 0), self.id(1, kMaker)};
+    if (self.index() == kMaker) {
+      UsedUp used;
+      self.reach(1);
+      for (int rank = 0; rank < kAll; ++rank) self.awaitStage(rank, 2);
+      return used.giveBack();
+    }
+    self.awaitStage(kMaker, 1);
+    const Stopwatch watch;
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRankScalable(&comm, kAll, self.index(), 2, ids, nullptr), ncclSystemError);
+    EXPECT_LT(watch.seconds(), 10 * kPromptSeconds);
+    EXPECT_NE(lastError().find("descriptors are used up"), std::string::npos) << lastError();
+    self.reach(2);
+  });
+  children.expectAllWell();
+}
+
+/// A program may end as soon as it has its error: the process of the second id is gone, and who has found that out ends.
+TEST(ProcessLimits, WhoEndsWithItsErrorHasToldTheOthers) {
+  constexpr int kAll = 3, kMaker = 3;
+  ProcessRanks children(kAll + 1, [](Self& self) {
+    setenv("NCCL_SOCKET_RETRY_CNT", "1", 1);
+    ncclUniqueId ids[] = {self.id(0, 0), self.id(1, kMaker)};
+    if (self.index() == kMaker) _exit(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has gone
+    const Stopwatch watch;
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = ncclCommInitRankScalable(&comm, kAll, self.index(), 2, ids, nullptr);
+    if (self.index() == 2) _exit(result == ncclRemoteError ? 0 : 1);
+    EXPECT_EQ(result, ncclRemoteError) << lastError();
+    EXPECT_LT(watch.seconds(), 10 * kPromptSeconds);
+    EXPECT_NE(lastError().find("cannot reach the root of the unique id"), std::string::npos) << lastError();
+  });
+  children.expectAllWell();
 }
 
 /// No thread is to be had, which a user other than root may be told: it is said from the one that asks.
