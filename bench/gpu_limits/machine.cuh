@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Settings {
   bool hasPages = true;
   bool hasClusters = true;
   bool hasEngines = true;
+  bool hasLinks = true;
+  std::string json;  ///< where links are kept; empty: nowhere
   bool hasRest = true;
 };
 

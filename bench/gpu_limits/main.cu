@@ -1,7 +1,7 @@
 // What two GPUs of this machine can do at best, by kernels that do nothing else: the floors beside which docs/performance/gpu.md puts
 // what the library takes.
 //
-// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters|engines]
+// usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters|engines|links] [--json FILE]
 //
 // 1. What a kernel costs in a graph, and a kernel that exchanges a flag with the peer: no call whose result depends on a peer takes less.
 // 2. What a number of blocks moves, by loads and stores and by the bulk copy engine, in own memory and to and from the peer.
@@ -11,6 +11,8 @@
 // 6. What copy engines take in a graph to the peer, by themselves, between kernels, in halves, and with a copy within the GPU beside it,
 // behind it, ahead of it, in pieces or in rows; and which of these copies need no multiprocessor (`--only engines`).
 // 7. What the traffic of a ring all-reduce of two ranks takes, without a wait in it: no ring on as many blocks takes less.
+// 8. What the link carries at most, both ways: by stores and loads of any number of blocks, and by copy engines (`--only links`; --json
+// keeps it as a line {"limits": {"storesGBps": …, "loadsGBps": …, "enginesGBps": …, "bytes": …}} for bench/gpu/goals).
 // Both GPUs do the same at once. Medians. One process; peer access is needed.
 #include <cuda_runtime.h>
 
@@ -19,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "engines.h"
@@ -29,6 +32,14 @@
 namespace {
 
 using namespace tutti::limits;
+
+[[noreturn]] void refuse(const std::string& why) {
+  std::fprintf(stderr,
+               "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters|engines|links] "
+               "[--json FILE]\n",
+               why.c_str());
+  std::exit(2);
+}
 
 void printNodes(Machine& machine) {
   std::printf("A kernel in a graph of %d, microseconds (\"early\": launched before the one ahead of it has ended)\n\n", kNodes);
@@ -162,12 +173,36 @@ void printClusters(Machine& machine) {
   printClusters<Plain::Push>(machine, "stored to the peer, both ways", false);
 }
 
-[[noreturn]] void refuse(const std::string& why) {
-  std::fprintf(stderr, "gpu_limits: %s; usage: gpu_limits [--devices A,B] [--bytes N] [--rounds N] [--only host|pages|clusters|engines]\n",
-               why.c_str());
-  std::exit(2);
+/// GB/s of the best number of blocks, alone and in clusters.
+template <Plain kWhat>
+double bestRate(Machine& machine, bool hasClusters) {
+  double leastUs = std::numeric_limits<double>::infinity();
+  for (const int blocks : {8, 16, 24, 32, 40, 48, 64, 96})
+    for (const int size : {1, 4, 8})
+      if (size == 1 || hasClusters) leastUs = std::min(leastUs, plainUs<kWhat>(machine, blocks, false, size));
+  return static_cast<double>(machine.settings().bytes) / leastUs / 1e3;
 }
 
+void printLinks(Machine& machine) {
+  int major = 0;
+  LIMITS_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, machine.settings().device[0]));
+  const uint64_t bytes = machine.settings().bytes;
+  const double stores = bestRate<Plain::Push>(machine, major >= 9);
+  const double loads = bestRate<Plain::Pull>(machine, major >= 9);
+  const double us = machine.timeUs([bytes](const Gpu& own, const Gpu& peer) {
+    LIMITS_CHECK(cudaMemcpyAsync(peer.memory.slots, own.memory.source, bytes, cudaMemcpyDefault, own.stream));
+  });
+  const double engines = static_cast<double>(bytes) / us / 1e3;
+  std::printf("\nGB/s of each GPU to the other, both at once, %llu MiB, the best of 8 to 96 blocks, alone and in clusters\n\n"
+              "| stores | loads | copy engines |\n|---:|---:|---:|\n| %.0f | %.0f | %.0f |\n",
+              static_cast<unsigned long long>(bytes >> 20), stores, loads, engines);
+  if (machine.settings().json.empty()) return;
+  std::FILE* const file = std::fopen(machine.settings().json.c_str(), "w");
+  if (file == nullptr) refuse("cannot write " + machine.settings().json);
+  std::fprintf(file, "{\"limits\": {\"storesGBps\": %.1f, \"loadsGBps\": %.1f, \"enginesGBps\": %.1f, \"bytes\": %llu}}\n", stores, loads,
+               engines, static_cast<unsigned long long>(bytes));
+  (void)std::fclose(file);
+}
 uint64_t number(const std::string& name, const char* text, uint64_t least, uint64_t most) {
   char* end = nullptr;
   const uint64_t value = std::strtoull(text, &end, 10);
@@ -196,9 +231,12 @@ Settings parse(int argc, char** argv) {
       settings.hasPages = std::strcmp(value, "pages") == 0;
       settings.hasClusters = std::strcmp(value, "clusters") == 0;
       settings.hasEngines = std::strcmp(value, "engines") == 0;
+      settings.hasLinks = std::strcmp(value, "links") == 0;
       settings.hasRest = false;
-      if (!settings.hasHost && !settings.hasPages && !settings.hasClusters && !settings.hasEngines)
-        refuse("--only " + std::string(value) + ": host, pages, clusters, or engines");
+      if (!settings.hasHost && !settings.hasPages && !settings.hasClusters && !settings.hasEngines && !settings.hasLinks)
+        refuse("--only " + std::string(value) + ": host, pages, clusters, engines, or links");
+    } else if (name == "--json") {
+      settings.json = value;
     } else {
       refuse("unknown option " + name);
     }
@@ -220,6 +258,7 @@ int main(int argc, char** argv) {
   if (settings.hasPages) printPages(settings.device);
   if (settings.hasClusters) printClusters(machine);
   if (settings.hasEngines) printEngines(machine);
+  if (settings.hasLinks) printLinks(machine);
   if (!settings.hasRest) return 0;
   printNodes(machine);
   printLeast(machine);

@@ -11,10 +11,12 @@ LEAST_LOSS = 0.001  # G10: a smaller loss is not told from none
 
 @dataclasses.dataclass
 class Seen:
-    """One goal's verdict. `must` and `stretch` are whether; None: not measured, and `text` says why."""
+    """One goal's verdict. `must` and `stretch` are whether; None: not measured, and `text` says why. `is_limited`: what the link was measured
+    to carry would not be enough, whatever the library did."""
     text: str
     must: bool | None = None
     stretch: bool | None = None
+    is_limited: bool = False
 
 
 @dataclasses.dataclass
@@ -37,6 +39,7 @@ class Measured:
     engines: list = dataclasses.field(default_factory=list)      # cells of both libraries' copy engines
     overlap: list = dataclasses.field(default_factory=list)
     lives: dict = dataclasses.field(default_factory=dict)        # by "a" and "b"
+    limits: dict = dataclasses.field(default_factory=dict)       # what gpu_limits --only links has kept
     unabortable: list = dataclasses.field(default_factory=list)  # cells of the library and of a build whose waits have no end
 
 
@@ -55,18 +58,31 @@ def worst(cells):
     return cell["ratio"], f"{cell['ratio']:.2f} ({named(cell)}, least of {len(cells)})"
 
 
+def allowed(cells, at_least, rate):
+    """The most that stores of kernels at `rate` GB/s would make of each row below `at_least`: the largest, and in words. Bus bandwidth is what a
+    GPU sends a second in these operations."""
+    below = [cell for cell in cells if cell["ratio"] < at_least and cell["b"]["busGBps"] > 0]
+    if not below or not rate:
+        return None, ""
+    cell = min(below, key=lambda c: c["b"]["busGBps"])
+    most = rate / cell["b"]["busGBps"]
+    return most, f"; stores at {rate:.0f} GB/s would make {most:.2f} of {named(cell)}, where NCCL sends {cell['b']['busGBps']:.0f}"
+
+
 def ratio_goal(*parts):
     """Each part: (operations, smallest, largest, mode, must, stretch); all must hold."""
     def judge(measured, cells_of=lambda measured: measured.cells):
-        texts, must, stretch = [], True, True
+        texts, must, stretch, is_limited = [], True, True, True
         for ops, least, most, mode, at_least, wished in parts:
             cells = of(cells_of(measured), ops, least, most, mode)
             if not cells:
                 return Seen(f"no row of {'/'.join(ops)} from {size_text(least)}")
             ratio, text = worst(cells)
-            texts.append(text)
+            limit, why = (None, "") if ratio >= at_least else allowed(cells, at_least, measured.limits.get("storesGBps"))
+            texts.append(text + why)
+            is_limited = is_limited and (ratio >= at_least or (limit is not None and limit < at_least))
             must, stretch = must and ratio >= at_least, stretch and ratio >= wished
-        return Seen("; ".join(texts), must, stretch)
+        return Seen("; ".join(texts), must, stretch, is_limited and not must)
     return judge
 
 
@@ -228,11 +244,13 @@ GOALS = (
 
 
 def verdict(seen):
-    return "not measured" if seen.must is None else "stretch" if seen.stretch else "must" if seen.must else "**no**"
+    if seen.must is None:
+        return "not measured"
+    return "stretch" if seen.stretch else "must" if seen.must else "no: the link's limit" if seen.is_limited else "**no**"
 
 
 def table(measured):
     lines = ["| goal | what | must | stretch | seen | met |", "|---|---|---|---|---|---|"]
     seen = [(goal, goal.judge(measured)) for goal in GOALS]
     lines += [f"| {goal.name} | {goal.what} | {goal.must} | {goal.stretch} | {s.text} | {verdict(s)} |" for goal, s in seen]
-    return "\n".join(lines), sum(s.must is not True for _, s in seen)
+    return "\n".join(lines), sum(s.must is not True and not s.is_limited for _, s in seen)

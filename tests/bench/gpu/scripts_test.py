@@ -93,6 +93,20 @@ class Goals(unittest.TestCase):
         self.check("G8", False, False, "1.04 (sendrecv 128 MiB graph", cells=cells)
         self.check("G8", None, None, cells=cells[:2])
 
+    def test_what_the_link_does_not_carry_is_its_limit(self):
+        cells = [cell("sendrecv", size, 2.0) for size in (8, M, 128 * M)]
+        cells[2]["ratio"] = 1.01
+        for rival, rate, is_limited in ((352.0, 363.0, True), (300.0, 363.0, False), (352.0, None, False)):
+            cells[2]["b"] = dict(cells[2]["b"], busGBps=rival)
+            found = seen("G8", cells=cells, limits={"storesGBps": rate} if rate else {})
+            self.assertEqual((found.must, found.is_limited), (False, is_limited), found)
+            self.assertEqual("no: the link's limit" == goals.verdict(found), is_limited)
+            self.assertEqual("stores at 363 GB/s would make" in found.text, rate is not None, found.text)
+        self.assertFalse(seen("G8", cells=[*cells[:2], cell("sendrecv", 128 * M, 1.2)], limits={"storesGBps": 100.0}).is_limited)
+        cells[1]["ratio"] = 1.0  # another part is missed as well, and NCCL sends 100 GB/s there
+        cells[2]["b"]["busGBps"] = 352.0
+        self.assertFalse(seen("G8", cells=cells, limits={"storesGBps": 363.0}).is_limited)
+
     def test_the_middle_ends_where_the_number_of_gpus_says(self):
         cells = [cell("all_reduce", 64 * K, 1.7), cell("all_reduce", M, 1.1)]
         self.check("G2", False, False, cells=cells)
