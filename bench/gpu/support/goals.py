@@ -66,6 +66,8 @@ def allowed(cells, at_least, rate):
         return None, ""
     cell = min(below, key=lambda c: c["b"]["busGBps"])
     most = rate / cell["b"]["busGBps"]
+    if most > 2 * at_least:
+        return most, ""  # something else holds it back
     return most, f"; stores at {rate:.0f} GB/s would make {most:.2f} of {named(cell)}, where NCCL sends {cell['b']['busGBps']:.0f}"
 
 

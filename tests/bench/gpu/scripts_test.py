@@ -103,9 +103,10 @@ class Goals(unittest.TestCase):
             self.assertEqual("no: the link's limit" == goals.verdict(found), is_limited)
             self.assertEqual("stores at 363 GB/s would make" in found.text, rate is not None, found.text)
         self.assertFalse(seen("G8", cells=[*cells[:2], cell("sendrecv", 128 * M, 1.2)], limits={"storesGBps": 100.0}).is_limited)
-        cells[1]["ratio"] = 1.0  # another part is missed as well, and NCCL sends 100 GB/s there
+        cells[1]["ratio"] = 1.0  # another part is missed as well, and NCCL sends 100 GB/s there, too little to speak of the link
         cells[2]["b"]["busGBps"] = 352.0
-        self.assertFalse(seen("G8", cells=cells, limits={"storesGBps": 363.0}).is_limited)
+        found = seen("G8", cells=cells, limits={"storesGBps": 363.0})
+        self.assertEqual((found.is_limited, found.text.count("stores at")), (False, 1), found)
 
     def test_the_middle_ends_where_the_number_of_gpus_says(self):
         cells = [cell("all_reduce", 64 * K, 1.7), cell("all_reduce", M, 1.1)]
