@@ -259,9 +259,9 @@ void Distant::hearStanding(Hub& hub, std::span<const std::byte> body) {
   }
   uint64_t& published = episodes_[rank.value];
   if (standing->waits && !hub.departed(rank)) {
-    if (standing->wait && published != standing->episode) hub.waits().publish(rank, *standing->wait);
-    if (standing->wait) hub.waits().confirm(rank);
-    published = standing->episode;
+    const bool isThere = !standing->wait || published == standing->episode || hub.waits().publish(rank, *standing->wait);
+    if (standing->wait && isThere) hub.waits().confirm(rank);
+    if (isThere) published = standing->episode;  // otherwise when it is said again
   } else if (!standing->wantsAnswer && standing->episode != 0) {
     hub.waits().withdraw(rank);
     published = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -58,63 +59,93 @@ Hub::Name nameOf(const ChildKey& key) {
 
 Meeting::Seat& Meeting::seatOf(int32_t place) const { return reinterpret_cast<Seat*>(table_ + 1)[place]; }
 
-Result<std::shared_ptr<Meeting>> Meeting::at(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place) {
-  std::shared_ptr<Meeting> meeting(new Meeting(std::move(parent), nameOf(key)));
-  const auto places = static_cast<uint64_t>(ranks);
-  const auto memory = meeting->parent_->block(meeting->name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
+Meeting::Meeting(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place)
+    : parent_(std::move(parent)), name_(nameOf(key)), ranks_(ranks), place_(place), members_(key.members), key_(key) {}
+
+Result<bool> Meeting::openTable() {
+  if (table_ != nullptr) return true;
+  const auto places = static_cast<uint64_t>(ranks_);
+  const auto memory = parent_->block(name_, Bytes(sizeof(Table) + places * (sizeof(Seat) + sizeof(int32_t))));
   if (!memory) return tl::unexpected(memory.error());
-  meeting->holds_ = true;
-  meeting->table_ = reinterpret_cast<Table*>(*memory);
-  meeting->place_ = place;
-  meeting->members_ = key.members;
-  meeting->key_ = key;
-  return meeting;
+  holds_ = *memory != nullptr;
+  table_ = reinterpret_cast<Table*>(*memory);
+  return holds_;
 }
 
 Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, const ChildKey& key, int32_t ranks, Rank place,
                                                  const Arrival& arrival) {
-  auto meeting = at(std::move(parent), key, ranks, place);
-  if (!meeting) return meeting;
-  {
-    const auto lock = (*meeting)->parent_->lock();
-    if (!lock) return tl::unexpected((*meeting)->parent_->lockLost());
-    if (Status status = (*meeting)->seat(key, ranks, place, arrival); !status.ok()) return tl::unexpected(std::move(status));
-  }
-  (*meeting)->tellOthers(key, ranks, place, arrival, Status());
+  std::shared_ptr<Meeting> meeting(new Meeting(std::move(parent), key, ranks, place));
+  meeting->arrival_ = arrival;
+  if (auto seated = meeting->takeSeat(); !seated) return tl::unexpected(std::move(seated).error());
   return meeting;
 }
 
-void Meeting::tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const {
-  if (parent_->remote() == nullptr) return;
-  // The end is for every process: one that is not of a child cannot fail it for the others of its host.
-  parent_->remote()->tell(encodeComing({key, ranks, place, arrival, cause}), key.members, !cause.ok());
+Result<bool> Meeting::takeSeat() {
+  if (auto opened = openTable(); !opened || !*opened) return opened;
+  {
+    const auto lock = parent_->lock(kLook);
+    if (!lock) return false;
+    if (Status status = seat(*arrival_); !status.ok()) return tl::unexpected(std::move(status));
+  }
+  tellOthers(*std::exchange(arrival_, std::nullopt), Status());
+  return true;
 }
 
+void Meeting::tellOthers(const Arrival& arrival, const Status& cause) const {
+  if (parent_->remote() == nullptr) return;
+  // The end is for every process: one that is not of a child cannot fail it for the others of its host.
+  parent_->remote()->tell(encodeComing({key_, ranks_, place_, arrival, cause}), key_.members, !cause.ok());
+}
+
+/// Of the thread that all connections have, which does not wait for the lock. What it cannot do is done by a rank that looks for its
+/// outcome.
 void Meeting::hear(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {
+  {
+    const std::lock_guard lock(parent->later().mutex);
+    parent->later().messages.emplace_back(message.begin(), message.end());
+  }
+  heedPostponed(parent);
+}
+
+void Meeting::heedPostponed(const std::shared_ptr<Hub>& parent) {
+  Hub::Later& later = parent->later();
+  const std::unique_lock turn(later.turn, std::try_to_lock);
+  if (!turn) return;  // somebody is at it
+  for (std::unique_lock lock(later.mutex); !later.messages.empty(); later.messages.pop_front()) {
+    const std::vector<std::byte>& next = later.messages.front();  // stays where it is: others are added behind it
+    lock.unlock();
+    if (!heed(parent, next)) return;
+    lock.lock();
+  }
+}
+
+/// False: to be done later.
+bool Meeting::heed(const std::shared_ptr<Hub>& parent, std::span<const std::byte> message) {
   const auto coming = decodeComing(message, parent->ranks());
-  if (!coming) return;
+  if (!coming) return true;
   const auto place = static_cast<size_t>(coming->place.value);
   const auto& members = coming->key.members;
-  if (parent->isOnHost(members.empty() ? coming->place : Rank(members[place]))) return;  // ranks of this host speak for themselves
-  const auto meeting = at(parent, coming->key, coming->ranks, coming->place);
-  if (!meeting) return parent->failAll(meeting.error());
-  if (coming->ended.ok()) {
-    const auto lock = parent->lock();
-    if (lock) (void)(*meeting)->seat(coming->key, coming->ranks, coming->place, coming->arrival);
-    return lock ? void() : (void)parent->lockLost();
-  }
+  if (parent->isOnHost(members.empty() ? coming->place : Rank(members[place]))) return true;  // ranks of this host speak for themselves
+  Meeting meeting(parent, coming->key, coming->ranks, coming->place);
+  if (!coming->ended.ok()) meeting.failChildren(coming->ranks, coming->ended);
+  const auto opened = meeting.openTable();
+  if (!opened) return parent->failAll(opened.error()), true;
+  if (!*opened) return false;
   {
-    const auto lock = parent->lock();  // the error itself does without
-    (void)(*meeting)->table_->error.trip(coming->ended);
+    const auto lock = parent->lock(kLook);
+    if (!lock) return false;
+    if (coming->ended.ok()) return (void)meeting.seat(coming->arrival), true;
+    (void)meeting.table_->error.trip(coming->ended);
   }
-  (*meeting)->failChildren(coming->ranks, coming->ended);
+  meeting.failChildren(coming->ranks, coming->ended);  // those that were attached meanwhile
   // Lists that differ: who says so has ended its own meeting, and will not come to the other one either.
-  if (members.empty() || coming->ended.code() != Code::InvalidUsage) return;
+  if (members.empty() || coming->ended.code() != Code::InvalidUsage) return true;
   for (const auto& other : open(parent)) {
     const auto there = std::ranges::find(other->members_, members[place]);
     if (there == other->members_.end() || other->has(Rank(static_cast<int32_t>(there - other->members_.begin())))) continue;
     other->end(coming->ended);
   }
+  return true;
 }
 
 /// A rank elsewhere gave up before it knew that all had come: who has its communicator already waits for it in vain.
@@ -129,18 +160,18 @@ Meeting::~Meeting() {
 }
 
 /// Under the lock.
-Status Meeting::seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival) {
+Status Meeting::seat(const Arrival& arrival) {
   Table& table = *table_;
   if (table.ranks == 0) {
-    table.isShrink = !key.members.empty();
-    auto* members = reinterpret_cast<int32_t*>(&seatOf(ranks));
-    std::copy(key.members.begin(), key.members.end(), members);
-    table.members = static_cast<int32_t>(key.members.size());
-    table.ranks = ranks;
+    table.isShrink = !members_.empty();
+    auto* members = reinterpret_cast<int32_t*>(&seatOf(ranks_));
+    std::copy(members_.begin(), members_.end(), members);
+    table.members = static_cast<int32_t>(members_.size());
+    table.ranks = ranks_;
   }
-  Seat& seat = seatOf(place.value);
+  Seat& seat = seatOf(place_.value);
   if (seat.isTaken)
-    return error(Code::InvalidUsage, "rank {} has come already: two callers claim its place in the new communicator", place.value);
+    return error(Code::InvalidUsage, "rank {} has come already: two callers claim its place in the new communicator", place_.value);
   seat.arrival = arrival;
   seat.isTaken = true;
   completeIfAllThere();
@@ -230,9 +261,20 @@ Status Meeting::makeHubs() {
 }
 
 std::optional<Result<Outcome>> Meeting::poll() {
-  if (table_ == nullptr) return outcome_;
+  if (outcome_) return outcome_;
+  if (arrival_) {
+    auto seated = takeSeat();
+    if (seated && !*seated) return std::nullopt;  // whoever waits looks again, and gives up when it is time
+    if (!seated) {
+      arrival_.reset();
+      table_ = nullptr;  // it has no place there
+      return outcome_ = tl::unexpected(std::move(seated).error());
+    }
+  }
+  if (reached_) return leaveTable();
+  heedPostponed(parent_);
   auto lock = parent_->lock(kLook);
-  if (!lock) return std::nullopt;  // whoever waits looks again, and gives up when it is time
+  if (!lock) return std::nullopt;
   completeIfAllThere();
   const Seat seat = seatOf(place_.value);
   const bool hasChild = table_->isComplete && seat.place.group >= 0 && !std::exchange(hasCome_, true);
@@ -260,42 +302,41 @@ std::optional<Result<Outcome>> Meeting::poll() {
       parent_->keepChild(seat.hub, ranksHere, nullptr);
     }
   }
-  const Status since = leaveTable();
-  if (!trouble.ok()) return outcome_ = tl::unexpected(std::move(trouble));
-  if (!since.ok() && outcome.hub != nullptr) outcome.hub->failAll(since);  // failChildren() may not have seen it yet
-  return outcome_ = std::move(outcome);
+  reached_ = trouble.ok() ? Result<Outcome>(std::move(outcome)) : tl::unexpected(std::move(trouble));
+  return leaveTable();
 }
 
-/// This rank has its outcome; the last of this host clears up. What has failed the meeting meanwhile, if anything.
-Status Meeting::leaveTable() {
-  auto lock = parent_->lock();
-  Status since = table_->error.status();
-  if (!lock) {
-    table_ = nullptr;
-    return since.ok() ? parent_->lockLost() : since;
-  }
+/// This rank has its outcome; the last of this host clears up. Nothing while somebody has the lock.
+std::optional<Result<Outcome>> Meeting::leaveTable() {
+  auto lock = parent_->lock(kLook);
+  if (!lock) return std::nullopt;
+  const Status since = table_->error.status();  // what has failed the meeting meanwhile: failChildren() may not have seen the hub yet
   ++table_->taken;
   const bool isLast = !table_->isShrink && isTakenByAllHere();  // those of shrinks are looked at by others: open()
   table_ = nullptr;
   lock.unlock();
   if (isLast) parent_->forget(name_);
-  return since;
+  outcome_ = *std::exchange(reached_, std::nullopt);
+  if (!since.ok() && *outcome_ && (*outcome_)->hub != nullptr) (*outcome_)->hub->failAll(since);
+  return outcome_;
 }
 
 void Meeting::end(const Status& cause) {
-  if (table_ != nullptr) {
+  if (arrival_) (void)openTable();  // to leave word, though it has no seat
+  if (arrival_ && table_ == nullptr) return tellOthers({}, cause);
+  if (table_ != nullptr && !reached_) {
     auto lock = parent_->lock(kEnd);
     if (!lock || !table_->isComplete) {
       const bool isNews = table_->error.trip(cause);
-      const int32_t ranks = table_->ranks;
       lock.unlock();
-      if (isNews && place_.value >= 0) tellOthers(key_, ranks, place_, {}, cause);
+      if (isNews && place_.value >= 0) tellOthers({}, cause);
       return;
     }
     if (place_.value < 0) return;
   }
   const auto outcome = poll();  // all are there: take the place, and leave it
-  if (outcome && *outcome && (*outcome)->hub != nullptr) (*outcome)->hub->failAll(cause);
+  const auto& known = outcome ? outcome : reached_;
+  if (known && *known && (*known)->hub != nullptr) (*known)->hub->failAll(cause);
 }
 
 bool Meeting::has(Rank place) const {
@@ -333,7 +374,7 @@ std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& 
     if (memory == nullptr) continue;
     meeting->holds_ = true;
     meeting->table_ = reinterpret_cast<Table*>(memory);
-    const auto lock = parent->lock();
+    const auto lock = parent->lock(kLook);
     if (!lock || !meeting->table_->isShrink || meeting->table_->isComplete || meeting->table_->error.tripped()) continue;
     const auto* members = reinterpret_cast<const int32_t*>(&meeting->seatOf(meeting->table_->ranks));
     meeting->members_.assign(members, members + meeting->table_->members);

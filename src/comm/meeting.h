@@ -5,6 +5,7 @@
 //    told, not left waiting. A split that ended well leaves nothing behind.
 // 2. Whoever comes last makes the hubs of the children; each rank attaches its own when it looks next.
 // 3. A rank whose process dies has come, or has not, after every single store: the others never wait for what only it could do.
+// 4. Nothing waits for a lock that a stopped process has: poll() has no outcome then, and the seat is taken by a later one.
 #pragma once
 
 #include <compare>
@@ -33,7 +34,8 @@ class Meeting final : public Encounter {
   /// Announces the rank of `place`. InvalidUsage when another one has that place.
   static Result<std::shared_ptr<Meeting>> arrive(std::shared_ptr<transport::local::Hub> parent, const ChildKey& key, int32_t ranks,
                                                  Rank place, const Arrival& arrival);
-  /// Somebody on another host has come to a meeting, or has ended one.
+  /// Somebody on another host has come to a meeting, or has ended one. Waits for nobody: what takes the lock that somebody has for long is
+  /// done by the next poll() of a rank here.
   static void hear(const std::shared_ptr<transport::local::Hub>& parent, std::span<const std::byte> message);
   /// Those of shrinks that are not over, as `place` -1 sees them.
   static std::vector<std::shared_ptr<Meeting>> open(const std::shared_ptr<transport::local::Hub>& parent);
@@ -46,6 +48,7 @@ class Meeting final : public Encounter {
   void end(const Status& cause) override;
   std::string describeMissing(std::span<const int32_t> names) const override;
 
+  /// True as well, and false, while somebody has the lock, or this rank its outcome.
   bool has(Rank place) const;
   bool isWaiting() const;
   /// Of the key.
@@ -55,11 +58,16 @@ class Meeting final : public Encounter {
  private:
   struct Table;
   struct Seat;
+  Meeting(std::shared_ptr<transport::local::Hub> parent, const ChildKey& key, int32_t ranks, Rank place);
   Meeting(std::shared_ptr<transport::local::Hub> parent, const transport::local::Hub::Name& name)
       : parent_(std::move(parent)), name_(name) {}
-  static Result<std::shared_ptr<Meeting>> at(std::shared_ptr<transport::local::Hub> parent, const ChildKey& key, int32_t ranks, Rank place);
-  Status seat(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival);
-  void tellOthers(const ChildKey& key, int32_t ranks, Rank place, const Arrival& arrival, const Status& cause) const;
+  /// False: somebody has the lock.
+  Result<bool> openTable();
+  Result<bool> takeSeat();
+  static bool heed(const std::shared_ptr<transport::local::Hub>& parent, std::span<const std::byte> message);
+  static void heedPostponed(const std::shared_ptr<transport::local::Hub>& parent);
+  Status seat(const Arrival& arrival);
+  void tellOthers(const Arrival& arrival, const Status& cause) const;
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
   int32_t countHere(int32_t group) const;
@@ -67,7 +75,7 @@ class Meeting final : public Encounter {
   void completeIfAllThere();
   uint64_t hubId(uint64_t group) const;
   bool isTakenByAllHere() const;
-  Status leaveTable();
+  std::optional<Result<Outcome>> leaveTable();
   void failChildren(int32_t ranks, const Status& cause) const;
   Status makeHubs();
   Result<Outcome> take();
@@ -76,11 +84,14 @@ class Meeting final : public Encounter {
   const transport::local::Hub::Name name_;
   bool holds_ = false;      // the block of the table
   bool hasCome_ = false;    // for its child, or for why there is none
-  Table* table_ = nullptr;  // null once this rank has its outcome
+  Table* table_ = nullptr;  // null before it was opened, and once this rank has its outcome
+  int32_t ranks_ = 0;
   Rank place_{-1};
   std::vector<int32_t> members_;
   ChildKey key_;
-  Result<Outcome> outcome_;  // once it has been taken
+  std::optional<Arrival> arrival_;           // until this rank has its seat
+  std::optional<Result<Outcome>> reached_;   // until it has left the table
+  std::optional<Result<Outcome>> outcome_;   // then
 };
 
 }  // namespace tutti::comm

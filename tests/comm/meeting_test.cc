@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -65,6 +69,66 @@ TEST(Meeting, EndAfterAllHaveComeFailsTheCallsOfTheColour) {
   meetings[1]->end(error(Code::SystemError, "rank 1 found no memory"));
   EXPECT_EQ((*meetings[0]->poll())->hub->latch(Rank(0)).status().text(), "rank 1 found no memory");
   EXPECT_FALSE((*meetings[2]->poll())->hub->latch(Rank(0)).tripped()) << "another colour";
+}
+
+/// What a stopped process does to the others: somebody has the lock of the parent, at any moment of a meeting.
+class Held {
+ public:
+  explicit Held(Hub& hub) : thread_([this, &hub] {
+    const auto lock = hub.lock(std::chrono::seconds(10));
+    EXPECT_TRUE(lock);
+    has_ = true;
+    while (!ends_) std::this_thread::yield();
+  }) {
+    while (!has_) std::this_thread::yield();
+  }
+  ~Held() {
+    ends_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> has_ = false, ends_ = false;
+  std::thread thread_;
+};
+
+TEST(Meeting, NothingWaitsForALockThatSomebodyKeeps) {
+  const auto parent = newParent(2);
+  parent->failAll(error(Code::RemoteError, "revoked"));  // as a shrink's parent may be
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<Held> held(*parent);
+  const auto first = arrive(parent, 2, 0, {});
+  EXPECT_FALSE(first->poll());
+  EXPECT_TRUE(first->has(Rank(1))) << "nobody is to be blamed for what cannot be seen";
+  EXPECT_FALSE(first->isWaiting());
+  EXPECT_NE(first->describeMissing({}).find("nobody can name"), std::string::npos);
+  EXPECT_TRUE(Meeting::open(parent).empty());
+  held.reset();
+  EXPECT_FALSE(first->poll()) << "it has its seat, and the other has not come";
+  const auto second = arrive(parent, 2, 1, {});
+  held.emplace(*parent);
+  EXPECT_FALSE(first->poll());
+  EXPECT_FALSE(second->poll());
+  held.reset();
+  for (const auto& meeting : {first, second}) {
+    const auto outcome = meeting->poll();
+    ASSERT_TRUE(outcome && *outcome);
+    EXPECT_NE((*outcome)->hub, nullptr);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
+TEST(Meeting, WhoGivesUpWhileSomebodyKeepsTheLockLeavesWord) {
+  const auto parent = newParent(2);
+  const auto first = arrive(parent, 2, 0, {}), second = arrive(parent, 2, 1, {});
+  std::optional<Held> held(*parent);
+  const auto begin = std::chrono::steady_clock::now();
+  first->end(error(Code::RemoteError, "rank 0 aborted"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(900));
+  held.reset();
+  const auto outcome = second->poll();
+  ASSERT_TRUE(outcome && !*outcome);
+  EXPECT_EQ(outcome->error().text(), "rank 0 aborted");
 }
 
 TEST(Meeting, NamesWhoIsMissing) {

@@ -1,6 +1,7 @@
 // The slow path of a work: what it does while it waits, to end waits that cannot end by themselves.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -139,7 +140,10 @@ bool Work::lookForDeadlock(Nanoseconds now) {
     episode_.unmet = 0;
     for (const ChainWait& chain : wait.chains)
       for (const auto& lane : chain.lanes) episode_.unmet += lane.awaits.size();
-    waits.publish(turn_->rank, wait);
+    if (!waits.publish(turn_->rank, wait)) {  // the one before stays, and nobody confirms it
+      episode_.unmet = std::numeric_limits<uint64_t>::max();
+      return false;
+    }
     episode_.published = true;
     episode_.number = 0;  // another wait
   }

@@ -227,10 +227,8 @@ Status Hub::append(const Listed& entry) {
   return catchUp();
 }
 
-/// Where the block of that name lies, and how large its parts are; made as `wanted` says if there is none yet.
+/// Where the block of that name lies, and how large its parts are; made as `wanted` says if there is none yet. Under both locks.
 Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
-  const SharedLock shared = lock();
-  if (!shared) return tl::unexpected(lockLost());
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
   if (const auto found = listed_.find(key); found != listed_.end()) {
     if (found->second->forgotten == 0 || users_.count(key) != 0) return found->second->lies;
@@ -247,14 +245,17 @@ Result<Hub::Lies> Hub::findOrMake(const Key& key, const Lies& wanted) {
 Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
   if (!isOnHost(key.to)) return remote()->sendHalf(key, slots, slotBytes);
   if (!isOnHost(key.from)) return remote()->receiveHalf(key, slots, slotBytes);
-  std::unique_lock lock(mutex_);
+  SharedLock shared(block_->mutex, patience_);
+  if (!shared) return tl::unexpected(lockLost().at("create pipe"));
+  std::unique_lock own(mutex_);
   const auto lies = findOrMake({kPipe, key.channel.value, key.port, key.from.value, key.to.value},
                                {0, pipeBytes(slots, slotBytes), slotBytes, slots});
   if (!lies) return tl::unexpected(Status(lies.error()).at("create pipe"));
   const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
   if (!memory) return tl::unexpected(memory.error());
   const PipeView view = pipeIn(*memory, lies->count, lies->partBytes);
-  lock.unlock();
+  own.unlock();
+  shared.unlock();
   if (isHere(key.to)) view.freed->reach.store(reach(key.from), std::memory_order_release);  // pairs with SendEnd::reach
   return view;
 }
@@ -276,7 +277,9 @@ std::byte* Hub::use(const Key& key, const Lies& lies) {
 }
 
 Result<std::byte*> Hub::block(const Name& name, Bytes size) {
-  const std::lock_guard lock(mutex_);
+  const SharedLock shared = lock(Patience::kSlice);
+  if (!shared) return nullptr;
+  const std::lock_guard own(mutex_);
   const auto lies = findOrMake(keyOf(name), {0, size.value, 0, 0});
   if (!lies) return tl::unexpected(lies.error());
   std::byte* memory = use(keyOf(name), *lies);
@@ -285,7 +288,9 @@ Result<std::byte*> Hub::block(const Name& name, Bytes size) {
 }
 
 Result<std::byte*> Hub::devicePage(Bytes size) {
-  const std::lock_guard lock(mutex_);
+  const SharedLock shared(block_->mutex, patience_);
+  if (!shared) return tl::unexpected(lockLost());
+  const std::lock_guard own(mutex_);
   const auto lies = findOrMake({kDevices, 0, 0, 0, 0}, {0, size.value, 0, 0});
   if (!lies) return tl::unexpected(lies.error());
   auto memory = arena_->map(lies->place, Bytes(lies->bytes));
@@ -295,8 +300,8 @@ Result<std::byte*> Hub::devicePage(Bytes size) {
 }
 
 std::byte* Hub::existing(const Name& name) {
+  const SharedLock shared = lock(Patience::kSlice);
   const std::lock_guard own(mutex_);
-  const SharedLock shared = lock();
   const auto found = listed_.find(keyOf(name));
   return !shared || found == listed_.end() || found->second->forgotten != 0 ? nullptr : use(found->first, found->second->lies);
 }
@@ -319,10 +324,10 @@ void Hub::release(const Name& name) noexcept {
 }
 
 void Hub::forget(const Name& name) {
+  const SharedLock shared = lock(Patience::kBrief);
   const std::lock_guard own(mutex_);
-  const SharedLock shared = lock();
   const auto found = listed_.find(keyOf(name));
-  if (!shared || found == listed_.end() || found->second->forgotten != 0) return;  // without the lock it stays, with what has failed
+  if (!shared || found == listed_.end() || found->second->forgotten != 0) return;
   found->second->forgotten = 1;  // before its contents go: who dies in between leaves a block that nobody looks at
   if (users_.count(found->first) != 0) return;  // the last of them gives it back
   arena_->discard(found->second->lies.place, Bytes(found->second->lies.bytes));
@@ -341,9 +346,9 @@ void Hub::keepChild(uint64_t place, int32_t ranksHere, std::shared_ptr<Hub> chil
 }
 
 Result<std::vector<Hub::Name>> Hub::blocks() {
+  const SharedLock shared = lock(Patience::kSlice);
+  if (!shared) return std::vector<Name>();
   const std::lock_guard own(mutex_);
-  const SharedLock shared = lock();
-  if (!shared) return tl::unexpected(lockLost());
   if (Status status = catchUp(); !status.ok()) return tl::unexpected(std::move(status));
   std::vector<Name> names;
   for (const auto& [key, entry] : listed_)
@@ -352,13 +357,16 @@ Result<std::vector<Hub::Name>> Hub::blocks() {
 }
 
 Result<WindowView> Hub::window(Rank rank, uint64_t cellBytes) {
-  std::unique_lock lock(mutex_);
+  SharedLock shared(block_->mutex, patience_);
+  if (!shared) return tl::unexpected(lockLost().at("create window"));
+  std::unique_lock own(mutex_);
   const auto lies = findOrMake({kWindow, 0, 0, rank.value, 0}, {0, windowBytes(ranks_, cellBytes), cellBytes, 0});
   if (!lies) return tl::unexpected(Status(lies.error()).at("create window"));
   const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
   if (!memory) return tl::unexpected(memory.error());
   const WindowView view = windowIn(*memory, ranks_, lies->partBytes);
-  lock.unlock();
+  own.unlock();
+  shared.unlock();
   for (int32_t r = 0; isHere(rank) && r < ranks_; ++r)
     view.returned[r].reach.store(reach(Rank(r)), std::memory_order_release);  // pairs with the writers' acquire
   return view;

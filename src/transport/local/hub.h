@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -81,22 +82,29 @@ class Hub {
   Result<WindowView> window(Rank rank, uint64_t cellBytes);
 
   int32_t ranks() const { return ranks_; }
-  /// A block of memory under a name, zeroed when it is made: the same for all ranks that name it. `forget`: nobody will ask again.
+  /// A block of memory under a name, zeroed when it is made: the same for all ranks that name it. `forget`: nobody will ask again. What is
+  /// said of blocks here does not wait for a lock that somebody has for long: it is for who looks again.
   using Name = std::array<int32_t, 4>;
+  /// Null: somebody has the lock.
   Result<std::byte*> block(const Name& name, Bytes size);
-  /// The block of that name; null when it was never made, or forgotten.
+  /// The block of that name; null when it was never made, or forgotten, or somebody has the lock.
   std::byte* existing(const Name& name);
   /// Who has got a block needs it no more. To be called once for each block() and existing() that gave one.
   void release(const Name& name) noexcept;
+  /// Where somebody has the lock it stays, as long as the arena.
   void forget(const Name& name);
-  /// Names of all blocks but the forgotten ones.
+  /// Names of all blocks but the forgotten ones; none where somebody has the lock.
   Result<std::vector<Name>> blocks();
-  /// For what ranks keep in such blocks. Without the lock: a process that has it was stopped, and the ranks have failed, or have waited
-  /// for longer than waitAtMost(), or for `most`.
-  SharedLock lock(std::chrono::milliseconds most = Patience::kUnbounded) { return {mutex(), patience_, most}; }
-  /// Why lock() without `most` did not get it. The ranks fail with that, if they have not failed.
-  Status lockLost();
-  /// Bounds what one call waits for a lock; 0: nothing does.
+  /// For what ranks keep in such blocks: not longer than `most`. Without the lock: a process that has it is slow, or was stopped.
+  SharedLock lock(std::chrono::milliseconds most) { return {mutex(), patience_, most}; }
+  /// What threads that do not wait for the lock could not do, for one that looks again, in their order.
+  struct Later {
+    std::mutex turn;  ///< of who does it
+    std::mutex mutex;
+    std::deque<std::vector<std::byte>> messages;
+  };
+  Later& later() { return later_; }
+  /// Bounds what a pipe or a window waits for the lock; 0: nothing does, but for the failure of the ranks. Of all ranks of this process.
   void waitAtMost(std::chrono::nanoseconds longest) { patience_.limit(longest); }
   /// Who says it when somebody has waited for one for long.
   using Say = void (*)(const std::string& text);
@@ -206,6 +214,7 @@ class Hub {
   Result<Lies> findOrMake(const Key& key, const Lies& wanted);
   SharedMutex& mutex();
   std::string describeHolder();
+  Status lockLost();
   template <class End>
   void endAll(End&& end) noexcept;
   void stopDevices() noexcept;
@@ -230,7 +239,7 @@ class Hub {
   std::unique_ptr<Waits> waits_;
   /// The first word of the device page, once this process has it. Set under mutex_ (release); read by failAll() (acquire).
   std::atomic<uint32_t*> deviceAbort_ = nullptr;
-  std::mutex mutex_;
+  std::mutex mutex_;               // taken behind the shared lock, and so not held for long
   std::map<Key, Listed*> listed_;  // as far as this process has read the list
   std::map<Key, uint32_t> users_;  // of named blocks, in this process
   struct Kept {
@@ -244,6 +253,7 @@ class Hub {
   std::map<int32_t, std::unique_ptr<Neighbour>> neighbours_;  // by process
   std::atomic<int64_t> lookedNs_ = 0;     // when somebody last looked for dead processes
   std::atomic<uint32_t> nextToLook_ = 0;  // a rank, modulo their number
+  Later later_;
   std::mutex copiesMutex_;
   std::vector<SharedCopy*> copies_;  // of ranks of this process
 };

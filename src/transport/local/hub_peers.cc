@@ -99,6 +99,7 @@ std::string Hub::describeHolder() {
   return "another process of this host";
 }
 
+/// Why the lock was not to be had without a bound. The ranks fail with that, if they have not failed.
 Status Hub::lockLost() {
   if (patience_.hasFailed()) return members_[firstHere_].latch.status();
   const Status cause = error(

@@ -62,6 +62,8 @@ class SharedMutex {
 class Patience {
  public:
   static constexpr std::chrono::milliseconds kSlice{10};
+  /// For what is tried again, or only explains: no time at all once a wait was given up, until somebody gets the lock again.
+  static constexpr std::chrono::milliseconds kBrief{50};
   static constexpr std::chrono::milliseconds kAfterFailure{250};
   static constexpr std::chrono::seconds kSilence{10};
   static constexpr std::chrono::milliseconds kUnbounded = std::chrono::hours(100'000);
@@ -72,28 +74,31 @@ class Patience {
 
   /// The longest wait; 0: no limit.
   void limit(std::chrono::nanoseconds longest) { limitNs_.store(longest.count(), std::memory_order_relaxed); }
-  bool isPastLimit(std::chrono::nanoseconds waited) const {
-    const int64_t longest = limitNs_.load(std::memory_order_relaxed);
-    return longest > 0 && waited.count() >= longest;
-  }
   /// Waits for `mutex`, not longer than `most`. Whether the caller has it.
   bool lock(SharedMutex& mutex, std::chrono::milliseconds most = kUnbounded) {
-    if (mutex.tryLock()) return isSpent_.store(false, std::memory_order_relaxed), true;
+    const bool wasSpent = isSpent_.load(std::memory_order_relaxed);
+    const auto longest = wasSpent && most <= kBrief ? std::chrono::milliseconds(0) : most;
+    const bool isMine = mutex.tryLock() || (longest.count() > 0 && wait(mutex, longest, wasSpent));
+    if (isMine == wasSpent) isSpent_.store(!isMine, std::memory_order_relaxed);
+    return isMine;
+  }
+
+ private:
+  bool wait(SharedMutex& mutex, std::chrono::milliseconds most, bool wasSpent) {
     const auto since = std::chrono::steady_clock::now();
     for (;;) {
-      if (mutex.lockWithin(std::min<std::chrono::milliseconds>(kSlice, most))) return true;
+      if (mutex.lockWithin(std::min(kSlice, most))) return true;
       const auto waited = std::chrono::steady_clock::now() - since;
-      if (waited >= most) return false;
-      const bool isOver = waited >= kAfterFailure || isSpent_.load(std::memory_order_relaxed);
-      if (isPastLimit(waited) || (isOver && hasFailed && hasFailed())) return isSpent_.store(true, std::memory_order_relaxed), false;
+      const int64_t longest = limitNs_.load(std::memory_order_relaxed);
+      if (waited >= most || (longest > 0 && waited >= std::chrono::nanoseconds(longest))) return false;
+      if ((wasSpent || waited >= kAfterFailure) && hasFailed && hasFailed()) return false;
       if (waited >= kSilence && !isExplained_.exchange(true, std::memory_order_relaxed) && explain)
         explain(std::chrono::duration_cast<std::chrono::milliseconds>(waited));
     }
   }
 
- private:
   std::atomic<int64_t> limitNs_{0};
-  std::atomic<bool> isSpent_{false};  // a wait was given up: those that follow are short
+  std::atomic<bool> isSpent_{false};  // the latest wait was given up
   std::atomic<bool> isExplained_{false};
 };
 

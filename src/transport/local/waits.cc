@@ -59,21 +59,22 @@ Waits::Place& Waits::place(size_t rank) const {
   return *reinterpret_cast<Place*>(memory_ + verdictBytesFor(static_cast<int32_t>(seen_.size())) + rank * stride_);
 }
 
-void Waits::publish(Rank rank, const RankWait& wait) {
+bool Waits::publish(Rank rank, const RankWait& wait) {
   const std::string bytes = encodeWait(wait);
   const bool fits = bytes.size() <= stride_ - sizeof(Place);
-  const SharedLock lock(mutex_, patience_);
-  if (!lock) return;
+  const SharedLock lock(mutex_, patience_, Patience::kBrief);
+  if (!lock) return false;
   Place& at = place(static_cast<size_t>(rank.value));
   at.bytes = fits ? bytes.size() : 0;
   std::memcpy(at.data(), bytes.data(), at.bytes);
   at.waits = fits ? 1 : 0;
   ++at.episode;
   ++at.version;
+  return true;
 }
 
 void Waits::withdraw(Rank rank) {
-  const SharedLock lock(mutex_, patience_);
+  const SharedLock lock(mutex_, patience_, Patience::kBrief);
   if (!lock) return;
   Place& at = place(static_cast<size_t>(rank.value));
   at.waits = 0;
@@ -81,7 +82,7 @@ void Waits::withdraw(Rank rank) {
 }
 
 void Waits::confirm(Rank rank) {
-  const SharedLock lock(mutex_, patience_);
+  const SharedLock lock(mutex_, patience_, Patience::kBrief);
   if (!lock) return;
   Place& at = place(static_cast<size_t>(rank.value));
   ++at.inspections;

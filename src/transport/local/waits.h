@@ -112,12 +112,15 @@ class Waits {
     std::optional<Verdict> verdict;
   };
 
-  /// In `memory`, which is zero or holds the waits of these ranks already; as long as `mutex`, `patience` and it live. Where the lock is
-  /// not to be had what other processes know stays as it was seen last, and what is said here stays here: the ranks have failed.
+  /// In `memory`, which is zero or holds the waits of these ranks already; as long as `mutex`, `patience` and it live. Nothing here waits
+  /// for longer than Patience::kBrief: where a stopped process has the lock, what others know stays as it was seen last, and what is
+  /// concluded here stays here.
   Waits(int32_t ranks, SharedMutex& mutex, Patience& patience, std::byte* memory);
   static uint64_t bytesFor(int32_t ranks);
 
-  void publish(Rank rank, const RankWait& wait);
+  /// False: it was not.
+  bool publish(Rank rank, const RankWait& wait);
+  /// A wait that stays for want of the lock is confirmed by nobody any more, and the next one takes its place.
   void withdraw(Rank rank);
   /// The rank has looked again, and its wait stands as published.
   void confirm(Rank rank);
@@ -126,7 +129,7 @@ class Waits {
   template <class Body>
   auto look(Body&& body) {
     const std::lock_guard own(own_);
-    const SharedLock lock(mutex_, patience_);
+    const SharedLock lock(mutex_, patience_, Patience::kBrief);
     if (lock) refresh();
     return std::forward<Body>(body)(state_);
   }
@@ -134,7 +137,7 @@ class Waits {
   template <class Body>
   auto conclude(Body&& body) {
     const std::lock_guard own(own_);
-    const SharedLock lock(mutex_, patience_);
+    const SharedLock lock(mutex_, patience_, Patience::kBrief);
     if (lock) refresh();
     auto result = std::forward<Body>(body)(state_);
     if (lock) shareVerdict();

@@ -178,7 +178,7 @@ TEST(Arena, ADeadHolderOfTheLockDoesNotStopTheOthers) {
   const auto hub = *Hub::attach(arena, *place, 2);
   ASSERT_TRUE(endedWell(inChild([&] {
     const auto theirs = *Hub::attach(attach(file, 1), *place, 2);
-    const auto held = theirs->lock();
+    const auto held = theirs->lock(std::chrono::seconds(1));
     _exit(held ? 0 : 1);
     return true;
   })));
@@ -202,7 +202,7 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
       const auto own = attach(file, 1);
       own->announce(4711, -1);
       const auto theirs = *Hub::attach(own, *place, 2);
-      const auto held = theirs->lock();
+      const auto held = theirs->lock(std::chrono::seconds(1));
       (void)!write(ready[1], "x", 1);
       (void)raise(SIGSTOP);
       return static_cast<bool>(held);
@@ -232,12 +232,13 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
     EXPECT_TRUE(hub->latch(Rank(0)).tripped() && hub->latch(Rank(1)).tripped());
     hub->forget({1, 2, 3, 4});  // what is left to do takes no time any more
     hub->waits().withdraw(Rank(0));
-    EXPECT_FALSE(hub->blocks());
+    EXPECT_TRUE(hub->blocks()->empty());
+    EXPECT_EQ(*hub->block({1, 2, 3, 4}, Bytes(64)), nullptr);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, waited + 500ms);
 
     ASSERT_EQ(kill(holder, SIGCONT), 0);
     EXPECT_TRUE(endedWell(holder));
-    EXPECT_TRUE(hub->lock()) << "its holder has gone on";
+    EXPECT_TRUE(hub->lock(1s)) << "its holder has gone on";
     (void)close(ready[0]);
     (void)close(ready[1]);
   }
