@@ -152,6 +152,7 @@ void Core::sayIfOpen() {
 
 Status Core::openFixedRoot(const UniqueId& id) {
   if (roots_.count(id.hash) != 0) return {};
+  failedFixed_.erase(id.hash);
   sayIfOpen();
   auto door = leaseAt(id.addresses);
   const bool isTaken = !door && door.error().code() == Code::InvalidUsage;  // perhaps by the communicator before this one
@@ -247,6 +248,7 @@ std::shared_ptr<Participant> Core::join(std::span<const UniqueIdBytes> ids, int3
 }
 
 void Core::remember(const UniqueId& id, const Status& why) {
+  if (id.isFixed && why.ok()) failedFixed_.erase(id.hash);
   if (id.isFixed && !why.ok()) failedFixed_[id.hash] = {id.secret, why};
   if (id.isFixed || !served_.try_emplace(id.hash, Served{id.secret, why}).second) return;
   servedOrder_.push_back(id.hash);
@@ -255,15 +257,33 @@ void Core::remember(const UniqueId& id, const Status& why) {
   servedOrder_.pop_front();
 }
 
-std::shared_ptr<void> Core::unsaid() {
-  unsaid_->fetch_add(1, std::memory_order_relaxed);
-  return {nullptr, [count = unsaid_](void*) { count->fetch_sub(1, std::memory_order_release); }};
+Core::Unsaid Core::unsaidOf(uint64_t firstId) {
+  std::erase_if(unsaid_, [](const auto& known) { return known.second.expired(); });
+  std::weak_ptr<std::atomic<int>>& known = unsaid_[firstId];
+  auto unsaid = known.lock();
+  if (!unsaid) known = unsaid = std::make_shared<std::atomic<int>>(0);
+  return unsaid;
 }
 
 void Core::linger(std::shared_ptr<Lease> door) {
   reactor.post([door = std::move(door)]() mutable {
     const auto timer = std::make_shared<asio::steady_timer>(door->reactor.loop(), kLinger);
     timer->async_wait([timer, door = std::move(door)](const asio::error_code&) {});
+  });
+}
+
+void Core::lingerWhileAwaited(std::shared_ptr<Lease> door) {
+  const auto until = std::chrono::steady_clock::now() + kLinger;
+  reactor.post([this, door = std::move(door), until]() mutable { keepWhileAwaited(std::move(door), until); });
+}
+
+/// On the thread.
+void Core::keepWhileAwaited(std::shared_ptr<Lease> door, std::chrono::steady_clock::time_point until) {
+  constexpr std::chrono::milliseconds kLook(20);
+  if (!door->listener->isAwaited() || std::chrono::steady_clock::now() >= until) return;
+  const auto timer = std::make_shared<asio::steady_timer>(door->reactor.loop(), kLook);
+  timer->async_wait([this, timer, door = std::move(door), until](const asio::error_code& why) mutable {
+    if (!why) keepWhileAwaited(std::move(door), until);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -67,12 +68,14 @@ class Core : public std::enable_shared_from_this<Core> {
   /// `why`: what ended it, or nothing if it ended well.
   void retire(const Root& root, const Status& why);
   void retire(const Job& job, const Status& why);
-  /// Kept by who has words for another process that are not under way yet. A program whose communicator has failed gets to know a moment
-  /// later then, since it may end.
-  std::shared_ptr<void> unsaid();
-  bool hasUnsaid() const { return unsaid_->load(std::memory_order_acquire) > 0; }  // any thread, without the lock
+  /// How many have words for other processes about the communicator of that first id which are not under way yet. A program whose
+  /// communicator has failed gets to know a moment later then, since it may end.
+  using Unsaid = std::shared_ptr<std::atomic<int>>;
+  Unsaid unsaidOf(uint64_t firstId);
   /// Keeps the door open a little longer. Whoever wants one meanwhile gets the same: many failures keep no more open than one.
   void linger(std::shared_ptr<Lease> door);
+  /// Only while somebody waits there to be let in.
+  void lingerWhileAwaited(std::shared_ptr<Lease> door);
   /// What a rank hears that comes with an id that has served.
   Status fateOf(uint64_t id) const;
   void addMesh(uint64_t number, const std::shared_ptr<MeshCore>& mesh) { meshes_[number] = mesh; }
@@ -99,6 +102,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::optional<Secret> findSecret(Purpose purpose, uint64_t topic);
   void onEstablished(Established connection);
   void onLack(Purpose purpose, uint64_t topic, const Status& cause);
+  void keepWhileAwaited(std::shared_ptr<Lease> door, std::chrono::steady_clock::time_point until);
 
   const World world_;
   const pid_t pid_;
@@ -118,7 +122,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unordered_map<uint64_t, Served> served_;
   std::deque<uint64_t> servedOrder_;  // oldest first
   std::unordered_map<uint64_t, Served> failedFixed_;  // the latest failure at each NCCL_COMM_ID, which may serve again
-  const std::shared_ptr<std::atomic<int>> unsaid_ = std::make_shared<std::atomic<int>>(0);
+  std::unordered_map<uint64_t, std::weak_ptr<std::atomic<int>>> unsaid_;  // by the hash of the first id
 };
 
 }  // namespace tutti::bootstrap

@@ -19,7 +19,12 @@ constexpr std::chrono::milliseconds kForLastWords(1000);
 }  // namespace
 
 Job::Job(std::shared_ptr<Core> core, std::vector<UniqueId> ids, std::vector<UniqueIdBytes> raw, int32_t ranks, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), ids_(std::move(ids)), raw_(std::move(raw)), ranks_(ranks), lease_(std::move(lease)) {}
+    : core_(std::move(core)),
+      ids_(std::move(ids)),
+      raw_(std::move(raw)),
+      ranks_(ranks),
+      unsaid_(core_->unsaidOf(firstId().hash)),
+      lease_(std::move(lease)) {}
 
 bool Job::isOf(std::span<const UniqueIdBytes> raw) const { return std::equal(raw.begin(), raw.end(), raw_.begin(), raw_.end()); }
 
@@ -67,8 +72,14 @@ void Job::fail(const Status& cause) {
 std::optional<Job::Outcome> Job::poll() const {
   if (!isOver()) return std::nullopt;
   const std::lock_guard lock(outcomeMutex_);
-  if (outcome_ && !*outcome_ && core_->hasUnsaid() && std::chrono::steady_clock::now() - overSince_ < kForLastWords) return std::nullopt;
+  if (outcome_ && !*outcome_ && hasUnsaid() && std::chrono::steady_clock::now() - overSince_ < kForLastWords) return std::nullopt;
   return outcome_;
+}
+
+Status Job::failure() const {
+  if (!isOver()) return {};
+  const std::lock_guard lock(outcomeMutex_);
+  return outcome_ && !*outcome_ ? outcome_->error() : Status();
 }
 
 void Job::conclude(Outcome outcome) {

@@ -48,6 +48,9 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
 
   // Without the lock.
   std::optional<Outcome> poll() const;
+  /// Why it is over, also before poll() says so; Ok: it is not, or has ended well.
+  Status failure() const;
+  bool hasUnsaid() const { return unsaid_->load(std::memory_order_acquire) > 0; }  // pairs with Uplink::giveUp()
   bool isOver() const { return isOver_.load(std::memory_order_acquire); }
   /// A connection from the parent in the tree, which will bring the table.
   void awaitTable(const std::shared_ptr<Link>& link);
@@ -76,6 +79,7 @@ class Job : public PartyPort, public std::enable_shared_from_this<Job> {
   const std::vector<UniqueId> ids_;
   const std::vector<UniqueIdBytes> raw_;
   const int32_t ranks_;
+  const std::shared_ptr<std::atomic<int>> unsaid_;
   std::shared_ptr<Lease> lease_;
   std::optional<Member> self_;
   std::set<int32_t> ownRanks_;

@@ -121,6 +121,12 @@ void Listener::acceptAll(size_t door) {
   wait(door);
 }
 
+bool Listener::isAwaited() {
+  bool isAwaited = pending_ > 0;
+  for (size_t door = 0; door < doors_.size(); ++door) isAwaited = isAwaited || somebodyWaits(door);
+  return isAwaited;
+}
+
 bool Listener::somebodyWaits(size_t door) {
   pollfd seen{doors_[door].descriptor.native_handle(), POLLIN, 0};
   return poll(&seen, 1, 0) > 0;

@@ -43,6 +43,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
 
   void start();
   void close();
+  /// Whether somebody has connected and is not served yet. On the reactor's thread.
+  bool isAwaited();
 
  private:
   struct Door {

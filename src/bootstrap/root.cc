@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kReportEvery(2000);
 constexpr std::chrono::milliseconds kDoorPause(20);
-constexpr int kDoorTries = 100;
+constexpr int kDoorTries = 200;  // longer than a door lingers
 constexpr std::string_view kFailedBefore = "the ranks of the unique id failed to meet before this one came";
 
 }  // namespace
@@ -26,7 +26,7 @@ Status alreadyServed(const Status& why) {
 }
 
 Root::Root(std::shared_ptr<Core> core, UniqueId id, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), id_(std::move(id)), lease_(std::move(lease)), leavesDoorOpen_(!id_.isFixed) {}
+    : core_(std::move(core)), id_(std::move(id)), lease_(std::move(lease)) {}
 
 void Root::listenLater(int tries) {
   door_ = Alarm(core_->reactor, kDoorPause, [weak = weak_from_this(), core = core_, tries] {
@@ -157,7 +157,7 @@ void Root::fail(const Status& cause, const PartyPort* except) {
 }
 
 void Root::failForLack(const Status& cause) {
-  leavesDoorOpen_ = true;
+  isLacking_ = true;
   fail(cause);
 }
 
@@ -181,8 +181,9 @@ std::map<const PartyPort*, Root::Party> Root::finish(const Status& why) {
   door_.cancel();
   report_.cancel();
   // Who is on the way, or comes a little later, is to hear why, not to find the door closed. A port that is named is wanted by the
-  // next communicator.
-  if (!why.ok() && !isComplete_ && lease_ && leavesDoorOpen_) core_->linger(std::move(lease_));
+  // next communicator, and whoever comes there later by the next root.
+  if (!why.ok() && !isComplete_ && lease_ && !id_.isFixed) core_->linger(std::move(lease_));
+  if (isLacking_ && lease_) core_->lingerWhileAwaited(std::move(lease_));
   lease_.reset();
   auto parties = std::move(parties_);
   parties_.clear();

@@ -88,7 +88,7 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   std::chrono::milliseconds reportAfter_{200};
   bool isComplete_ = false;
   bool isOver_ = false;
-  bool leavesDoorOpen_;  // for a moment, where it has failed
+  bool isLacking_ = false;  // descriptors
 };
 
 /// What those hear who come when it is over; `why`: what ended it, or nothing if it ended well.

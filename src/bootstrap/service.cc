@@ -34,8 +34,11 @@ std::optional<Result<std::shared_ptr<const Roster>>> Participant::poll() const {
         error(Code::RemoteError, "rank {} has waited for {} ms: {} have not come", rank_.value, waited.count(), job_->describeMissing()));
   }
   letItBeSaid();
+  if (Status known = failure(); !known.ok()) return tl::unexpected(std::move(known));
   return job_->poll();
 }
+
+Status Participant::failure() const { return job_ && job_->core()->isOfThisProcess() ? job_->failure() : refused_; }
 
 void Participant::end(const Status& cause) {
   if (!job_ || !job_->core()->isOfThisProcess()) return;
@@ -44,7 +47,7 @@ void Participant::end(const Status& cause) {
     const std::lock_guard lock(job_->core()->mutex);
     job_->end(rank_, cause);
   }
-  if (isGivenUp) letItBeSaid();
+  if (isGivenUp || job_->hasUnsaid()) letItBeSaid();
 }
 
 /// The process may end right away: the others are to hear why, and not that it has gone.
@@ -52,7 +55,7 @@ void Participant::letItBeSaid() const {
   constexpr std::chrono::milliseconds kMost(500), kLook(1);
   const auto until = std::chrono::steady_clock::now() + kMost;
   if (!job_->core()->reactor.settle(kMost)) return;
-  while (job_->core()->hasUnsaid() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kLook);
+  while (job_->hasUnsaid() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kLook);
 }
 
 std::string Participant::describeMissing() const {

@@ -52,8 +52,10 @@ class Participant {
   Participant(const Participant&) = delete;
   Participant& operator=(const Participant&) = delete;
 
-  /// Nothing while ranks are missing.
+  /// Nothing while ranks are missing; and, for a second at most, until other processes have been told of an error.
   std::optional<Result<std::shared_ptr<const Roster>>> poll() const;
+  /// The error, as soon as there is one.
+  Status failure() const;
   /// This rank will not take part: everybody else gets the cause. After the end it reaches the other processes as a loss of this one,
   /// through the mesh.
   void end(const Status& cause);

@@ -38,11 +38,12 @@ Dialer::Plan planFor(const UniqueId& root) {
 }
 
 Uplink::Uplink(std::shared_ptr<Core> core, UniqueId id, std::weak_ptr<PartyPort> party, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), id_(std::move(id)), toTell_{id_}, party_(std::move(party)), lease_(std::move(lease)) {}
+    : core_(std::move(core)), id_(std::move(id)), toTell_{id_}, firstId_(id_.hash), party_(std::move(party)), lease_(std::move(lease)) {}
 
 std::shared_ptr<Uplink> Uplink::start(const std::shared_ptr<Core>& core, const UniqueId& id, std::weak_ptr<PartyPort> party,
                                       std::shared_ptr<Lease> lease, const UniqueId* first) {
   auto self = std::make_shared<Uplink>(core, id, std::move(party), std::move(lease));
+  if (first != nullptr) self->firstId_ = first->hash;
   if (first != nullptr && !core->findRoot(*first)) self->toTell_.push_back(*first);
   core->reactor.post([self] { self->dial(); });
   return self;
@@ -163,7 +164,9 @@ void Uplink::giveUp(const Status& cause) {
   if (isOver_) return;
   say(Kind::Trouble, encode(cause));
   isOver_ = true;
-  unsaid_ = core_->unsaid();
+  const auto count = core_->unsaidOf(firstId_);
+  count->fetch_add(1, std::memory_order_relaxed);
+  unsaid_ = {nullptr, [count](void*) { count->fetch_sub(1, std::memory_order_release); }};  // pairs with Job::hasUnsaid()
   if (link_) return finish();
   core_->reactor.post([self = shared_from_this()] {
     if (const auto dialer = self->dialer_.lock()) dialer->hurry();

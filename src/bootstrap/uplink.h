@@ -53,6 +53,7 @@ class Uplink : public RootPort, public std::enable_shared_from_this<Uplink> {
   const std::shared_ptr<Core> core_;
   const UniqueId id_;
   std::vector<UniqueId> toTell_;  // without a socket
+  uint64_t firstId_;              // of the communicator
   const std::weak_ptr<PartyPort> party_;
   std::shared_ptr<Lease> lease_;
   std::weak_ptr<Dialer> dialer_;  // on the reactor's thread; it refers to this

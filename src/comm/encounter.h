@@ -90,6 +90,8 @@ class Encounter {
   /// This rank will not take part: everybody else gets `cause`; if all are there already, whether this rank has seen that or not, their
   /// calls will.
   virtual void end(const Status& cause) = 0;
+  /// Why there will be no outcome, where that is known before poll() says it; otherwise Ok.
+  virtual Status failure() const { return {}; }
   /// "ranks 1, 4 of 8": who has not come yet; `names` are the ranks of the places, if they are others.
   virtual std::string describeMissing(std::span<const int32_t> names) const = 0;
 };

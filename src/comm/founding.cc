@@ -202,6 +202,8 @@ class Foundations::Join final : public Encounter {
     if (outcome_ && *outcome_ && (*outcome_)->hub != nullptr) (*outcome_)->hub->failAll(cause);
   }
 
+  Status failure() const override { return roster_ == nullptr ? participant_->failure() : Status(); }
+
   std::string describeMissing(std::span<const int32_t> /*names*/) const override {
     if (outcome_) return "no ranks";
     if (roster_ == nullptr) return participant_->describeMissing();

@@ -32,7 +32,7 @@ Poll Setup::advance() {
     if (cause.ok()) cause = explainWait();
     if (cause.ok()) return poll_;
     outcome = encounter->poll();  // the last may have come, and gone, in between
-    if (!outcome) return fail(std::move(cause));
+    if (!outcome) return fail(encounter->failure().ok() ? std::move(cause) : encounter->failure());
   }
   if (!*outcome) return fail(std::move(*outcome).error());
   if ((*outcome)->place.hasFailed) return heed(**outcome);
