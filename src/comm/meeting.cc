@@ -81,13 +81,16 @@ Result<std::shared_ptr<Meeting>> Meeting::arrive(std::shared_ptr<Hub> parent, co
 }
 
 Result<bool> Meeting::takeSeat() {
+  if (!arrival_) return true;
+  const Arrival arrival = *arrival_;
   if (auto opened = openTable(); !opened || !*opened) return opened;
   {
     const auto lock = parent_->lock(kLook);
     if (!lock) return false;
-    if (Status status = seat(*arrival_); !status.ok()) return tl::unexpected(std::move(status));
+    if (Status status = seat(arrival); !status.ok()) return tl::unexpected(std::move(status));
   }
-  tellOthers(*std::exchange(arrival_, std::nullopt), Status());
+  arrival_.reset();
+  tellOthers(arrival, Status());
   return true;
 }
 
@@ -316,8 +319,9 @@ std::optional<Result<Outcome>> Meeting::leaveTable() {
   table_ = nullptr;
   lock.unlock();
   if (isLast) parent_->forget(name_);
-  outcome_ = *std::exchange(reached_, std::nullopt);
-  if (!since.ok() && *outcome_ && (*outcome_)->hub != nullptr) (*outcome_)->hub->failAll(since);
+  if (reached_) outcome_ = std::move(*reached_);
+  reached_.reset();
+  if (!since.ok() && outcome_ && *outcome_ && (*outcome_)->hub != nullptr) (*outcome_)->hub->failAll(since);
   return outcome_;
 }
 
