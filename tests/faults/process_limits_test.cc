@@ -13,6 +13,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -279,7 +280,8 @@ TEST(ProcessLimits, WhoEndsWithItsErrorHasToldTheOthers) {
     setenv("NCCL_SOCKET_RETRY_CNT", "1", 1);
     ncclUniqueId ids[] = {self.id(0, 0), self.id(1, kMaker)};
     if (self.index() == kMaker) _exit(0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has gone
+    if (self.index() == 0) self.reach(1);
+    self.awaitAllowed(1);
     const Stopwatch watch;
     ncclComm_t comm = nullptr;
     const ncclResult_t result = ncclCommInitRankScalable(&comm, kAll, self.index(), 2, ids, nullptr);
@@ -288,6 +290,11 @@ TEST(ProcessLimits, WhoEndsWithItsErrorHasToldTheOthers) {
     EXPECT_LT(watch.seconds(), 10 * kPromptSeconds);
     EXPECT_NE(lastError().find("cannot reach the root of the unique id"), std::string::npos) << lastError();
   });
+  ASSERT_TRUE(children.awaitStage(0, 1));
+  children.signal(0, SIGSTOP);  // the first root hears nothing for a while
+  children.allow(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  children.signal(0, SIGCONT);
   children.expectAllWell();
 }
 

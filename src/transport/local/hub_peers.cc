@@ -8,7 +8,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "core/format.h"
 #include "core/process_barrier.h"
