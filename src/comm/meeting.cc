@@ -357,7 +357,7 @@ std::string Meeting::describeMissing(std::span<const int32_t> names) const {
   constexpr int32_t kMost = 16;  // names; the rest is counted
   const auto lock = parent_->lock(kLook);
   if (!lock) return "ranks that nobody can name: one of them was stopped while it had the lock of what they share";
-  if (table_ == nullptr) return "no ranks";
+  if (table_ == nullptr) return arrival_ ? "ranks that nobody can name yet" : "no ranks";
   const int32_t all = countMissing();
   std::string text = all == 1 ? "rank" : "ranks";
   int32_t named = 0;

@@ -104,6 +104,7 @@ void meetWhileSomebodyKeepsTheLock(bool hasFailed) {
   EXPECT_NE(first->describeMissing({}).find("nobody can name"), std::string::npos);
   EXPECT_TRUE(Meeting::open(parent).empty());
   held.reset();
+  EXPECT_NE(first->describeMissing({}).find("nobody can name"), std::string::npos) << "it has no seat yet";
   EXPECT_FALSE(first->poll()) << "it has its seat, and the other has not come";
   const auto second = arrive(parent, 2, 1, {});
   held.emplace(*parent);

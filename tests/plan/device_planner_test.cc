@@ -137,7 +137,9 @@ TEST(DevicePlanner, AStarMayHavePipesOfItsOwn) {
         const PlanPtr plan = world.plan(r, large);
         ASSERT_EQ(kernelInfo(plan->kernel).protocol, Protocol::Simple);
         EXPECT_LE(plan->work.geometry.channels, isApart ? stars : 5);
-        if (isApart) EXPECT_GT(plan->work.geometry.channels, 5);
+        if (isApart) {
+          EXPECT_GT(plan->work.geometry.channels, 5);
+        }
         for (const PipeNeed& need : plan->pipes) EXPECT_EQ(need.port, isApart ? algo::kStarPort : algo::kMessagePort);
       }
       const PlanPtr small = world.plan(0, shapeOf(collective, 16, DataType::F32, 1));
