@@ -48,11 +48,12 @@ function(tutti_precompile target headers)
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
-# tutti_folder(<name> [SMALL] SOURCES a.cc … DEPENDS core … [PRECOMPILE header]): the static library tutti_<name> of one folder of src/.
-# SMALL: what only sets up and takes down is built for size; it is a quarter less (scripts/check-size).
+# tutti_folder(<name> [SMALL] SOURCES a.cc … [SMALL_SOURCES b.cc …] DEPENDS core … [PRECOMPILE header]): the static library tutti_<name> of
+# one folder of src/.
+# SMALL, SMALL_SOURCES: what only sets up and takes down is built for size; it is a quarter less (scripts/check-size).
 # DEPENDS lists the folders it may include; a wrong include fails the header check (scripts/check-layers).
 function(tutti_folder name)
-  cmake_parse_arguments(F "SMALL" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(F "SMALL" "" "SOURCES;SMALL_SOURCES;DEPENDS;LIBRARIES;PRECOMPILE" ${ARGN})
   if(F_SOURCES)
     add_library(tutti_${name} STATIC ${F_SOURCES})
     if(F_SMALL)
@@ -72,6 +73,13 @@ function(tutti_folder name)
   endforeach()
   set_property(GLOBAL APPEND PROPERTY TUTTI_FOLDERS ${name})
   set_property(GLOBAL PROPERTY TUTTI_DEPENDS_${name} "${F_DEPENDS}")
+  if(F_SMALL_SOURCES)
+    add_library(tutti_${name}_small OBJECT ${F_SMALL_SOURCES})
+    target_compile_options(tutti_${name}_small PRIVATE ${TUTTI_SMALL})
+    tutti_precompile(tutti_${name}_small tutti_small_headers)
+    target_link_libraries(tutti_${name}_small PRIVATE $<TARGET_PROPERTY:tutti_${name},LINK_LIBRARIES>)
+    target_sources(tutti_${name} PRIVATE $<TARGET_OBJECTS:tutti_${name}_small>)
+  endif()
 endfunction()
 
 # tutti_test(<path without _test.cc> DEPENDS core … [LABELS …]): one GoogleTest executable from tests/<path>_test.cc.
