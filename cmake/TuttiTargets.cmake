@@ -9,7 +9,8 @@ target_compile_options(tutti_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
     -fvisibility=hidden -fvisibility-inlines-hidden $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -ffp-contract=off
     -ffunction-sections -fdata-sections -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>)  # gcc 12's own std::stable_sort
+  # gcc 12's own std::stable_sort; tables of all operations
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations -fbracket-depth=1024>)
 # Sections of their own let the linker drop what nobody calls. Only the loops that combine data gain from -O3 (exec/host/reduce).
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
@@ -17,9 +18,10 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 if(TUTTI_SANITIZE)
+  # A null pointer or too small an object stops at the address sanitizer, which costs no check in each place.
   target_compile_options(tutti_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${TUTTI_SANITIZE} -fno-sanitize=enum,null,object-size,vptr -fno-omit-frame-pointer
-      -fno-sanitize-recover=all -g1>)  # a null pointer or too small an object stops at the address sanitizer, which costs no check in each place
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${TUTTI_SANITIZE} -fno-sanitize=enum,null,object-size,vptr
+      $<$<BOOL:$<TARGET_PROPERTY:TUTTI_TEST>>:-fno-sanitize=undefined> -fno-omit-frame-pointer -fno-sanitize-recover=all -g1>)
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
 endif()
 
@@ -71,8 +73,6 @@ function(tutti_folder name)
   foreach(dep ${F_DEPENDS})
     target_link_libraries(tutti_${name} ${scope} tutti_${dep})
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY TUTTI_FOLDERS ${name})
-  set_property(GLOBAL PROPERTY TUTTI_DEPENDS_${name} "${F_DEPENDS}")
   if(F_SMALL_SOURCES)
     add_library(tutti_${name}_small OBJECT ${F_SMALL_SOURCES})
     target_compile_options(tutti_${name}_small PRIVATE ${TUTTI_SMALL})
@@ -80,6 +80,8 @@ function(tutti_folder name)
     target_link_libraries(tutti_${name}_small PRIVATE $<TARGET_PROPERTY:tutti_${name},LINK_LIBRARIES>)
     target_sources(tutti_${name} PRIVATE $<TARGET_OBJECTS:tutti_${name}_small>)
   endif()
+  set_property(GLOBAL APPEND PROPERTY TUTTI_FOLDERS ${name})
+  set_property(GLOBAL PROPERTY TUTTI_DEPENDS_${name} "${F_DEPENDS}")
 endfunction()
 
 # tutti_test(<path without _test.cc> DEPENDS core … [LABELS …]): one GoogleTest executable from tests/<path>_test.cc.
@@ -87,17 +89,16 @@ endfunction()
 # is looked for in the library, not in them: those checks take half of a sanitizer build.
 function(tutti_test_speed_up target)
   set(TUTTI_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
-  if(TUTTI_SANITIZE MATCHES undefined)
-    list(APPEND TUTTI_TEST_OPTIONS -fno-sanitize=undefined)
-  endif()
   if(NOT TARGET tutti_test_header)
     file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/test_header.cc CONTENT "int main() { return 0; }\n")
     add_executable(tutti_test_header ${PROJECT_BINARY_DIR}/test_header.cc)
     target_link_libraries(tutti_test_header PRIVATE tutti_flags tl::expected GTest::gtest Threads::Threads)
     target_compile_options(tutti_test_header PRIVATE ${TUTTI_TEST_OPTIONS})
+    set_target_properties(tutti_test_header PROPERTIES TUTTI_TEST ON)
     target_precompile_headers(tutti_test_header PRIVATE ${TUTTI_COMMON_HEADERS} <gtest/gtest.h>)
   endif()
   target_compile_options(${target} PRIVATE ${TUTTI_TEST_OPTIONS})
+  set_target_properties(${target} PROPERTIES TUTTI_TEST ON)
   target_precompile_headers(${target} REUSE_FROM tutti_test_header)
 endfunction()
 

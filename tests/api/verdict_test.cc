@@ -76,8 +76,8 @@ TEST(Verdict, OfADeadlineSaysWhoCameAndWhoDidNot) {
     EXPECT_EQ(verdict["operation"], "Broadcast");
     EXPECT_EQ(verdict["sequence"], 1);
     EXPECT_EQ(verdict["root"], 3);
-    EXPECT_EQ(verdict["arrived"], json({0, 1, 2}));
-    EXPECT_EQ(verdict["missing"], json({3}));
+    EXPECT_EQ(verdict["arrived"], json::array({0, 1, 2}));
+    EXPECT_EQ(verdict["missing"], json::array({3}));
     ASSERT_EQ(verdict["suspects"].size(), 1U) << verdict;
     const std::string host = verdict["suspects"][0]["host"];
     EXPECT_EQ(verdict["suspects"][0], json({{"rank", 3}, {"host", host}, {"link", "shared memory of " + host}}));
@@ -109,8 +109,8 @@ TEST(Verdict, OfAMessagePastItsDeadlineNamesTheTwoRanks) {
   });
   EXPECT_EQ(verdicts[0]["operation"], "Recv");
   EXPECT_EQ(verdicts[0]["peer"], 0);
-  EXPECT_EQ(verdicts[0]["arrived"], json({2}));
-  EXPECT_EQ(verdicts[0]["missing"], json({0}));
+  EXPECT_EQ(verdicts[0]["arrived"], json::array({2}));
+  EXPECT_EQ(verdicts[0]["missing"], json::array({0}));
 }
 
 TEST(Verdict, OfAMismatchHoldsBothCalls) {
@@ -148,7 +148,7 @@ TEST(Verdict, OfARankThatDestroyedItsCommunicator) {
   const json verdict = readVerdict(comms[0]);
   EXPECT_EQ(verdict["kind"], "departed");
   EXPECT_EQ(verdict["ranks"][1]["state"], "departed");
-  EXPECT_EQ(verdict["missing"], json({1}));
+  EXPECT_EQ(verdict["missing"], json::array({1}));
   EXPECT_EQ(ncclCommDestroy(comms[0]), ok);
 }
 

@@ -73,7 +73,7 @@ TEST(Arena, ZeroBytesGiveAnAddress) {
   EXPECT_NE(arena.allocate(0), nullptr);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(TUTTI_SANITIZED)
 TEST(Arena, ImpossibleSizesAreOutOfMemory) {
   Arena arena;
   volatile size_t all = std::numeric_limits<size_t>::max();  // volatile: a constant would be a compile-time warning

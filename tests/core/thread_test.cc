@@ -70,7 +70,7 @@ TEST(Thread, ThisThreadTakesSignalsAsBefore) {
 }
 
 TEST(Thread, ASystemWithoutThreadsIsAnErrorThatNamesThePurpose) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TUTTI_SANITIZED)
   GTEST_SKIP() << "sanitizers need address space of their own";
 #endif
   EXPECT_EXIT(startWithoutRoom(), testing::ExitedWithCode(0), "");

@@ -13,7 +13,7 @@
 namespace tutti::tool {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TUTTI_SANITIZED)
 constexpr double kSlower = 20;
 #else
 constexpr double kSlower = 1;
