@@ -9,9 +9,10 @@
 
 namespace tutti::exec::cuda {
 
-/// 16-byte loads of all sources in flight for each thread. Types that widen to four times their size have fewer.
+/// 16-byte loads of all sources in flight for each thread: fewer for types that widen to four times their size, and for floats, which have
+/// more threads (mapped.h).
 template <DataType kType>
-inline constexpr int kWideVectors = sizeof(ElementOf<kType>) == 1 ? 8 : 12;
+inline constexpr int kWideVectors = isInteger(kType) && sizeof(ElementOf<kType>) > 1 ? 12 : 8;
 
 /// Up to kSources sources combined in order, rounded once, to all targets.
 template <DataType kType, ReduceOp kOp, int kSources>

@@ -25,11 +25,11 @@ __device__ void prepare(MappedShared& shared, const MappedLaunch& launch) {
   job.scaledSources = launch.scaling.hasFactor ? (1u << launch.sources) - 1 : 0;
   job.isLast = true;
   shared.context.numbers = numbersOf(launch.type, launch.op, launch.scaling);
-  shared.context.workers = kMappedThreads;
+  shared.context.workers = mappedThreads(launch.type);
 }
 
 template <DataType kType>
-__global__ void __launch_bounds__(kMappedThreads, 1) mappedKernel(const __grid_constant__ MappedLaunch launch) {
+__global__ void __launch_bounds__(mappedThreads(kType), 1) mappedKernel(const __grid_constant__ MappedLaunch launch) {
   __shared__ MappedShared shared;
   if (threadIdx.x == 32) prepare(shared, launch);
   if (launch.isAlone) {
@@ -53,7 +53,7 @@ struct MappedFunction {
 }  // namespace
 
 const KernelEntry& mappedEntry() {
-  static const KernelEntry entry = makeEntry({kMappedThreads, 0}, MappedFunction{});
+  static const KernelEntry entry = makeEntry({mappedThreads(DataType::F32), 0}, MappedFunction{});
   return entry;
 }
 

@@ -62,9 +62,8 @@ const void* movedTogetherFunction();
 inline constexpr int kMovedThreads = 256;
 inline constexpr int kMovedTogetherThreads = 768;
 
-/// Those of mapped.h, which combine.
+/// Those of mapped.h, which combine. Types differ in threads: mappedThreads(); the entry has the most.
 const KernelEntry& mappedEntry();
-inline constexpr int kMappedThreads = 640;
 
 /// The kernel of probe.h; a block for each pair.
 const void* probeFunction();

@@ -111,9 +111,10 @@ Status loadAll(const LoneEntry& kernels, KernelUse& most, LaunchTable* table) {
 
 Status loadMapped(int major, KernelUse& use, LaunchTable* table) {
   const KernelEntry& entry = mappedEntry();
-  Footprint kernel{"mapped", nullptr, entry.block.threads, 0};
-  for (const void* function : entry.function) {
-    kernel.function = function;
+  Footprint kernel{"mapped", nullptr, 0, 0};
+  for (int i = 0; i < kNumLoopTypes; ++i) {
+    kernel.function = entry.function[i];
+    kernel.threads = mappedThreads(kLoopTypes[i]);
     if (Status status = load(kernel, use, table); !status.ok()) return status;
   }
   if (Status status = load({"moved", movedTogetherFunction(), kMovedTogetherThreads, 0}, use, table); !status.ok()) return status;
@@ -283,8 +284,8 @@ Status launchNearPages(const NearLaunch& launch, void* stream, const LaunchTable
 
 Status launchMapped(const MappedLaunch& launch, const Grid& grid, void* stream, const LaunchTable* table) {
   MappedLaunch parameters = launch;
-  const KernelEntry& entry = mappedEntry();
-  return enqueue({"mapped", entry.function[placeOf(launch.type)], entry.block.threads, 0}, &parameters, grid, false, {stream, table});
+  const void* function = mappedEntry().function[placeOf(launch.type)];
+  return enqueue({"mapped", function, mappedThreads(launch.type), 0}, &parameters, grid, false, {stream, table});
 }
 
 Status launchMoved(const MovedLaunch& launch, const Grid& grid, void* stream, const LaunchTable* table) {

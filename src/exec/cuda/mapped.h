@@ -43,6 +43,10 @@ struct MappedLaunch {
 };
 static_assert(std::is_trivially_copyable_v<MappedLaunch> && sizeof(MappedLaunch) <= 4096);
 
+/// Threads of a block. Those of floats ask for fewer vectors each, so that more find registers; integers, which divide, and types of 8 bits
+/// need more of them (docs/decisions/0063).
+TUTTI_HD constexpr int32_t mappedThreads(DataType type) { return isInteger(type) || sizeOf(type) == 1 ? 640 : 1024; }
+
 /// The part of block `block` of `blocks`: from `begin`, so many bytes, cut at multiples of a line.
 struct MappedPart {
   uint64_t begin = 0;
