@@ -21,7 +21,8 @@ if(TUTTI_SANITIZE)
   # A null pointer or too small an object stops at the address sanitizer, which costs no check in each place.
   target_compile_options(tutti_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${TUTTI_SANITIZE} -fno-sanitize=enum,null,object-size,vptr
-      $<$<BOOL:$<TARGET_PROPERTY:TUTTI_TEST>>:-fno-sanitize=undefined> -fno-omit-frame-pointer -fno-sanitize-recover=all -g1>)
+      $<$<BOOL:$<TARGET_PROPERTY:TUTTI_TEST>>:-fno-sanitize=undefined $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=fuzzer-no-link>>
+      -fno-omit-frame-pointer -fno-sanitize-recover=all -g1>)
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
 endif()
 
@@ -50,12 +51,16 @@ function(tutti_precompile target headers)
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
-# tutti_folder(<name> [SMALL] SOURCES a.cc … [SMALL_SOURCES b.cc …] DEPENDS core … [PRECOMPILE header]): the static library tutti_<name> of
-# one folder of src/.
+# tutti_folder(<name> [SMALL] SOURCES a.cc … [SMALL_SOURCES b.cc …] DEPENDS core … [PRECOMPILE header] [ALONE c.cc …]): the static library
+# tutti_<name> of one folder of src/.
 # SMALL, SMALL_SOURCES: what only sets up and takes down is built for size; it is a quarter less (scripts/check-size).
+# ALONE: files whose own names another file of the folder has, too, so that TUTTI_UNITY does not put them together with others.
 # DEPENDS lists the folders it may include; a wrong include fails the header check (scripts/check-layers).
 function(tutti_folder name)
-  cmake_parse_arguments(F "SMALL" "" "SOURCES;SMALL_SOURCES;DEPENDS;LIBRARIES;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(F "SMALL" "" "SOURCES;SMALL_SOURCES;DEPENDS;LIBRARIES;PRECOMPILE;ALONE" ${ARGN})
+  if(F_ALONE)
+    set_source_files_properties(${F_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   if(F_SOURCES)
     add_library(tutti_${name} STATIC ${F_SOURCES})
     if(F_SMALL)
@@ -64,6 +69,7 @@ function(tutti_folder name)
     else()
       tutti_precompile(tutti_${name} tutti_common_headers ${F_PRECOMPILE})
     endif()
+    set_target_properties(tutti_${name} PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
     set(scope PUBLIC)
   else()
     add_library(tutti_${name} INTERFACE)
@@ -77,6 +83,7 @@ function(tutti_folder name)
     add_library(tutti_${name}_small OBJECT ${F_SMALL_SOURCES})
     target_compile_options(tutti_${name}_small PRIVATE ${TUTTI_SMALL})
     tutti_precompile(tutti_${name}_small tutti_small_headers)
+    set_target_properties(tutti_${name}_small PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
     target_link_libraries(tutti_${name}_small PRIVATE $<TARGET_PROPERTY:tutti_${name},LINK_LIBRARIES>)
     target_sources(tutti_${name} PRIVATE $<TARGET_OBJECTS:tutti_${name}_small>)
   endif()
@@ -85,8 +92,11 @@ function(tutti_folder name)
 endfunction()
 
 # tutti_test(<path without _test.cc> DEPENDS core … [LABELS …]): one GoogleTest executable from tests/<path>_test.cc.
-# Tests are compiled for a quick build, not for speed: GoogleTest's header once for all of them, and little optimisation. What is undefined
-# is looked for in the library, not in them: those checks take half of a sanitizer build.
+# Tests are compiled for a quick build, not for speed: GoogleTest's header once for all of them, and little optimisation; none would be
+# less, but the linker takes their copies of what is inline for the library's, too: topo/search took five times as long. What is undefined
+# is looked for in the library, not in them: those checks take half of a sanitizer build. The usual linker takes twice as long as any of the
+# others, whose output nobody else uses.
+find_program(TUTTI_TEST_LINKER NAMES ld.mold ld.lld ld.gold DOC "Links the tests")
 function(tutti_test_speed_up target)
   set(TUTTI_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
   if(NOT TARGET tutti_test_header)
@@ -100,6 +110,10 @@ function(tutti_test_speed_up target)
   target_compile_options(${target} PRIVATE ${TUTTI_TEST_OPTIONS})
   set_target_properties(${target} PROPERTIES TUTTI_TEST ON)
   target_precompile_headers(${target} REUSE_FROM tutti_test_header)
+  if(TUTTI_TEST_LINKER)
+    string(REGEX REPLACE ".*/ld\\." "" linker "${TUTTI_TEST_LINKER}")
+    target_link_options(${target} PRIVATE -fuse-ld=${linker})
+  endif()
 endfunction()
 
 function(tutti_test path)

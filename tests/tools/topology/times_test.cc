@@ -67,7 +67,8 @@ TEST(Times, AreATenthOfTheReferencesWhereItIsSlow) {
       }
     }
     slow += static_cast<int>(best.size());
-    for (const auto& entry : best) EXPECT_FALSE(isSlow(entry)) << entry.first << ": " << entry.second.ms << " ms, " << entry.second.referenceMs;
+    for (const auto& entry : best)
+      EXPECT_FALSE(isSlow(entry)) << entry.first << ": " << entry.second.ms << " ms, " << entry.second.referenceMs;
   }
   std::printf("%d runs that took the reference 9 ms or more\n", slow);
   EXPECT_GE(slow, 20);
