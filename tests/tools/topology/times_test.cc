@@ -22,8 +22,8 @@ constexpr double kSlower = 1;
 
 FactsOptions nodesOf(int nodes) { return {.nodes = nodes, .gpus = {}, .settings = {}}; }
 
-// What the search promises: 5 ms for each file, 50 ms at the worst, 0.5 ms in the middle; three times that on a busy machine, where 1.7
-// times was seen. CPU time, which what else runs on a core's other half and on its caches still stretches, so that of a few runs the best
+// What the search promises: 5 ms for each file, 50 ms at the worst; half take 0.5 ms. Three times that on a busy machine, where 2.2 times
+// was seen. CPU time, which what else runs on a core's other half and on its caches still stretches, so that of a few runs the best
 // counts, and one that seems slow is tried again a little later.
 TEST(Times, FromXmlToChannelsInMilliseconds) {
   constexpr double kMostMs = 3 * 5 * kSlower;
