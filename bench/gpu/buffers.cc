@@ -6,6 +6,7 @@ namespace tutti::bench::gpu {
 namespace {
 
 constexpr uint64_t kSlotAlignment = 4096;
+constexpr uint64_t kUnit = 2 << 20;  ///< what allocators ask the driver for: other lengths are given smaller pages
 
 uint64_t strideOf(const CallKind& kind, int ranks) {
   return (std::max<uint64_t>(kind.bytes(ranks), 1) + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
@@ -14,8 +15,12 @@ uint64_t strideOf(const CallKind& kind, int ranks) {
 }  // namespace
 
 BlockBuffers::BlockBuffers(Device& device, const BenchOptions& options, const Library& owner, int rank, int ranks)
-    : device_(device), options_(options), owner_(owner), rank_(rank), ranks_(ranks),
-      capacity_((std::max(options.maxBytes, options.rotateBytes) / kSlotAlignment + 2) * kSlotAlignment) {
+    : device_(device),
+      options_(options),
+      owner_(owner),
+      rank_(rank),
+      ranks_(ranks),
+      capacity_((std::max(options.maxBytes, options.rotateBytes) / kUnit + 1) * kUnit) {
   for (std::byte** memory : {&send_, &receive_}) {
     *memory = options.buffers == Buffers::Plain ? device.allocate(capacity_) : owner.allocate(capacity_);
     device.spoil(*memory, capacity_);

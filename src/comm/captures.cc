@@ -70,6 +70,11 @@ Status Captures::leave(Stream stream, Event ended) {
   return {};
 }
 
+std::shared_ptr<GraphMark> Captures::markOf(const CaptureInfo& capture) const {
+  const auto known = std::find_if(graphs_.begin(), graphs_.end(), [&](const Graph& graph) { return graph.capture == capture.id; });
+  return known == graphs_.end() ? nullptr : known->mark;
+}
+
 std::vector<std::shared_ptr<GraphMark>> Captures::alive() {
   std::vector<std::shared_ptr<GraphMark>> marks;
   for (const Graph& graph : graphs_)

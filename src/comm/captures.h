@@ -24,6 +24,8 @@ class Captures {
   /// Work was captured on it. `ended`: what the graph records; null: nothing.
   Status leave(driver::cuda::Stream stream, driver::cuda::Event ended);
 
+  /// The mark of the graph of a capture whose work has been entered.
+  std::shared_ptr<transport::device::GraphMark> markOf(const driver::cuda::CaptureInfo& capture) const;
   /// Marks of the graphs that are still there.
   std::vector<std::shared_ptr<transport::device::GraphMark>> alive();
 

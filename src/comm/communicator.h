@@ -200,7 +200,7 @@ class Communicator {
   /// Says to the peers which collectives come next, and where this rank's part is of what they need beyond their launch.
   Status offerOnGpu(std::span<DeviceCall> calls);
   /// Ready when the peers' parts are there too.
-  Poll settleOnGpu(std::span<const DeviceCall> calls, Status& cause);
+  Poll settleOnGpu(std::span<DeviceCall> calls, Status& cause);
   /// Whose part settleOnGpu() lacks.
   Rank missingOnGpu() const { return gpu_ == nullptr ? Rank(-1) : gpu_->missing(); }
   /// Numbers the calls and puts them on their streams; they were offered and are settled.

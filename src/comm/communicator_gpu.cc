@@ -200,8 +200,10 @@ Status Communicator::chooseOnGpu(std::span<DeviceCall> calls) {
 }
 
 Result<transport::device::UserWindows::Ref> Communicator::beginWindow(void* base, uint64_t bytes, bool isSymmetric) {
+  using transport::device::WindowKind;
   if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
-  return gpu_->windows().begin(reinterpret_cast<driver::cuda::DevicePtr>(base), Bytes(bytes), isSymmetric);
+  const WindowKind kind = isSymmetric ? WindowKind::Symmetric : WindowKind::Plain;
+  return gpu_->windows().begin(reinterpret_cast<driver::cuda::DevicePtr>(base), Bytes(bytes), kind);
 }
 
 Poll Communicator::settleWindows(Status& cause) {
@@ -249,7 +251,7 @@ Status Communicator::offerOnGpu(std::span<DeviceCall> calls) {
   return status;
 }
 
-Poll Communicator::settleOnGpu(std::span<const DeviceCall> calls, Status& cause) {
+Poll Communicator::settleOnGpu(std::span<DeviceCall> calls, Status& cause) {
   return lookWhilePending(lookForRanks([&] { return gpu_->settle(calls); }, cause), cause);
 }
 

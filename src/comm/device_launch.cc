@@ -131,7 +131,7 @@ Status DeviceRank::checkStreams(std::span<const DeviceCall> calls) {
   return {};
 }
 
-Result<bool> DeviceRank::isCaptured(std::span<const DeviceCall> calls) {
+Result<bool> DeviceRank::isCaptured(std::span<const DeviceCall> calls) const {
   const auto scope = ContextScope::enter(device_.gpu->context());
   if (!scope) return tl::unexpected(scope.error());
   for (const DeviceCall& call : calls) {
@@ -154,6 +154,7 @@ Status DeviceRank::inTurn(std::span<DeviceCall> calls, std::span<const Stream> s
   std::unique_lock<std::mutex> ordered;
   if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
   TUTTI_TRY(enter(streams, *capture));
+  if (isCaptured_) keepLoans(calls, *capture);
   TUTTI_TRY(enterOrder(streams.front(), *capture));
   TUTTI_TRY(launchThem());
   TUTTI_TRY(leaveOrder(streams.front(), *capture));

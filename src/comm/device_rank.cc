@@ -36,6 +36,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
   }
   config.copyEngines = 2 * static_cast<int32_t>(settings.copyEngines) + (settings.movesLittle ? 1 : 0);
   config.mapped = static_cast<int32_t>(settings.mapped);
+  config.lends = !settings.lendsCaptured ? 0 : settings.lendsPlain ? 2 : 1;
   config.leastBlocks = settings.minChannels;
   config.plainKernels = (settings.hasSimple ? 1 : 0) + (settings.hasBulk ? 2 : 0);
   config.checks = checks ? 1 : 0;
@@ -50,6 +51,22 @@ uint64_t roomOf(const transport::device::EndpointConfig& config) {
     most = std::max(most, pipes * static_cast<uint64_t>(config.slots[p]) * config.slotBytes[p]);
   }
   return most;
+}
+
+Call callOf(const plan::Shape& shape) {
+  Call call;
+  call.collective = shape.collective;
+  call.type = shape.type;
+  call.count = shape.count;
+  return call;
+}
+
+WindowCall windowCallOf(const DeviceCall& call) {
+  WindowCall made;
+  made.call = call.call;
+  made.in = call.in;
+  made.out = call.out;
+  return made;
 }
 
 }  // namespace
@@ -97,9 +114,15 @@ DeviceRank::~DeviceRank() {
   if (isBusy || !graphs.empty()) {
     transport::device::Kept kept{isBusy, std::move(graphs), {}, windows_->takeStreams(), {}, std::move(ended_)};
     kept.windows.assign(endedWindows_.begin(), endedWindows_.end());
+    for (const Loans& loans : loans_)
+      for (const DeviceWindows::Loan& loan : loans.of)
+        for (const auto& window : {loan.first, loan.second})
+          if (window != nullptr) kept.windows.push_back(window);
     for (auto& [words, bank] : programs_) kept.banks.push_back(std::move(bank));
     endpoint_->keepMemory(std::move(kept));
   }
+  for (Loans& loans : loans_)
+    for (DeviceWindows::Loan& loan : loans.of) endLoan(loan);
   endedWindows_.clear();
   windows_.reset();
   endpoint_.reset();
@@ -150,6 +173,7 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
   const auto program = load(loaded->plan->program);
   if (!program) return tl::unexpected(program.error());
   loaded->program = *program;
+  loaded->mayLend = windows_->mayLend(callOf(shape), p.estimatedUs);
   plans_.insert(shape, loaded);
   return loaded;
 }
@@ -157,21 +181,47 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
 Status DeviceRank::offer(std::span<DeviceCall> calls) {
   isOffering_ = false;
   if (std::ranges::any_of(calls, [](const DeviceCall& call) { return !call.isOpen(); })) {
+    dropLoans();
     const auto captured = isCaptured(calls);
     if (!captured) return captured.error();
     TUTTI_TRY(say(calls, *captured));
     isOffering_ = !*captured && circles_->isOn();
   }
-  for (const DeviceCall& call : calls)
-    if (!call.isOpen()) TUTTI_TRY(endpoint_->offer(call.plan->needs()));
+  for (DeviceCall& call : calls) {
+    if (call.lends)
+      call.loan = windows_->lend(windowCallOf(call));
+    else if (!call.isOpen())
+      TUTTI_TRY(endpoint_->offer(call.plan->needs()));
+  }
   return {};
 }
 
-Poll DeviceRank::settle(std::span<const DeviceCall> calls) {
+/// Where nothing came of it the call has to be opened as others are: on all ranks, which have found the same.
+Poll DeviceRank::settleLoan(DeviceCall& call) {
+  const Poll poll = endpoint_->settleWindows();
+  if (poll != Poll::Ready) return poll;
+  call.lends = false;
+  WindowCall found = windowCallOf(call);
+  windows_->chooseLent(found, call.loan, call.plan->plan->estimatedUs);
+  if (found.window == nullptr) {
+    endLoan(call.loan);
+    return call.isOpen() ? Poll::Ready : endpoint_->offerLate(call.plan->needs());
+  }
+  call.estimatedUs = windows_->estimateUs(call.call, found.traits());
+  call.window = std::move(found.window);
+  call.inWindow = std::move(found.inWindow);
+  return Poll::Ready;
+}
+
+Poll DeviceRank::settle(std::span<DeviceCall> calls) {
   bool isNew = false;
   Poll poll = Poll::Ready;
   uint64_t place = 0;  // among the calls that have been said
-  for (const DeviceCall& call : calls) {
+  for (DeviceCall& call : calls) {
+    if (call.lends) {
+      poll = settleLoan(call);
+      if (poll != Poll::Ready) break;
+    }
     if (!call.isOpen()) {
       poll = endpoint_->settle(call.plan->needs());
       if (poll != Poll::Ready) break;
@@ -240,14 +290,16 @@ Status DeviceRank::choose(DeviceCall& call) const {
   if (call.plan == nullptr) return {};
   call.estimatedUs = call.plan->plan->estimatedUs;
   if (call.call.isMessage()) return {};
-  WindowCall found;
-  found.call = call.call;
-  found.in = call.in;
-  found.out = call.out;
+  WindowCall found = windowCallOf(call);
   TUTTI_TRY(windows_->choose(found, call.plan->plan->estimatedUs));
+  call.estimatedUs = found.window != nullptr ? windows_->estimateUs(call.call, found.traits()) : call.plan->plan->estimatedUs;
   call.window = std::move(found.window);
   call.inWindow = std::move(found.inWindow);
-  call.estimatedUs = call.window != nullptr ? windows_->estimateUs(call.call, call.in == call.out) : call.plan->plan->estimatedUs;
+  if (call.window != nullptr || !call.plan->mayLend) return {};
+  if (reduces(call.call.collective) && call.call.opCode == kPreMulSumCode) return {};  // a rank does not know the factors of the others
+  const auto captured = isCaptured({&call, 1});
+  if (!captured) return captured.error();
+  call.lends = *captured;
   return {};
 }
 
@@ -255,31 +307,56 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
   auto chosen = planner_.summarize(shape, rejected);
   if (!chosen || rejected == nullptr) return chosen;
   const bool isCombined = reduces(shape.collective);
-  plan::Rejected other{isCombined ? "mapped" : "copies", isCombined ? "mapped" : "copy engines", "", 0, -1,
+  plan::Rejected other{isCombined ? "mapped" : "copies",    isCombined ? "mapped" : "copy engines", "", 0, -1,
                        windows_->obstacle(shape.collective)};
   if (other.reason.empty()) {
-    Call call;
-    call.collective = shape.collective;
-    call.type = shape.type;
-    call.count = shape.count;
-    other.estimatedUs = windows_->estimateUs(call, false);
-    if (windows_->isCarried(call, false)) {
+    const Call call = callOf(shape);
+    other.estimatedUs = windows_->estimateUs(call, {});
+    if (windows_->isCarried(call, {})) {
       other.algorithm = "carried";
       other.channels = windows_->carriedBlocks(call);
     } else if (isCombined) {
       other.channels = windows_->blocksOf(call);
-    } else if (const auto mover = windows_->moverOf(call); mover != DeviceWindows::Mover::Engines) {
+    } else if (const auto mover = windows_->moverOf(call, {}); mover != DeviceWindows::Mover::Engines) {
       other.kernel = "moved";
       other.channels = mover == DeviceWindows::Mover::Block ? 1 : windows_->blocksOf(call);
     }
-    other.reason =
-        windows_->isTaken(call, false, chosen->estimatedUs)
-            ? format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for no others{}",
-                     isCombined ? "; not if each rank has a factor of its own" : "")
-            : plan::slower(other.estimatedUs, chosen->estimatedUs);
+    other.reason = windows_->isTaken(call, {}, chosen->estimatedUs)
+                       ? format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for {}{}",
+                                windows_->mayLend(call, chosen->estimatedUs) ? "those of captured calls" : "no others",
+                                isCombined ? "; not if each rank has a factor of its own" : "")
+                       : plan::slower(other.estimatedUs, chosen->estimatedUs);
   }
   rejected->push_back(std::move(other));
   return chosen;
+}
+
+void DeviceRank::keepLoans(std::span<DeviceCall> calls, const driver::cuda::CaptureInfo& capture) {
+  for (DeviceCall& call : calls) {
+    if (call.loan.first == nullptr) continue;
+    const auto graph = captures_.markOf(capture);
+    auto at = std::ranges::find(loans_, graph, &Loans::graph);
+    if (at == loans_.end()) at = loans_.insert(at, {graph, {}});
+    at->of.push_back(std::exchange(call.loan, {}));
+  }
+}
+
+void DeviceRank::endLoan(DeviceWindows::Loan& loan) {
+  const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());
+  for (auto* window : {&loan.first, &loan.second}) {
+    if (*window != nullptr) endpoint_->windows().end(*window);
+    window->reset();
+  }
+}
+
+/// One that is found gone now was launched for the last time before the look at what runs.
+void DeviceRank::dropLoans() {
+  const auto isThere = [](const Loans& loans) { return !loans.graph->isGone.load(std::memory_order_acquire); };  // pairs with graphIsGone()
+  const auto gone = std::stable_partition(loans_.begin(), loans_.end(), isThere);
+  if (gone == loans_.end() || !isIdle()) return;
+  for (auto loans = gone; loans != loans_.end(); ++loans)
+    for (DeviceWindows::Loan& loan : loans->of) endLoan(loan);
+  loans_.erase(gone, loans_.end());
 }
 
 /// Copies of calls before may be on their way, and graphs may be launched again.
@@ -298,6 +375,7 @@ Poll DeviceRank::settleWindows() {
 
 /// A call that has not been launched yet holds its window as well.
 void DeviceRank::dropEnded() {
+  dropLoans();
   if (endedWindows_.empty() || !captures_.alive().empty() || !isIdle()) return;
   std::erase_if(endedWindows_, [](const transport::device::UserWindows::Ref& window) { return window.use_count() == 1; });
 }

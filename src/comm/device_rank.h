@@ -40,7 +40,8 @@ class Communicator;
 struct LoadedPlan {
   std::shared_ptr<const plan::DevicePlan> plan;
   exec::cuda::ProgramView program;
-  bool isOpen = false;  ///< its pipes and windows are
+  bool isOpen = false;   ///< its pipes and windows are
+  bool mayLend = false;  ///< captured calls of it ask for the peers' buffers
 
   transport::device::Needs needs() const { return {plan->pipes, plan->needsWindow ? plan->window() : -1}; }
 };
@@ -54,19 +55,21 @@ struct DeviceCall {
   /// Those of its buffers, where the call goes the way that they open (comm/device_windows.h); null: another one.
   std::shared_ptr<const transport::device::UserWindow> window;
   std::shared_ptr<const transport::device::UserWindow> inWindow;
+  bool lends = false;        ///< it is captured, and its buffers are about to be lent
+  DeviceWindows::Loan loan;  ///< once that has begun
   const void* in = nullptr;
   void* out = nullptr;
   uint64_t factor = 0;
   const void* factorSource = nullptr;  ///< device memory
   driver::cuda::Stream stream = nullptr;
   observe::FlightEvent event;
-  double estimatedUs = 0;  ///< of the way that it goes
+  double estimatedUs = 0;   ///< of the way that it goes
   bool isNumbered = false;  ///< a message that MessageChecks has seen
   bool isCompared = false;  ///< and is about to compare
   bool isNoted = false;     ///< in the book of what its rank has issued
 
   /// Whether nothing has to be opened for it.
-  bool isOpen() const { return plan == nullptr || plan->isOpen || window != nullptr; }
+  bool isOpen() const { return plan == nullptr || window != nullptr || (plan->isOpen && !lends); }
 };
 
 class DeviceRank {
@@ -84,7 +87,7 @@ class DeviceRank {
 
   Result<std::shared_ptr<LoadedPlan>> planFor(const plan::Shape& shape);
   Result<plan::Summary> summarize(const plan::Shape& shape, std::vector<plan::Rejected>* rejected);
-  /// Sends a planned call the way that windows of its buffers open, where that is the better one.
+  /// Sends a planned call the way that windows of its buffers open, where that is the better one. One that is captured may open them.
   Status choose(DeviceCall& call) const;
   /// Windows of the user. Those of all ranks are settled by settleWindows(), which is Ready when all that have begun are.
   transport::device::UserWindows& windows() { return endpoint_->windows(); }
@@ -96,9 +99,9 @@ class DeviceRank {
   /// Says to the peers where this rank's part of what the calls need is. Messages that need anything are compared before anybody waits.
   Status offer(std::span<DeviceCall> calls);
   /// Ready when all that they need is there.
-  Poll settle(std::span<const DeviceCall> calls);
+  Poll settle(std::span<DeviceCall> calls);
   /// Whether any of their streams is in a capture.
-  Result<bool> isCaptured(std::span<const DeviceCall> calls);
+  Result<bool> isCaptured(std::span<const DeviceCall> calls) const;
   /// InvalidUsage when some of their streams are in a capture and others in another one or none.
   Status checkStreams(std::span<const DeviceCall> calls);
   /// Puts all calls, numbered, on their streams.
@@ -182,6 +185,11 @@ class DeviceRank {
   /// again.
   Status say(std::span<DeviceCall> calls, bool isCaptured);
   void dropEnded();
+  Poll settleLoan(DeviceCall& call);
+  /// The graph that is captured keeps what its calls were lent.
+  void keepLoans(std::span<DeviceCall> calls, const driver::cuda::CaptureInfo& capture);
+  void endLoan(DeviceWindows::Loan& loan);
+  void dropLoans();
   template <class LaunchThem>
   Status inTurn(std::span<DeviceCall> calls, std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
   /// Behind what other communicators have launched on the GPU, where there is an order of them.
@@ -202,6 +210,12 @@ class DeviceRank {
   std::unique_ptr<MessageChecks> messages_;
   std::unique_ptr<DeviceCircles> circles_;
   std::vector<transport::device::UserWindows::Ref> endedWindows_;  // which may still be in use
+  /// What the calls of a graph were lent.
+  struct Loans {
+    std::shared_ptr<transport::device::GraphMark> graph;
+    std::vector<DeviceWindows::Loan> of;
+  };
+  std::vector<Loans> loans_;
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
   exec::cuda::CommView views_[transport::device::kNumProtocols];
   driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch, or the latest graph
@@ -211,7 +225,7 @@ class DeviceRank {
   std::atomic<driver::cuda::Stream> latest_ = nullptr;  // where that was, or will be
   std::atomic<bool> isUnmarked_ = false;                // kernels are on latest_ of which ended_ does not know
   std::atomic<bool> hasLaunched_ = false;
-  bool isCaptured_ = false;       // the launch that is made
+  bool isCaptured_ = false;  // the launch that is made
   uint64_t messageLaunches_ = 0;
   uint64_t groups_ = 0;      // noted
   bool isOffering_ = false;  // the latest of them is, and may be held up

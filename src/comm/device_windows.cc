@@ -88,9 +88,9 @@ std::string DeviceWindows::obstacle(Collective collective) const {
   return {};
 }
 
-double DeviceWindows::estimateUs(const Call& call, bool isInPlace) const {
-  if (isMapped(call.collective)) return isCarried(call, isInPlace) ? carriedUs(call) : straightUs(call);
-  switch (moverOf(call)) {
+double DeviceWindows::estimateUs(const Call& call, const BufferTraits& traits) const {
+  if (isMapped(call.collective)) return isCarried(call, traits) ? carriedUs(call) : straightUs(call);
+  switch (moverOf(call, traits)) {
     case Mover::Engines: return copyUs(call);
     case Mover::Block: return movedUs(call);
     case Mover::Blocks: break;
@@ -98,11 +98,11 @@ double DeviceWindows::estimateUs(const Call& call, bool isInPlace) const {
   return movedTogetherUs(call);
 }
 
-bool DeviceWindows::isCarried(const Call& call, bool isInPlace) const {
-  if (call.collective != Collective::AllReduce || isInPlace || settings_.copyEngines == When::Never) return false;
+bool DeviceWindows::isCarried(const Call& call, const BufferTraits& traits) const {
+  if (call.collective != Collective::AllReduce || traits.isInPlace || settings_.copyEngines == When::Never) return false;
   if (carriedShare(call) == 0) return false;
   if (!settings_.movesLittle) return true;  // engines wherever they can
-  return settings_.mapped != When::WherePossible && carriedUs(call) < straightUs(call);
+  return !traits.hasFinePages && settings_.mapped != When::WherePossible && carriedUs(call) < straightUs(call);
 }
 
 double DeviceWindows::straightUs(const Call& call) const {
@@ -116,7 +116,7 @@ double DeviceWindows::carriedUs(const Call& call) const {
 
 /// Engines where blocks are wished away, or where most ranks' chunks begin between two vectors; several blocks only where that many are
 /// allowed.
-DeviceWindows::Mover DeviceWindows::moverOf(const Call& call) const {
+DeviceWindows::Mover DeviceWindows::moverOf(const Call& call, const BufferTraits& traits) const {
   const double oneUs = settings_.movesLittle ? movedUs(call) : std::numeric_limits<double>::infinity();
   const Mover few = oneUs < copyUs(call) ? Mover::Block : Mover::Engines;
   const bool isAskew = call.collective != Collective::Broadcast && chunkBytes(call) % kVectorBytes != 0;
@@ -124,7 +124,7 @@ DeviceWindows::Mover DeviceWindows::moverOf(const Call& call) const {
   if (settings_.copyEngines == When::WherePossible || settings_.mapped == When::Never) return few;
   const double togetherUs = blocksOf(call) < 2 ? std::numeric_limits<double>::infinity() : movedTogetherUs(call);
   if (settings_.mapped == When::WherePossible) return togetherUs < oneUs ? Mover::Blocks : Mover::Block;
-  if (few == Mover::Engines) return copyUs(call) < kWorthNoBlocks * togetherUs ? few : Mover::Blocks;
+  if (few == Mover::Engines) return !traits.hasFinePages && copyUs(call) < kWorthNoBlocks * togetherUs ? few : Mover::Blocks;
   return oneUs < togetherUs ? few : Mover::Blocks;
 }
 
@@ -154,14 +154,14 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
   return tune::movedTogetherUs(settings_.machine, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call), blocks, givers);
 }
 
-bool DeviceWindows::isTaken(const Call& call, bool isInPlace, double kernelUs) const {
+bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, double kernelUs) const {
   if (isMapped(call.collective)) {
-    const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, isInPlace));
-    return isWished || estimateUs(call, isInPlace) < kWorthFewBlocks * kernelUs;
+    const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits));
+    return isWished || estimateUs(call, traits) < kWorthFewBlocks * kernelUs;
   }
-  const bool byBlocks = moverOf(call) != Mover::Engines;
+  const bool byBlocks = moverOf(call, traits) != Mover::Engines;
   const bool isWished = settings_.copyEngines == When::WherePossible || (byBlocks && settings_.mapped == When::WherePossible);
-  return isWished || estimateUs(call, isInPlace) < (byBlocks ? kWorthFewBlocks : kWorthNoBlocks) * kernelUs;
+  return isWished || estimateUs(call, traits) < (byBlocks ? kWorthFewBlocks : kWorthNoBlocks) * kernelUs;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.
@@ -205,7 +205,7 @@ Status DeviceWindows::checkBuffer(const UserWindow& window, DevicePtr address) c
 Status DeviceWindows::choose(WindowCall& made, double kernelUs) const {
   const Call& call = made.call;
   if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty()) return {};
-  if (!isTaken(call, made.in == made.out, kernelUs)) return {};
+  if (!isTaken(call, made.traits(), kernelUs)) return {};
   return isMapped(call.collective) ? chooseMapped(made) : chooseCopies(made);
 }
 
@@ -303,9 +303,10 @@ exec::cuda::MappedLaunch DeviceWindows::mapped(const WindowCall& made) const {
 uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
   const bool isReduceScatter = made.call.collective == Collective::ReduceScatter;
   const uint32_t place = hashOf(*made.window, addressOf(isReduceScatter ? made.in : made.out) - made.window->base);
-  if (made.inWindow == nullptr) return isRelayed(made.call) ? ~place : place;  // ranks that count otherwise find each other elsewhere
+  if (made.inWindow == nullptr)
+    return isRelayed(made.call, made.traits()) ? ~place : place;  // ranks that count otherwise find each other elsewhere
   const uint32_t both = place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
-  return isCarried(made.call, made.in == made.out) ? ~both : both;
+  return isCarried(made.call, made.traits()) ? ~both : both;
 }
 
 Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
@@ -318,16 +319,16 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
   const bool isRoot = isBroadcast && made.call.root == rank_.value;
   launch.writers = !isBroadcast ? others : isRoot ? 0 : uint32_t{1} << made.call.root;
   launch.written = !isBroadcast || isRoot ? others : 0;
-  if (isCarried(made.call, made.in == made.out)) return carryAll(launch, made, stream);
+  if (isCarried(made.call, made.traits())) return carryAll(launch, made, stream);
   if (isMapped(made.call.collective)) {
     exec::cuda::MappedLaunch combine = mapped(made);
     combine.call = launch;
     const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
     return executor_.mapped(combine, exec::cuda::makeGrid(blocksOf(made.call), most, settings_.mappedClusters), stream);
   }
-  if (isRelayed(made.call)) return relay(launch, made, stream);
+  if (isRelayed(made.call, made.traits())) return relay(launch, made, stream);
   const std::vector<Piece> all = pieces(made);
-  if (const Mover mover = moverOf(made.call); mover != Mover::Engines && suitsABlock(all))
+  if (const Mover mover = moverOf(made.call, made.traits()); mover != Mover::Engines && suitsABlock(all))
     return moveAll(launch, made, all, mover == Mover::Blocks ? blocksOf(made.call) : 1, stream);
   TUTTI_TRY(executor_.copies(launch, exec::cuda::CopyStage::Begin, stream));
   TUTTI_TRY(copyAll(all, goInTurns(made.call), stream));
@@ -337,9 +338,8 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
 /// A block moves memory that is askew word by word or slower, and engines do not care. Peers may do otherwise: all of them say the same to
 /// each other.
 bool DeviceWindows::suitsABlock(std::span<const Piece> pieces) {
-  return std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
-    return piece.bytes <= kLittleThatIsAskew || (piece.to | piece.from) % kVectorBytes == 0;
-  });
+  return std::all_of(pieces.begin(), pieces.end(),
+                     [](const Piece& piece) { return piece.bytes <= kLittleThatIsAskew || (piece.to | piece.from) % kVectorBytes == 0; });
 }
 
 /// A rank that only receives needs one block to wait.

@@ -1,6 +1,6 @@
-// Calls on buffers in symmetric windows: which ones go that way, and how. Copies of the engines between two kernels (exec/cuda/copies.h),
-// or one kernel of one block or of several (exec/cuda/moved.h), where bytes are only moved; one kernel whose blocks combine what lies there
-// (exec/cuda/mapped.h) where they are reduced, or copies of the engines with such kernels beside them.
+// Calls on buffers that peers have mapped, in symmetric windows or lent: which ones go that way, and how. Copies of the engines between two
+// kernels (exec/cuda/copies.h), or one kernel of one block or of several (exec/cuda/moved.h), where bytes are only moved; one kernel whose
+// blocks combine what lies there (exec/cuda/mapped.h) where they are reduced, or copies of the engines with such kernels beside them.
 //
 // Owner: DeviceRank. Used by the thread that uses the communicator, but isIdle(), which any thread may call.
 // 1. All ranks take this way for a call, or none does, and no rank asks another one. That is decided from what all ranks have alike: the
@@ -28,6 +28,12 @@
 //    does, as in 4.
 // 7. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
 //    alignments.
+// 8. Lent: the buffers of a captured call, which all ranks capture alike (as with NCCL), are made known to the peers and mapped by them
+// when
+//    it is captured, where that is faster for a call like this one and every rank is a process of its own: one thread that captures for
+//    several ranks in turns would wait for itself. Where a rank's memory cannot be shared no rank goes that way. Plain memory counts too,
+//    since a graph may only be launched as long as its buffers are there. It stays mapped until the graph is gone, and the library has
+//    noticed: with the next call that is captured or opens something, or the end of the communicator.
 #pragma once
 
 #include <mutex>
@@ -42,6 +48,12 @@
 
 namespace tutti::comm {
 
+/// What the choice of a way depends on beside the call; the same on all ranks.
+struct BufferTraits {
+  bool isInPlace = false;     ///< input and output are the same memory. Of no matter but for an all-reduce
+  bool hasFinePages = false;  ///< of some rank: engines are slower there
+};
+
 /// What such a call knows of itself.
 struct WindowCall {
   Call call;
@@ -52,6 +64,10 @@ struct WindowCall {
   std::shared_ptr<const transport::device::UserWindow> inWindow;  ///< of the input as well: an all-reduce
   ReduceOp op = ReduceOp::Sum;
   Scaling scaling;
+
+  BufferTraits traits() const {
+    return {in == out, (window != nullptr && window->hasFinePages) || (inWindow != nullptr && inWindow->hasFinePages)};
+  }
 };
 
 /// A call's signature as ranks that go this way post it, so that those that go another notice; and back, for texts.
@@ -69,17 +85,16 @@ class DeviceWindows {
 
   /// Why no call like this one can go this way, whatever its buffers; empty: some can.
   std::string obstacle(Collective collective) const;
-  /// `isInPlace`: input and output are the same memory. Of no matter but for an all-reduce.
-  double estimateUs(const Call& call, bool isInPlace) const;
+  double estimateUs(const Call& call, const BufferTraits& traits) const;
   /// Who carries out a call that reduces nothing: one block where engines would not have begun, several where they are faster still.
   enum class Mover : uint8_t { Engines, Block, Blocks };
-  Mover moverOf(const Call& call) const;
+  Mover moverOf(const Call& call, const BufferTraits& traits) const;
   /// Whether engines carry contributions and results of a call that reduces, and blocks only combine; otherwise blocks do all of it.
-  bool isCarried(const Call& call, bool isInPlace) const;
+  bool isCarried(const Call& call, const BufferTraits& traits) const;
   /// Whether receivers pass on what engines move.
-  bool isRelayed(const Call& call) const;
+  bool isRelayed(const Call& call, const BufferTraits& traits) const;
   /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
-  bool isTaken(const Call& call, bool isInPlace, double kernelUs) const;
+  bool isTaken(const Call& call, const BufferTraits& traits, double kernelUs) const;
   /// That combine what is not carried, or move together.
   int32_t blocksOf(const Call& call) const;
   /// That combine what is carried.
@@ -87,6 +102,17 @@ class DeviceWindows {
   /// Sets the windows of `made` where the call goes this way. `kernelUs`: what it takes otherwise. InvalidUsage: the memory of a window
   /// that holds the buffers has been freed.
   Status choose(WindowCall& made, double kernelUs) const;
+  /// Whether ranks lend each other the buffers of a captured call like this one, if it has no factors of its own: the same on all ranks.
+  bool mayLend(const Call& call, double kernelUs) const;
+  /// The windows of a call's buffers, each of one call: the output, of a reduce-scatter the input; and the input as well, of an all-reduce
+  /// and an all-to-all. They have to be settled; whoever has a loan ends it.
+  struct Loan {
+    transport::device::UserWindows::Ref first;
+    transport::device::UserWindows::Ref second;
+  };
+  Loan lend(const WindowCall& made) const;
+  /// Sets the windows of `made` where all ranks have settled that they can be used, and the call goes this way.
+  void chooseLent(WindowCall& made, const Loan& loan, double kernelUs) const;
   /// Its kernels, and copies between them, behind what is on `stream`, and before what follows there. Under a current context.
   Status launch(const WindowCall& made, driver::cuda::Stream stream);
 

@@ -36,8 +36,9 @@ double DeviceWindows::relayedUs(const Call& call) const {
   return tune::relayedUs(settings_.machine, ranks_, outBytes(call), relayedParts(call));
 }
 
-bool DeviceWindows::isRelayed(const Call& call) const {
-  return call.collective == Collective::Broadcast && ranks_ > 2 && relayedUs(call) < directUs(call) && moverOf(call) == Mover::Engines;
+bool DeviceWindows::isRelayed(const Call& call, const BufferTraits& traits) const {
+  if (call.collective != Collective::Broadcast || ranks_ < 3) return false;
+  return relayedUs(call) < directUs(call) && moverOf(call, traits) == Mover::Engines;
 }
 
 Status DeviceWindows::relay(exec::cuda::CopyLaunch launch, const WindowCall& made, Stream stream) {

@@ -99,6 +99,7 @@ Status Group::launch(std::vector<DeviceCall>& calls, bool blocking) {
   if (!use) return use.error();
   Communicator& comm = *front.comm;
   TUTTI_TRY(comm.chooseOnGpu(calls));
+  if (!std::ranges::all_of(calls, isPlain)) return launchTogether(calls);  // some are captured, and lend their buffers
   TUTTI_TRY(comm.checkStreamsOnGpu(calls));
   TUTTI_TRY(comm.offerOnGpu(calls));
   return comm.launchOnGpu(calls);

@@ -130,9 +130,7 @@ std::pair<int32_t, int32_t> channelBounds(const Config& config, bool tells) {
 
 /// A communicator has two small grids on the device then, and each grid a multiprocessor for a block. Those that were launched early before
 /// two more communicators came stay; with them and one grid of each of the two, all are on the device.
-int32_t mostEarlyRanks(int32_t multiprocessors) {
-  return std::max(0, (multiprocessors / exec::cuda::kMostEarlyBlocks - 2) / 2);
-}
+int32_t mostEarlyRanks(int32_t multiprocessors) { return std::max(0, (multiprocessors / exec::cuda::kMostEarlyBlocks - 2) / 2); }
 
 /// A grid in clusters may take half of what of them fits onto the device, so that another communicator's is there at the same time.
 exec::cuda::ClusterLimits clusterLimits(int32_t most, const exec::cuda::KernelUse& use) {
@@ -184,8 +182,7 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots.fill(static_cast<int32_t>(std::clamp<int64_t>(slots, 2, 64)));
   uint64_t& plainBytes = settings.slotBytes[kPlain];
-  if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
-    plainBytes = static_cast<uint64_t>(bytes / settings.slots[kPlain]);
+  if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes / settings.slots[kPlain]);
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) plainBytes = static_cast<uint64_t>(bytes);
   plainBytes = plainBytes < kPlainUnit ? kLeastPlainBytes : std::min(plainBytes / kPlainUnit, uint64_t{32}) * kPlainUnit;
   // Each peer may be sent to and received from at the same time; what all of them together may be sent stays below what a ring has.
@@ -284,6 +281,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   settings.movesLittle = copyEngines != 1;
   const int64_t mapped = config::get<Param::TuttiMapped>();
   settings.mapped = mapped == 0 ? plan::When::Never : mapped == 1 ? plan::When::WherePossible : plan::When::WhereFaster;
+  settings.lendsCaptured = config::get<Param::GraphRegister>();
+  settings.lendsPlain = config::get<Param::LegacyCudaRegister>() != 0;
   settings.deterministic = host.deterministic;
   settings.restrictions = host.restrictions;
   settings.protocols = host.protocols;

@@ -81,6 +81,8 @@ struct DeviceSettings {
   When copyEngines = When::WhereFaster;  ///< that carry out what only moves
   bool movesLittle = true;               ///< one block does so instead where that is faster (exec/cuda/moved.h)
   When mapped = When::WhereFaster;       ///< blocks that combine what lies in windows of all ranks (exec/cuda/mapped.h)
+  bool lendsCaptured = true;                   ///< both as well for buffers of captured calls, which ranks lend each other
+  bool lendsPlain = true;                      ///< also where those are plain memory (cudaMalloc)
   exec::cuda::ClusterLimits mappedClusters{};  ///< on this rank's device; no plan depends on it
   int32_t mappedBlocks = 64;                   ///< of theirs that are on the device at once, beside those of other ranks on it
   bool deterministic = false;  ///< reductions in rank order only

@@ -164,11 +164,22 @@ Status Endpoint::offer(const Needs& needs) {
   const auto scope = SetUpScope::enter(around_.gpu->context());
   if (!scope) return scope.error();
   if (needsWindow) TUTTI_TRY(offerWindow(needs.window));
-  const auto onHost = std::stable_partition(missing.begin(), missing.end(), [this](const PipeNeed& need) {
-    return peers_[static_cast<size_t>(need.peer.value)].isDirect;
-  });
+  const auto onHost = std::stable_partition(missing.begin(), missing.end(),
+                                            [this](const PipeNeed& need) { return peers_[static_cast<size_t>(need.peer.value)].isDirect; });
   TUTTI_TRY(offerPipes(Place::Device, {missing.begin(), onHost}));
   return offerPipes(Place::Host, {onHost, missing.end()});
+}
+
+Poll Endpoint::offerLate(const Needs& needs) {
+  Status offered = offer(needs);
+  return offered.ok() ? Poll::Ready : fail(std::move(offered));
+}
+
+bool Endpoint::sharesProcesses() const {
+  std::vector<ProcessKey> keys;
+  for (int32_t r = 0; r < ranks_; ++r) keys.push_back(page_.rank(r).control.segment.process);
+  std::ranges::sort(keys);
+  return std::ranges::adjacent_find(keys) != keys.end();
 }
 
 Status Endpoint::offerWindow(int32_t which) {

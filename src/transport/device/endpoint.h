@@ -53,6 +53,8 @@ class Endpoint {
   /// One step of that, for whoever waits for this rank; any thread. Pending: not all ranks have come as far.
   Poll advance();
   Status offer(const Needs& needs);
+  /// The same for whoever has found out late what is needed. Failed: status().
+  Poll offerLate(const Needs& needs);
   Poll settle(const Needs& needs);
   bool isOpen(const Needs& needs) const;
   const Status& status() const { return status_; }
@@ -64,6 +66,8 @@ class Endpoint {
 
   /// Whether any two ranks exchange data through the host's memory; once connect() is Ready.
   bool usesHostMemory() const { return anyHost_; }
+  /// Whether any two ranks are of one process; once connect() is Ready.
+  bool sharesProcesses() const;
 
   /// What kernels of a protocol see; window and pipes are those that are open. All but the signature of `wait`.
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;

@@ -35,6 +35,7 @@ struct EndpointConfig {
   int32_t checks = 1;  ///< calls are compared
   int32_t copyEngines = 0;  ///< when calls are carried out by them, doubled, and 1 more if by one block where that is faster
   int32_t mapped = 0;       ///< and by blocks that combine what lies in windows
+  int32_t lends = 0;         ///< whether ranks lend each other the buffers of captured calls: 1, and 2: plain memory as well
   int32_t leastBlocks = 1;   ///< of a call, as the user wants
   int32_t plainKernels = 0;  ///< which may be chosen of those whose protocol is Simple
   uint64_t shareBytes[kNumWindows] = {};
@@ -55,13 +56,22 @@ struct alignas(64) Card {
   BankPlace place;
 };
 
+/// What the ranks have to give a window alike.
+enum class WindowKind : uint32_t {
+  Plain,        ///< registered, and used by no call
+  Symmetric,    ///< registered as such
+  Lent,         ///< a buffer of a captured call
+  LentInPlace,  ///< which is the call's input and output
+};
+
 /// What a rank says of a window of the user (user_windows.h); written again with every second window.
 struct alignas(64) UserWindowCard {
   std::atomic<uint64_t> state;  ///< 2k + 1: what follows is of window k; 2k + 2: and this rank has mapped it, or not
   BankPlace place;
-  uint32_t isRefused;    ///< 1: the memory cannot be shared
-  uint32_t isSymmetric;  ///< as flags say
-  uint32_t isUnmapped;   ///< 1: this rank could not map it on some other; before 2k + 2
+  uint32_t isRefused;  ///< 1: the memory cannot be shared
+  WindowKind kind;
+  uint32_t hasFinePages;  ///< Published::At
+  uint32_t isUnmapped;    ///< 1: this rank could not map it on some other; before 2k + 2
 };
 
 /// What a rank says of itself.

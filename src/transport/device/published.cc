@@ -1,5 +1,6 @@
 #include "transport/device/published.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/format.h"
@@ -9,7 +10,7 @@ namespace tutti::transport::device {
 using driver::cuda::DevicePtr;
 using driver::cuda::HandleType;
 
-Result<Published::At> Published::add(const memory::Gpu& gpu, DevicePtr address, Bytes bytes) {
+Result<Published::At> Published::add(const memory::Gpu& gpu, DevicePtr address, Bytes bytes, Readers readers) {
   const auto refuse = [&](std::string_view why) {
     return fail(Code::UnhandledCudaError, "{} bytes at {:#x} cannot be shared between GPUs: {}", bytes.value, address, why);
   };
@@ -19,25 +20,44 @@ Result<Published::At> Published::add(const memory::Gpu& gpu, DevicePtr address, 
   if (!info) return tl::unexpected(info.error());
   if (info->type != driver::cuda::MemoryType::OnDevice || info->device != gpu.device())
     return refuse(format("it is no memory of device {}", gpu.device()));
-  if (!gpu.hasVirtualMemory() || !includes(info->handles, HandleType::PosixFd))
+  const bool isVirtual = gpu.hasVirtualMemory() && includes(info->handles, HandleType::PosixFd);
+  if (!isVirtual && (readers == Readers::Any || !info->legacyIpc))
     return refuse("it was not allocated to be exported as a descriptor; ncclMemAlloc does that");
   const uint64_t offset = address - info->range.address;
   if (bytes.value > info->range.bytes.value - offset)
     return refuse(format("they reach past the end of their allocation, {} bytes at {:#x}", info->range.bytes.value, info->range.address));
   const auto buffer = gpu.driver().bufferOf(address);
   if (!buffer) return tl::unexpected(buffer.error());
-  auto allocation = memory::Allocation::at(gpu, address);
-  if (!allocation) return tl::unexpected(std::move(allocation).error());
   const std::lock_guard lock(mutex_);
+  const auto known =
+      std::ranges::find_if(entries_, [&](const auto& e) { return e.second.device == gpu.device() && e.second.buffer == *buffer; });
+  if (known != entries_.end()) {
+    ++known->second.uses;
+    return At{known->first, offset, *buffer, known->second.hasFinePages()};
+  }
+  Entry entry;
+  entry.device = gpu.device();
+  entry.buffer = *buffer;
+  if (isVirtual) {
+    auto allocation = memory::Allocation::at(gpu, address);
+    if (!allocation) return tl::unexpected(std::move(allocation).error());
+    entry.allocation = std::move(*allocation);
+  } else {
+    auto shared = memory::shareLegacy(gpu, info->range.address, info->range.bytes);
+    if (!shared) return tl::unexpected(std::move(shared).error());
+    entry.plain = shared->ticket;
+  }
   const uint64_t number = ++lastNumber_;
-  entries_.emplace(number, Entry{gpu.device(), std::move(*allocation)});
-  return At{number, offset, *buffer};
+  const At at{number, offset, *buffer, entry.hasFinePages()};
+  entries_.emplace(number, std::move(entry));
+  return at;
 }
 
 void Published::remove(uint64_t number) {
   decltype(entries_)::node_type gone;  // outlives the lock
   const std::lock_guard lock(mutex_);
-  gone = entries_.extract(number);
+  const auto found = entries_.find(number);
+  if (found != entries_.end() && --found->second.uses == 0) gone = entries_.extract(found);
 }
 
 Result<memory::Shared> Published::share(int32_t device, uint64_t number) const {
@@ -45,7 +65,10 @@ Result<memory::Shared> Published::share(int32_t device, uint64_t number) const {
   const auto found = entries_.find(number);
   if (found == entries_.end() || found->second.device != device)
     return fail(Code::InvalidArgument, "the process has no memory of number {} on device {} registered", number, device);
-  return found->second.allocation.share(memory::ShareKind::PosixFd);
+  if (found->second.plain.kind == memory::ShareKind::None) return found->second.allocation.share(memory::ShareKind::PosixFd);
+  memory::Shared shared;
+  shared.ticket = found->second.plain;
+  return shared;
 }
 
 size_t Published::size() const {

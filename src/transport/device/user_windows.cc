@@ -16,6 +16,18 @@ namespace {
 constexpr uint64_t announced(uint64_t number) { return 2 * number + 1; }
 constexpr uint64_t mapped(uint64_t number) { return 2 * number + 2; }
 
+bool isLent(WindowKind kind) { return kind == WindowKind::Lent || kind == WindowKind::LentInPlace; }
+
+const char* nameOf(WindowKind kind) {
+  switch (kind) {
+    case WindowKind::Plain: return "as a window";
+    case WindowKind::Symmetric: return "as a symmetric window";
+    case WindowKind::Lent: return "for a captured call";
+    case WindowKind::LentInPlace: break;
+  }
+  return "for a captured call in place";
+}
+
 }  // namespace
 
 UserWindows::~UserWindows() {
@@ -23,21 +35,24 @@ UserWindows::~UserWindows() {
   while (!windows_.empty()) end(windows_.back());
 }
 
-UserWindows::Ref UserWindows::begin(DevicePtr base, Bytes bytes, bool isSymmetric) {
+UserWindows::Ref UserWindows::begin(DevicePtr base, Bytes bytes, WindowKind kind, Published::Readers readers, Status refusal) {
   auto window = std::make_shared<UserWindow>();
   window->number = next_++;
   window->base = base;
   window->bytes = bytes;
-  window->isSymmetric = isSymmetric;
-  const auto at = around_.segments->published().add(*around_.gpu, base, bytes);
+  window->kind = kind;
+  window->refusal = std::move(refusal);
+  unsettled_.push_back(window);
+  if (!window->refusal.ok()) return window;
+  const auto at = around_.segments->published().add(*around_.gpu, base, bytes, readers);
   if (at) {
     window->published_ = at->number;
     window->offset_ = at->offset;
     window->buffer = at->buffer;
+    window->hasFinePages = at->hasFinePages;
   } else {
     window->refusal = at.error();
   }
-  unsettled_.push_back(window);
   return window;
 }
 
@@ -48,8 +63,9 @@ Poll UserWindows::advance(bool allReach) {
     first.isSettled = true;
     first.isUsable = first.reason.empty();
     if (!first.isUsable)
-      observe::info(observe::Subsys::Reg, "rank {}: window {} is not used: {}", rank_.value, first.number, first.reason);
-    if (first.refusal.ok()) windows_.push_back(unsettled_.front());
+      observe::info(observe::Subsys::Reg, "rank {}: memory given {} ({}) is not used: {}", rank_.value, nameOf(first.kind), first.number,
+                    first.reason);
+    if (first.refusal.ok() && !isLent(first.kind)) windows_.push_back(unsettled_.front());
     unsettled_.pop_front();
   }
   missing_ = Rank(-1);
@@ -69,7 +85,8 @@ void UserWindows::announce(UserWindow& window) {
   own.place.offset = window.offset_;
   own.place.bytes = window.bytes.value;
   own.isRefused = window.refusal.ok() ? 0 : 1;
-  own.isSymmetric = window.isSymmetric ? 1 : 0;
+  own.kind = window.kind;
+  own.hasFinePages = window.hasFinePages ? 1 : 0;
   own.isUnmapped = 0;
   own.state.store(announced(window.number), std::memory_order_release);  // pairs with isAnnouncedByAll()
   window.isAnnounced_ = true;
@@ -95,7 +112,7 @@ std::string UserWindows::unlike(const UserWindow& window, bool allReach) const {
     if (theirs.isRefused != 0) return format("the memory of rank {} cannot be shared", r);
     if (theirs.place.bytes != first.place.bytes)
       return format("rank 0 registered {} bytes, rank {} registered {}", first.place.bytes, r, theirs.place.bytes);
-    if (theirs.isSymmetric != first.isSymmetric) return format("ranks 0 and {} gave it different flags", r);
+    if (theirs.kind != first.kind) return format("rank 0 gave it {}, rank {} {}", nameOf(first.kind), r, nameOf(theirs.kind));
   }
   return {};
 }
@@ -110,6 +127,7 @@ void UserWindows::map(UserWindow& window, bool allReach) {
       continue;
     }
     const BankPlace& place = card(r, window.number).place;
+    window.hasFinePages = window.hasFinePages || card(r, window.number).hasFinePages != 0;
     auto reached = around_.segments->reach(*around_.gpu, place.segment);
     if (!reached) {
       window.reason = format("rank {} cannot map the memory of rank {}: {}", rank_.value, r, reached.error().text());
@@ -136,7 +154,7 @@ bool UserWindows::isMappedByAll(UserWindow& window) {
 }
 
 UserWindows::Ref UserWindows::find(DevicePtr address, uint64_t size) const {
-  const auto isIt = [&](const Ref& w) { return w->isUsable && w->isSymmetric && w->holds(address, size); };
+  const auto isIt = [&](const Ref& w) { return w->isUsable && w->kind == WindowKind::Symmetric && w->holds(address, size); };
   const auto found = std::find_if(windows_.rbegin(), windows_.rend(), isIt);
   return found == windows_.rend() ? nullptr : *found;
 }

@@ -1,4 +1,5 @@
-// Windows of the user: memory that every rank of a communicator has registered, and that all of them have mapped (ncclCommWindowRegister).
+// Windows of the user: memory that every rank of a communicator has registered, and that all of them have mapped (ncclCommWindowRegister);
+// and buffers of captured calls, which ranks lend each other for as long as the graph is there.
 //
 // Owner: the Endpoint. Used by the thread that uses the communicator; nothing here blocks on another rank.
 // 1. The kth registration of a rank belongs to the kth of all others: they are made in the same order. begin() takes a place in that order,
@@ -10,6 +11,8 @@
 // 4. A window holds the physical memory that was there when it was registered, its peers' as well as its own. What is there at a call is
 //    asked of the driver each time (bufferOf): a program that frees and allocates anew gets an error, not somebody else's bytes.
 // 5. Nothing is mapped, allocated or asked of other ranks once a window is settled: calls that are captured use it as others do.
+// 6. A lent buffer is a window of one call: it begins where the rank's buffer does, and no other call finds it. Captures are alike on all
+//    ranks, as with NCCL, so these take their places in the same order.
 #pragma once
 
 #include <deque>
@@ -24,12 +27,13 @@ struct UserWindow {
   uint64_t number = 0;  ///< in the order of registrations; the same on all ranks
   driver::cuda::DevicePtr base = 0;
   Bytes bytes;
-  bool isSymmetric = false;
+  WindowKind kind = WindowKind::Plain;
   bool isSettled = false;
-  bool isUsable = false;  ///< all ranks have mapped it
-  Status refusal;         ///< this rank's memory cannot be shared: why
-  std::string reason;     ///< not usable: why
-  uint64_t buffer = 0;    ///< the driver's number of the memory
+  bool isUsable = false;                    ///< all ranks have mapped it
+  Status refusal;                           ///< this rank's memory cannot be shared: why
+  std::string reason;                       ///< not usable: why
+  uint64_t buffer = 0;                      ///< the driver's number of the memory
+  bool hasFinePages = false;                ///< once settled: that of some rank
   std::vector<driver::cuda::DevicePtr> at;  ///< by rank: where this rank's GPU finds the window of that one
 
   bool holds(driver::cuda::DevicePtr address, uint64_t size) const {
@@ -54,8 +58,10 @@ class UserWindows {
   UserWindows(const UserWindows&) = delete;
   UserWindows& operator=(const UserWindows&) = delete;
 
-  /// [base, base + bytes) of this rank's GPU is the next window. It takes part also where it cannot be shared: `refusal`.
-  Ref begin(driver::cuda::DevicePtr base, Bytes bytes, bool isSymmetric);
+  /// [base, base + bytes) of this rank's GPU is the next window. It takes part also where it cannot be shared: `refusal`, with which it
+  /// may begin. `readers`: the other ranks.
+  Ref begin(driver::cuda::DevicePtr base, Bytes bytes, WindowKind kind, Published::Readers readers = Published::Readers::Any,
+            Status refusal = {});
   /// Ready: all that have begun are settled. `allReach`: no two ranks exchange data through the host.
   Poll advance(bool allReach);
   /// Whose news advance() lacks.
@@ -66,7 +72,7 @@ class UserWindows {
   bool isEmpty() const { return windows_.empty(); }  ///< none is settled
   /// The window of that pointer; null: there is none.
   Ref find(const void* window) const;
-  /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go.
+  /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go. Also of one that was lent.
   void end(const Ref& window);
   /// All that is mapped, for whoever keeps it; no window is usable then.
   std::vector<Reached> takeReached();

@@ -1,0 +1,66 @@
+// Buffers of captured calls that ranks lend each other (comm/device_windows.h, 8).
+#include <utility>
+
+#include "comm/device_windows.h"
+#include "core/format.h"
+
+namespace tutti::comm {
+
+using driver::cuda::DevicePtr;
+using transport::device::Published;
+using transport::device::UserWindow;
+using transport::device::WindowKind;
+
+namespace {
+
+constexpr uint64_t kVectorBytes = 16;  ///< blocks load and store so much at once, or are slow
+
+bool overlap(DevicePtr a, DevicePtr b, uint64_t bytes) { return a < b + bytes && b < a + bytes; }
+
+}  // namespace
+
+bool DeviceWindows::mayLend(const Call& call, double kernelUs) const {
+  if (!settings_.lendsCaptured || call.count == 0 || endpoint_.sharesProcesses() || !obstacle(call.collective).empty()) return false;
+  for (const bool isInPlace : {false, true})
+    for (const bool hasFinePages : {false, true})
+      if (isTaken(call, {isInPlace, hasFinePages}, kernelUs)) return true;
+  return false;
+}
+
+/// Ranks begin equally many windows for a call, whatever each of them finds its buffers to be.
+DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
+  const Call& call = made.call;
+  const DevicePtr in = addressOf(made.in);
+  const DevicePtr out = addressOf(made.out);
+  const bool isAllReduce = call.collective == Collective::AllReduce;
+  const bool isAllToAll = call.collective == Collective::AllToAll;
+  const uint64_t chunk = call.count * sizeOf(call.type);
+  const uint64_t all = chunk * static_cast<uint64_t>(ranks_);
+  const WindowKind kind = isAllReduce && in == out ? WindowKind::LentInPlace : WindowKind::Lent;
+  const bool isUponInput = (isAllReduce && in != out && overlap(in, out, chunk)) || (isAllToAll && overlap(in, out, all));
+  const auto readers = settings_.lendsPlain ? Published::Readers::OtherProcesses : Published::Readers::Any;
+  const auto begin = [&](DevicePtr address, uint64_t bytes) {
+    Status refusal;
+    if (isUponInput) refusal = error(Code::InvalidUsage, "the output lies upon the input");
+    if (address % kVectorBytes != 0) refusal = error(Code::InvalidUsage, "a buffer at {:#x} begins between two vectors", address);
+    return endpoint_.windows().begin(address, Bytes(bytes), kind, readers, std::move(refusal));
+  };
+  switch (call.collective) {
+    case Collective::AllReduce: return {begin(out, chunk), begin(in, chunk)};
+    case Collective::AllToAll: return {begin(out, all), begin(in, all)};
+    case Collective::ReduceScatter: return {begin(in, all), nullptr};
+    case Collective::Broadcast: return {begin(out, chunk), nullptr};
+    default: break;
+  }
+  return {begin(out, all), nullptr};
+}
+
+void DeviceWindows::chooseLent(WindowCall& made, const Loan& loan, double kernelUs) const {
+  if (!loan.first->isUsable || (loan.second != nullptr && !loan.second->isUsable)) return;
+  WindowCall lent = made;
+  lent.window = loan.first;
+  if (made.call.collective == Collective::AllReduce) lent.inWindow = loan.second;
+  if (isTaken(lent.call, lent.traits(), kernelUs)) made = std::move(lent);
+}
+
+}  // namespace tutti::comm

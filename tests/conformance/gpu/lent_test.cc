@@ -1,0 +1,334 @@
+// Captured calls whose ranks, processes of their own, lend each other their buffers: the bits of the contract in every replay, other ways
+// where a buffer cannot be lent, and nothing that stays mapped when the graph is gone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/gpu/faults.h"
+#include "conformance/reference.h"
+#include "core/format.h"
+#include "exec/cuda/host_kernels.h"
+
+namespace tutti::conformance {
+namespace {
+
+using driver::cuda::DevicePtr;
+using driver::cuda::Error;
+using driver::cuda::Graph;
+using driver::cuda::Stream;
+using exec::cuda::HostKernels;
+using faults::ProcessRanks;
+
+constexpr size_t kRoom = size_t{1} << 20;
+constexpr auto kPoison = std::byte{0xa5};
+
+/// How a user comes to memory.
+enum class Memory { Plain, Exported };
+
+/// A rank of this process: a GPU with memory for inputs and outputs, a stream and a communicator.
+class LendingRank {
+ public:
+  LendingRank(ProcessRanks::Self& self, Memory memory) : self_(self), memory_(memory), gpus(self.count()), use_(gpus, self.index()) {
+    stream = gpus.makeStream();
+    in = allocate();
+    out = allocate();
+    EXPECT_EQ(ncclCommInitRank(&comm, self.count(), self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+  }
+  ~LendingRank() {
+    if (comm != nullptr) {
+      EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    }
+    free(in);
+    free(out);
+    self_.meet(90);  // what peers may still touch is kept
+    EXPECT_EQ(gpus.driver().streamDestroy(stream), Error::Success);
+  }
+  LendingRank(const LendingRank&) = delete;
+  LendingRank& operator=(const LendingRank&) = delete;
+
+  std::byte* allocate() {
+    void* memory = nullptr;
+    if (memory_ == Memory::Exported) {
+      EXPECT_EQ(ncclMemAlloc(&memory, kRoom), ncclSuccess);
+    } else {
+      DevicePtr address = 0;
+      EXPECT_EQ(gpus.driver().memAlloc(&address, kRoom), Error::Success);
+      memory = reinterpret_cast<void*>(address);
+    }
+    return static_cast<std::byte*>(memory);
+  }
+  void free(std::byte* memory) {
+    if (memory_ == Memory::Exported) {
+      EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+    } else {
+      EXPECT_EQ(gpus.driver().memFree(reinterpret_cast<DevicePtr>(memory)), Error::Success);
+    }
+  }
+  std::byte* sendBuffer(const Case& c) const {
+    if (c.inPlace && c.kind == Kind::AllReduce) return recvBuffer(c);
+    return in + static_cast<size_t>(c.sendOffset) * sizeOf(c.type);
+  }
+  std::byte* recvBuffer(const Case& c) const { return out + static_cast<size_t>(c.recvOffset) * sizeOf(c.type); }
+
+  ncclResult_t call(const Case& c) const {
+    const auto type = static_cast<ncclDataType_t>(c.type);
+    const auto op = static_cast<ncclRedOp_t>(c.operation);
+    switch (c.kind) {
+      case Kind::AllReduce: return ncclAllReduce(sendBuffer(c), recvBuffer(c), c.count, type, op, comm, stream);
+      case Kind::ReduceScatter: return ncclReduceScatter(sendBuffer(c), recvBuffer(c), c.count, type, op, comm, stream);
+      case Kind::AllGather: return ncclAllGather(sendBuffer(c), recvBuffer(c), c.count, type, comm, stream);
+      case Kind::AlltoAll: return ncclAlltoAll(sendBuffer(c), recvBuffer(c), c.count, type, comm, stream);
+      default: return ncclBroadcast(sendBuffer(c), recvBuffer(c), c.count, type, c.root, comm, stream);
+    }
+  }
+  Graph capture(const std::function<void()>& what) {
+    Graph graph = nullptr;
+    EXPECT_EQ(gpus.driver().beginCapture(stream), Error::Success);
+    what();
+    EXPECT_EQ(gpus.driver().endCapture(stream, &graph), Error::Success);
+    return graph;
+  }
+  Graph capture(const Case& c) {
+    return capture([&] { ASSERT_EQ(call(c), ncclSuccess) << describe(c) << ": " << ncclGetLastError(comm); });
+  }
+  /// With other data each turn.
+  void replay(Graph graph, Case c, uint64_t turn) {
+    c.seed = turn + 77;
+    std::vector<conformance::Bytes> inputs;
+    for (int r = 0; r < c.ranks; ++r) inputs.push_back(makeInput(c, r));
+    std::memset(out, static_cast<int>(kPoison), kRoom);
+    const auto& own = inputs[static_cast<size_t>(self_.index())];
+    std::memcpy(sendBuffer(c), own.data(), own.size());
+    ASSERT_EQ(gpus.driver().launchGraph(graph, stream), Error::Success);
+    synchronize(gpus, stream);
+    const auto expected = expectedOutput(c, inputs)[static_cast<size_t>(self_.index())];
+    ASSERT_EQ(firstDifference(c, recvBuffer(c), expected), "") << describe(c) << ", turn " << turn << ", rank " << self_.index();
+    const std::byte* const end = recvBuffer(c) + expected.size();
+    ASSERT_TRUE(std::all_of(end, end + 256, [](std::byte b) { return b == kPoison; })) << describe(c);
+  }
+  void destroy(Graph graph) { EXPECT_EQ(gpus.driver().destroyGraph(graph), Error::Success); }
+
+ private:
+  ProcessRanks::Self& self_;
+  const Memory memory_;
+
+ public:
+  FakeGpus gpus;
+  Stream stream = nullptr;
+  std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  ncclComm_t comm = nullptr;
+
+ private:
+  const UseGpu use_;
+};
+
+Case caseOf(Kind kind, int ranks, DataType type, uint64_t count, bool inPlace = false) {
+  Case c;
+  c.kind = kind;
+  c.algorithm = kind == Kind::AllReduce ? "twoshot" : "direct";  // whose bits they are
+  c.ranks = ranks;
+  c.type = type;
+  c.count = count;
+  c.root = ranks - 1;
+  c.inPlace = inPlace;
+  c.data = count % 2 == 0 ? Data::Wild : Data::Ordinary;
+  return c;
+}
+
+/// Offsets of whole vectors, another one on each rank.
+Case shifted(Case c, int rank) {
+  c.sendOffset = 64 * rank;
+  c.recvOffset = 32 * (2 - rank % 3);
+  return c;
+}
+
+constexpr Kind kKinds[] = {Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather, Kind::AlltoAll, Kind::Broadcast};
+
+/// Launches that go straight to buffers, of all kinds; and those through what the library has.
+std::pair<size_t, size_t> launches() {
+  const auto counts = HostKernels::counts();
+  return {static_cast<size_t>(counts.mapped + counts.moved + counts.copyStages), static_cast<size_t>(counts.launches)};
+}
+
+/// Captures it, and replays it. `isLent`: it goes straight to the buffers, or through what the library has; nullopt: as it likes.
+void runGraph(LendingRank& rank, const Case& c, std::optional<bool> isLent) {
+  const auto before = launches();
+  const Graph graph = rank.capture(c);
+  const auto after = launches();
+  if (isLent.has_value()) {
+    EXPECT_EQ(after.first != before.first, *isLent) << describe(c);
+    EXPECT_EQ(after.second != before.second, !*isLent) << describe(c);
+  }
+  for (uint64_t turn = 0; turn < 3; ++turn) ASSERT_NO_FATAL_FAILURE(rank.replay(graph, c, turn));
+  rank.destroy(graph);
+}
+
+struct Way {
+  const char* name;
+  Memory memory;
+  const char* wish;
+  bool isForAll;  ///< the wish
+};
+
+class GpuLent : public testing::TestWithParam<std::tuple<int, Way>> {};
+
+TEST_P(GpuLent, EveryReplayHasTheBitsOfTheContract) {
+  const auto& [ranks, way] = GetParam();
+  const ScopedSetting wish(way.wish, "1");
+  ProcessRanks children(ranks, [&way = way](ProcessRanks::Self& self) {
+    LendingRank rank(self, way.memory);
+    for (const Kind kind : kKinds)
+      for (const uint64_t count : {uint64_t{1}, uint64_t{1007}, uint64_t{20'000}})
+        for (const bool inPlace : {false, true}) {
+          if (inPlace && kind != Kind::AllReduce) continue;
+          const DataType type = kind == Kind::AllReduce ? DataType::F32 : DataType::F16;
+          const bool areForced = way.isForAll || !reduces(kind);
+          ASSERT_NO_FATAL_FAILURE(runGraph(rank, shifted(caseOf(kind, self.count(), type, count, inPlace), self.index()),
+                                           areForced ? std::optional(true) : std::nullopt));
+        }
+  });
+  children.expectAllWell({}, 120);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, GpuLent,
+                         testing::Combine(testing::Values(2, 3),
+                                          testing::Values(Way{"PlainByBlocks", Memory::Plain, "TUTTI_MAPPED", true},
+                                                          Way{"PlainByEngines", Memory::Plain, "TUTTI_COPY_ENGINES", false},
+                                                          Way{"ExportedByBlocks", Memory::Exported, "TUTTI_MAPPED", true})),
+                         [](const auto& made) { return format("{}{}", std::get<1>(made.param).name, std::get<0>(made.param)); });
+
+/// Runs `body` on ranks of so many processes whose blocks go to buffers wherever they can.
+void onRanks(int ranks, Memory memory, const std::function<void(ProcessRanks::Self&, LendingRank&)>& body) {
+  const ScopedSetting wish("TUTTI_MAPPED", "1");
+  ProcessRanks children(ranks, [&](ProcessRanks::Self& self) {
+    LendingRank rank(self, memory);
+    body(self, rank);
+  });
+  children.expectAllWell({}, 60);
+}
+
+TEST(GpuLentNot, WhereABufferOfOneRankCannotBe) {
+  onRanks(3, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    for (const Kind kind : kKinds) {
+      Case c = caseOf(kind, 3, DataType::F32, 5001);
+      if (self.index() == 1) c.sendOffset = c.recvOffset = 1;  // between two vectors
+      ASSERT_NO_FATAL_FAILURE(runGraph(rank, c, false));
+      ASSERT_NO_FATAL_FAILURE(runGraph(rank, caseOf(kind, 3, DataType::F32, 5001), true));  // the next may well be
+    }
+  });
+}
+
+TEST(GpuLentNot, WhereOnlyOneRankIsInPlace) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    ASSERT_NO_FATAL_FAILURE(runGraph(rank, caseOf(Kind::AllReduce, 2, DataType::F32, 5001, self.index() == 0), false));
+  });
+}
+
+TEST(GpuLentNot, WhereTheUserForbidsIt) {
+  for (const auto& [name, memory, isLent] :
+       {std::tuple{"NCCL_GRAPH_REGISTER", Memory::Plain, false}, std::tuple{"NCCL_GRAPH_REGISTER", Memory::Exported, false},
+        std::tuple{"NCCL_LEGACY_CUDA_REGISTER", Memory::Plain, false}, std::tuple{"NCCL_LEGACY_CUDA_REGISTER", Memory::Exported, true}}) {
+    const ScopedSetting no(name, "0");
+    onRanks(2, memory, [isLent = isLent](ProcessRanks::Self&, LendingRank& rank) {
+      for (const Kind kind : kKinds) ASSERT_NO_FATAL_FAILURE(runGraph(rank, caseOf(kind, 2, DataType::F32, 5001), isLent));
+    });
+  }
+}
+
+TEST(GpuLentNot, OutsideOfCaptures) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self&, LendingRank& rank) {
+    const Case c = caseOf(Kind::AllReduce, 2, DataType::F32, 5001);
+    const auto before = launches();
+    ASSERT_EQ(rank.call(c), ncclSuccess);
+    synchronize(rank.gpus, rank.stream);
+    EXPECT_EQ(launches().first, before.first);
+  });
+}
+
+TEST(GpuLentGroups, CallsOfAGroupAreLentTogether) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self&, LendingRank& rank) {
+    const Case first = caseOf(Kind::AllReduce, 2, DataType::F32, 5000);
+    Case second = caseOf(Kind::AllGather, 2, DataType::F32, 3000);
+    second.recvOffset = 100'000;
+    const auto before = launches();
+    const Graph graph = rank.capture([&] {
+      ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+      ASSERT_EQ(rank.call(first), ncclSuccess);
+      ASSERT_EQ(rank.call(second), ncclSuccess);
+      ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(rank.comm);
+    });
+    EXPECT_GE(launches().first, before.first + 2);
+    EXPECT_EQ(launches().second, before.second);
+    for (uint64_t turn = 0; turn < 3; ++turn) ASSERT_NO_FATAL_FAILURE(rank.replay(graph, first, turn));
+    rank.destroy(graph);
+  });
+}
+
+/// What the library has mapped of peers' plain memory, once it has looked after graphs that are gone: another capture, of a call whose
+/// output it lends.
+size_t mappedAfterALook(LendingRank& rank) {
+  const Graph graph = rank.capture(caseOf(Kind::AllGather, 2, DataType::F32, 16));
+  const size_t mapped = rank.gpus.driver().alive().opened;
+  rank.destroy(graph);
+  return mapped;
+}
+
+TEST(GpuLentEnds, WhatWasLentIsUnmappedWhenItsGraphIsGone) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const Case c = caseOf(Kind::AllGather, 2, DataType::F32, 5001);
+    const Graph kept = rank.capture(c);
+    const Graph gone = rank.capture(caseOf(Kind::AllReduce, 2, DataType::F32, 5001));
+    EXPECT_EQ(rank.gpus.driver().alive().opened, 2u) << "the input and the output of the peer, each once";
+    rank.destroy(gone);
+    EXPECT_EQ(mappedAfterALook(rank), 1u);
+    ASSERT_NO_FATAL_FAILURE(rank.replay(kept, c, 1));
+    rank.destroy(kept);
+    self.meet(1);
+    rank.free(rank.out);
+    rank.out = rank.allocate();
+    EXPECT_EQ(mappedAfterALook(rank), 1u) << "the new output";
+  });
+}
+
+TEST(GpuLentEnds, AGraphOutlivesItsCommunicator) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const Case c = caseOf(Kind::AllReduce, 2, DataType::F32, 5001);
+    const Graph graph = rank.capture(c);
+    ASSERT_EQ(ncclCommDestroy(std::exchange(rank.comm, nullptr)), ncclSuccess);
+    self.meet(1);
+    for (uint64_t turn = 0; turn < 3; ++turn) ASSERT_NO_FATAL_FAILURE(rank.replay(graph, c, turn));
+    rank.destroy(graph);
+    for (int stage = 2; stage < 4; ++stage) {  // whoever opens another one leaves the first, and then finds that all have left it
+      self.meet(stage);
+      ncclComm_t other = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&other, 2, self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+      ASSERT_EQ(ncclCommDestroy(other), ncclSuccess);
+    }
+  });
+}
+
+TEST(GpuLentEnds, ARankThatCapturesNothingIsNamed) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    if (self.index() == 0) {
+      ASSERT_EQ(tuttiCommSetTimeout(rank.comm, 300), ncclSuccess);
+      EXPECT_EQ(rank.gpus.driver().beginCapture(rank.stream), Error::Success);
+      EXPECT_NE(rank.call(caseOf(Kind::AllReduce, 2, DataType::F32, 5001)), ncclSuccess);
+      const std::string why = ncclGetLastError(rank.comm);
+      EXPECT_NE(why.find("rank 1"), std::string::npos) << why;
+      Graph graph = nullptr;
+      EXPECT_EQ(rank.gpus.driver().endCapture(rank.stream, &graph), Error::Success);
+      rank.destroy(graph);
+    }
+    self.meet(1);
+    ASSERT_EQ(ncclCommAbort(std::exchange(rank.comm, nullptr)), ncclSuccess);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::conformance
