@@ -79,6 +79,14 @@ class Cases(unittest.TestCase):
         self.assertEqual({(c.tool, c.program) for c in windows if c.tool},
                          {(tool, program) for tool in ("memcheck", "racecheck", "synccheck", "initcheck") for program in ("all_reduce", "all_gather")})
 
+    def test_lent_buffers_have_rows_of_processes(self):
+        lent = [c for c in cases.full(4, False) if c.extra == ("-G", "2")]
+        self.assertEqual({c.mode for c in lent}, {"mpi"})
+        for program in cases.IN_WINDOWS:
+            ways = [(len(c.types), *c.environment) for c in lent if c.program == program]
+            self.assertLessEqual({(len(cases.TYPES), "TUTTI_MAPPED"), (1, "TUTTI_MAPPED"), (1, "TUTTI_COPY_ENGINES")}, set(ways), program)
+        self.assertEqual({c.program for c in cases.gate(2) if c.extra == ("-G", "2")}, {"all_reduce", "all_gather"})
+
     def test_the_gate_has_plain_memory_and_keeps_its_time(self):
         for gpus in (1, 2, 4, 8):
             checks = cases.gate(gpus)

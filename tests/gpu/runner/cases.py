@@ -175,6 +175,8 @@ def gate(gpus):
     if gpus > 1:
         checks += host_memory(gpus, Sizes(8, 4 * MB, 32), ("g", "mpi"), HOST_MEMORY)
         checks += plain_memory(gpus, Sizes(8, 4 * MB, 32), ("all_reduce",), estimate_s=2.5)
+        checks += [Check(program, "mpi", gpus, Sizes(8, 16 * MB, 8), environment={"TUTTI_MAPPED": "1"}, extra=("-G", "2"), limit_s=25, estimate_s=3)
+                   for program in ("all_reduce", "all_gather")]
     return sound(checks)
 
 
@@ -214,6 +216,22 @@ def symmetric_windows(gpus):
     check = Check("all_reduce", "mpi", gpus, Sizes(1024, 64 * MB, 16), TYPES, OPS, iterations=(2, 1),
                   environment={"TUTTI_COPY_ENGINES": "1"}, extra=("-R", "2"))
     checks.append(checked_by_row(check, FAST_ROW_S))
+    return checks
+
+
+def lent_buffers(gpus):
+    """Graphs of processes, whose ranks lend each other their buffers: every type and operator by blocks, sizes that no vector divides, what
+    engines do, and buffers that cannot be lent."""
+    checks = []
+    for program in IN_WINDOWS:
+        ops = OPS if program in WITH_OPS else ("sum",)
+        check = Check(program, "mpi", gpus, Sizes(16, 4 * MB, 8), TYPES, ops, program in WITH_ROOTS, iterations=(1, 1),
+                      environment={"TUTTI_MAPPED": "1"}, extra=("-G", "2"))
+        checks.append(checked_by_row(check, FAST_ROW_S))
+        checks.append(Check(program, "mpi", gpus, Sizes(3, 300_000_000, 7), ("int8",), environment={"TUTTI_MAPPED": "1"}, extra=("-G", "2")))
+        checks.append(Check(program, "mpi", gpus, Sizes(8, 256 * MB, 4), environment={"TUTTI_COPY_ENGINES": "1"}, extra=("-G", "2")))
+    checks.append(Check("all_reduce", "mpi", gpus, Sizes(8, 64 * MB, 8), environment={"TUTTI_MAPPED": "1"}, unalign=1, extra=("-G", "2")))
+    checks.append(Check("all_gather", "mpi", gpus, Sizes(8, 64 * MB, 8), environment={"NCCL_GRAPH_REGISTER": "0"}, extra=("-G", "2")))
     return checks
 
 
@@ -319,7 +337,7 @@ def full(gpus, with_reference):
                             str(gpus), "--devices", str(gpus), "--timeout", "1000"))
         checks += host_memory(gpus, Sizes(8, 256 * MB, 2), ("g", "t", "mpi"), PROGRAMS)
         checks += plain_memory(gpus, Sizes(8, 64 * MB, 8), ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"))
-        checks += bounded_memory(gpus, Sizes(8, 64 * MB, 8)) + symmetric_windows(gpus) + applications(gpus)
+        checks += bounded_memory(gpus, Sizes(8, 64 * MB, 8)) + symmetric_windows(gpus) + lent_buffers(gpus) + applications(gpus)
     return sound(checks) + (timings(gpus) if with_reference else [])
 
 
