@@ -13,10 +13,16 @@ using transport::device::GraphMark;
 
 namespace {
 
+struct HeldByGraph {
+  std::shared_ptr<GraphMark> mark;
+  std::shared_ptr<std::atomic<bool>> hasLost;
+};
+
 /// Called by the driver on a thread of its own.
-void graphIsGone(void* mark) {
-  const std::unique_ptr<std::shared_ptr<GraphMark>> held(static_cast<std::shared_ptr<GraphMark>*>(mark));
-  (*held)->isGone.store(true, std::memory_order_release);  // pairs with GraphMark's readers
+void graphIsGone(void* data) {
+  const std::unique_ptr<HeldByGraph> held(static_cast<HeldByGraph*>(data));
+  held->mark->isGone.store(true, std::memory_order_release);  // pairs with GraphMark's readers
+  held->hasLost->store(true, std::memory_order_release);      // pairs with hasLost()
 }
 
 bool isGone(const std::shared_ptr<GraphMark>& mark) { return mark->isGone.load(std::memory_order_acquire); }
@@ -31,7 +37,7 @@ Result<Captures::Graph*> Captures::at(const CaptureInfo& capture) {
   Graph made;
   made.capture = capture.id;
   made.mark = std::make_shared<GraphMark>();
-  auto held = std::make_unique<std::shared_ptr<GraphMark>>(made.mark);
+  auto held = std::make_unique<HeldByGraph>(HeldByGraph{made.mark, hasLost_});
   if (Status status = driver_.keepWith(capture.graph, held.release(), graphIsGone); !status.ok()) return tl::unexpected(std::move(status));
   graphs_.push_back(std::move(made));
   return &graphs_.back();
@@ -73,6 +79,10 @@ Status Captures::leave(Stream stream, Event ended) {
 std::shared_ptr<GraphMark> Captures::markOf(const CaptureInfo& capture) const {
   const auto known = std::find_if(graphs_.begin(), graphs_.end(), [&](const Graph& graph) { return graph.capture == capture.id; });
   return known == graphs_.end() ? nullptr : known->mark;
+}
+
+bool Captures::hasLost() {
+  return hasLost_->load(std::memory_order_relaxed) && hasLost_->exchange(false, std::memory_order_acquire);  // pairs with graphIsGone()
 }
 
 std::vector<std::shared_ptr<GraphMark>> Captures::alive() {

@@ -7,6 +7,7 @@
 // 3. Every graph holds a mark that says when it, and all that was made of it, is gone; no call of the driver is needed to notice.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Captures {
 
   /// The mark of the graph of a capture whose work has been entered.
   std::shared_ptr<transport::device::GraphMark> markOf(const driver::cuda::CaptureInfo& capture) const;
+  /// Whether some graph has gone since it was asked before.
+  bool hasLost();
   /// Marks of the graphs that are still there.
   std::vector<std::shared_ptr<transport::device::GraphMark>> alive();
 
@@ -39,6 +42,7 @@ class Captures {
   Result<Graph*> at(const driver::cuda::CaptureInfo& capture);
 
   driver::cuda::Driver& driver_;
+  const std::shared_ptr<std::atomic<bool>> hasLost_ = std::make_shared<std::atomic<bool>>(false);  ///< set after a mark
   std::vector<Graph> graphs_;
 };
 

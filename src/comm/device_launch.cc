@@ -150,6 +150,9 @@ Status DeviceRank::inTurn(std::span<DeviceCall> calls, std::span<const Stream> s
   const auto capture = devices_.driver().captureInfo(streams.front());
   if (!capture) return capture.error();
   isCaptured_ = capture->isActive();
+  if (!isCaptured_ && std::ranges::any_of(calls, [](const DeviceCall& call) { return call.loan.first != nullptr; }))
+    return error(Code::InvalidUsage, "the capture of a call ended while it waited for the peers to capture theirs");
+  dropLoans(false);
   TUTTI_TRY(say(calls, isCaptured_));
   std::unique_lock<std::mutex> ordered;
   if (device_.order != nullptr) ordered = std::unique_lock(device_.order->mutex);
@@ -158,7 +161,9 @@ Status DeviceRank::inTurn(std::span<DeviceCall> calls, std::span<const Stream> s
   TUTTI_TRY(enterOrder(streams.front(), *capture));
   TUTTI_TRY(launchThem());
   TUTTI_TRY(leaveOrder(streams.front(), *capture));
-  return leave(streams, *capture);
+  TUTTI_TRY(leave(streams, *capture));
+  if (isCaptured_) dropLoans(true);
+  return {};
 }
 
 Status DeviceRank::launch(std::span<DeviceCall> calls) {

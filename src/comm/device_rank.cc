@@ -121,8 +121,11 @@ DeviceRank::~DeviceRank() {
     for (auto& [words, bank] : programs_) kept.banks.push_back(std::move(bank));
     endpoint_->keepMemory(std::move(kept));
   }
-  for (Loans& loans : loans_)
-    for (DeviceWindows::Loan& loan : loans.of) endLoan(loan);
+  for (const Loans& loans : loans_)
+    for (const DeviceWindows::Loan& loan : loans.of)
+      for (const auto& window : {loan.first, loan.second})
+        if (window != nullptr) endpoint_->windows().end(window);
+  loans_.clear();
   endedWindows_.clear();
   windows_.reset();
   endpoint_.reset();
@@ -181,7 +184,6 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
 Status DeviceRank::offer(std::span<DeviceCall> calls) {
   isOffering_ = false;
   if (std::ranges::any_of(calls, [](const DeviceCall& call) { return !call.isOpen(); })) {
-    dropLoans();
     const auto captured = isCaptured(calls);
     if (!captured) return captured.error();
     TUTTI_TRY(say(calls, *captured));
@@ -203,10 +205,7 @@ Poll DeviceRank::settleLoan(DeviceCall& call) {
   call.lends = false;
   WindowCall found = windowCallOf(call);
   windows_->chooseLent(found, call.loan, call.plan->plan->estimatedUs);
-  if (found.window == nullptr) {
-    endLoan(call.loan);
-    return call.isOpen() ? Poll::Ready : endpoint_->offerLate(call.plan->needs());
-  }
+  if (found.window == nullptr) return call.isOpen() ? Poll::Ready : endpoint_->offerLate(call.plan->needs());
   call.estimatedUs = windows_->estimateUs(call.call, found.traits());
   call.window = std::move(found.window);
   call.inWindow = std::move(found.inWindow);
@@ -341,22 +340,17 @@ void DeviceRank::keepLoans(std::span<DeviceCall> calls, const driver::cuda::Capt
   }
 }
 
-void DeviceRank::endLoan(DeviceWindows::Loan& loan) {
-  const auto outside = driver::cuda::OutsideCaptures::enter(devices_.driver());
-  for (auto* window : {&loan.first, &loan.second}) {
-    if (*window != nullptr) endpoint_->windows().end(*window);
-    window->reset();
-  }
-}
-
-/// One that is found gone now was launched for the last time before the look at what runs.
-void DeviceRank::dropLoans() {
+/// A graph that is found gone now was launched for the last time before the look at what runs.
+void DeviceRank::dropLoans(bool mayWait) {
+  hasGoneLoans_ = captures_.hasLost() || hasGoneLoans_;
+  if (!hasGoneLoans_) return;
   const auto isThere = [](const Loans& loans) { return !loans.graph->isGone.load(std::memory_order_acquire); };  // pairs with graphIsGone()
   const auto gone = std::stable_partition(loans_.begin(), loans_.end(), isThere);
-  if (gone == loans_.end() || !isIdle()) return;
+  if (gone != loans_.end() && !isIdle()) return;
   for (auto loans = gone; loans != loans_.end(); ++loans)
-    for (DeviceWindows::Loan& loan : loans->of) endLoan(loan);
-  loans_.erase(gone, loans_.end());
+    std::erase_if(loans->of, [mayWait](const DeviceWindows::Loan& loan) { return mayWait || !loan.goesSlowly(); });
+  loans_.erase(std::remove_if(gone, loans_.end(), [](const Loans& loans) { return loans.of.empty(); }), loans_.end());
+  hasGoneLoans_ = !std::ranges::all_of(loans_, isThere);
 }
 
 /// Copies of calls before may be on their way, and graphs may be launched again.
@@ -375,7 +369,6 @@ Poll DeviceRank::settleWindows() {
 
 /// A call that has not been launched yet holds its window as well.
 void DeviceRank::dropEnded() {
-  dropLoans();
   if (endedWindows_.empty() || !captures_.alive().empty() || !isIdle()) return;
   std::erase_if(endedWindows_, [](const transport::device::UserWindows::Ref& window) { return window.use_count() == 1; });
 }

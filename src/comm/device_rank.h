@@ -188,8 +188,8 @@ class DeviceRank {
   Poll settleLoan(DeviceCall& call);
   /// The graph that is captured keeps what its calls were lent.
   void keepLoans(std::span<DeviceCall> calls, const driver::cuda::CaptureInfo& capture);
-  void endLoan(DeviceWindows::Loan& loan);
-  void dropLoans();
+  /// What graphs that are gone were lent, but while kernels run. `mayWait`: also what goes slowly.
+  void dropLoans(bool mayWait);
   template <class LaunchThem>
   Status inTurn(std::span<DeviceCall> calls, std::span<const driver::cuda::Stream> streams, LaunchThem&& launchThem);
   /// Behind what other communicators have launched on the GPU, where there is an order of them.
@@ -216,6 +216,7 @@ class DeviceRank {
     std::vector<DeviceWindows::Loan> of;
   };
   std::vector<Loans> loans_;
+  bool hasGoneLoans_ = false;  ///< of graphs that are gone, some are still here
   std::map<std::vector<uint64_t>, memory::Bank> programs_;  // by their words
   exec::cuda::CommView views_[transport::device::kNumProtocols];
   driver::cuda::OwnedEvent ended_;  // recorded behind the latest launch, or the latest graph

@@ -35,7 +35,6 @@ constexpr double kWorthFewBlocks = 1.05;
 constexpr double kWorthNoBlocks = 1.06;
 /// So much of memory that is not aligned to vectors a block moves as fast as engines begin.
 constexpr uint64_t kLittleThatIsAskew = 8192;
-constexpr uint64_t kVectorBytes = 16;
 /// Above the numbers of all collectives and of what takes a number among them; four bits of a signature.
 constexpr uint64_t kFirstMark = 12;
 constexpr int kMarkShift = 60;
@@ -119,7 +118,7 @@ double DeviceWindows::carriedUs(const Call& call) const {
 DeviceWindows::Mover DeviceWindows::moverOf(const Call& call, const BufferTraits& traits) const {
   const double oneUs = settings_.movesLittle ? movedUs(call) : std::numeric_limits<double>::infinity();
   const Mover few = oneUs < copyUs(call) ? Mover::Block : Mover::Engines;
-  const bool isAskew = call.collective != Collective::Broadcast && chunkBytes(call) % kVectorBytes != 0;
+  const bool isAskew = call.collective != Collective::Broadcast && chunkBytes(call) % exec::cuda::kVectorBytes != 0;
   if (isAskew && chunkBytes(call) > kLittleThatIsAskew) return few;
   if (settings_.copyEngines == When::WherePossible || settings_.mapped == When::Never) return few;
   const double togetherUs = blocksOf(call) < 2 ? std::numeric_limits<double>::infinity() : movedTogetherUs(call);
@@ -155,13 +154,15 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
 }
 
 bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, double kernelUs) const {
+  const double worthFewBlocks = traits.isLent ? 1 : kWorthFewBlocks;
+  const double worthNoBlocks = traits.isLent ? 1 : kWorthNoBlocks;
   if (isMapped(call.collective)) {
     const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits));
-    return isWished || estimateUs(call, traits) < kWorthFewBlocks * kernelUs;
+    return isWished || estimateUs(call, traits) < worthFewBlocks * kernelUs;
   }
   const bool byBlocks = moverOf(call, traits) != Mover::Engines;
   const bool isWished = settings_.copyEngines == When::WherePossible || (byBlocks && settings_.mapped == When::WherePossible);
-  return isWished || estimateUs(call, traits) < (byBlocks ? kWorthFewBlocks : kWorthNoBlocks) * kernelUs;
+  return isWished || estimateUs(call, traits) < (byBlocks ? worthFewBlocks : worthNoBlocks) * kernelUs;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.
@@ -338,8 +339,9 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
 /// A block moves memory that is askew word by word or slower, and engines do not care. Peers may do otherwise: all of them say the same to
 /// each other.
 bool DeviceWindows::suitsABlock(std::span<const Piece> pieces) {
-  return std::all_of(pieces.begin(), pieces.end(),
-                     [](const Piece& piece) { return piece.bytes <= kLittleThatIsAskew || (piece.to | piece.from) % kVectorBytes == 0; });
+  return std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
+    return piece.bytes <= kLittleThatIsAskew || (piece.to | piece.from) % exec::cuda::kVectorBytes == 0;
+  });
 }
 
 /// A rank that only receives needs one block to wait.

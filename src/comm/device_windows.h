@@ -29,11 +29,11 @@
 // 7. Same bits as kernels over windows of the library's own: bytes are moved, or combined in rank order, in whatever numbers and
 //    alignments.
 // 8. Lent: the buffers of a captured call, which all ranks capture alike (as with NCCL), are made known to the peers and mapped by them
-// when
-//    it is captured, where that is faster for a call like this one and every rank is a process of its own: one thread that captures for
+//    when it is captured, where a call like this one is faster for it and every rank is a process of its own: one thread that captures for
 //    several ranks in turns would wait for itself. Where a rank's memory cannot be shared no rank goes that way. Plain memory counts too,
-//    since a graph may only be launched as long as its buffers are there. It stays mapped until the graph is gone, and the library has
-//    noticed: with the next call that is captured or opens something, or the end of the communicator.
+//    since a graph may only be launched as long as its buffers are there. What is mapped stays until the graph is gone and the rank's
+//    kernels have ended. Then it goes with the next call; plain memory behind the next call that is captured, or with the communicator: to
+//    let go of it waits for all that runs on the GPU.
 #pragma once
 
 #include <mutex>
@@ -52,6 +52,7 @@ namespace tutti::comm {
 struct BufferTraits {
   bool isInPlace = false;     ///< input and output are the same memory. Of no matter but for an all-reduce
   bool hasFinePages = false;  ///< of some rank: engines are slower there
+  bool isLent = false;        ///< nobody has asked for few blocks
 };
 
 /// What such a call knows of itself.
@@ -66,7 +67,9 @@ struct WindowCall {
   Scaling scaling;
 
   BufferTraits traits() const {
-    return {in == out, (window != nullptr && window->hasFinePages) || (inWindow != nullptr && inWindow->hasFinePages)};
+    using transport::device::WindowKind;
+    const bool hasFinePages = (window != nullptr && window->hasFinePages) || (inWindow != nullptr && inWindow->hasFinePages);
+    return {in == out, hasFinePages, window != nullptr && window->kind != WindowKind::Symmetric};
   }
 };
 
@@ -104,11 +107,13 @@ class DeviceWindows {
   Status choose(WindowCall& made, double kernelUs) const;
   /// Whether ranks lend each other the buffers of a captured call like this one, if it has no factors of its own: the same on all ranks.
   bool mayLend(const Call& call, double kernelUs) const;
-  /// The windows of a call's buffers, each of one call: the output, of a reduce-scatter the input; and the input as well, of an all-reduce
-  /// and an all-to-all. They have to be settled; whoever has a loan ends it.
+  /// The windows of a call's buffers, each of one call: the output, of a reduce-scatter the input; and of an all-reduce both. They have to
+  /// be settled.
   struct Loan {
     transport::device::UserWindows::Ref first;
     transport::device::UserWindows::Ref second;
+
+    bool goesSlowly() const { return (first != nullptr && first->goesSlowly()) || (second != nullptr && second->goesSlowly()); }
   };
   Loan lend(const WindowCall& made) const;
   /// Sets the windows of `made` where all ranks have settled that they can be used, and the call goes this way.

@@ -8,12 +8,9 @@ namespace tutti::comm {
 
 using driver::cuda::DevicePtr;
 using transport::device::Published;
-using transport::device::UserWindow;
 using transport::device::WindowKind;
 
 namespace {
-
-constexpr uint64_t kVectorBytes = 16;  ///< blocks load and store so much at once, or are slow
 
 bool overlap(DevicePtr a, DevicePtr b, uint64_t bytes) { return a < b + bytes && b < a + bytes; }
 
@@ -23,7 +20,7 @@ bool DeviceWindows::mayLend(const Call& call, double kernelUs) const {
   if (!settings_.lendsCaptured || call.count == 0 || endpoint_.sharesProcesses() || !obstacle(call.collective).empty()) return false;
   for (const bool isInPlace : {false, true})
     for (const bool hasFinePages : {false, true})
-      if (isTaken(call, {isInPlace, hasFinePages}, kernelUs)) return true;
+      if (isTaken(call, {isInPlace, hasFinePages, true}, kernelUs)) return true;
   return false;
 }
 
@@ -42,12 +39,12 @@ DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
   const auto begin = [&](DevicePtr address, uint64_t bytes) {
     Status refusal;
     if (isUponInput) refusal = error(Code::InvalidUsage, "the output lies upon the input");
-    if (address % kVectorBytes != 0) refusal = error(Code::InvalidUsage, "a buffer at {:#x} begins between two vectors", address);
+    if (address % exec::cuda::kVectorBytes != 0)
+      refusal = error(Code::InvalidUsage, "a buffer at {:#x} begins between two vectors", address);
     return endpoint_.windows().begin(address, Bytes(bytes), kind, readers, std::move(refusal));
   };
   switch (call.collective) {
     case Collective::AllReduce: return {begin(out, chunk), begin(in, chunk)};
-    case Collective::AllToAll: return {begin(out, all), begin(in, all)};
     case Collective::ReduceScatter: return {begin(in, all), nullptr};
     case Collective::Broadcast: return {begin(out, chunk), nullptr};
     default: break;

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 #include "core/format.h"
 #include "driver/cuda/fake_driver.h"
@@ -159,6 +161,9 @@ Error FakeDriver::writeAttribute(void* value, PointerAttribute attribute, Device
   }
   const auto put = [value](auto number) { std::memcpy(value, &number, sizeof number); };
   const bool known = entry != nullptr;
+  std::pair<DevicePtr, uint64_t> range{};  // of virtual memory: all of the reservation, whatever is mapped there
+  if (known) range = {entry->first, entry->second.bytes};
+  if (known && kind == &mapped_) range = *std::prev(reservations_.upper_bound(address));
   switch (attribute) {
     case PointerAttribute::MemoryType:
       put(!known ? uint32_t{0} : static_cast<uint32_t>(kind == &registered_ ? MemoryType::OnHost : MemoryType::OnDevice));
@@ -168,8 +173,8 @@ Error FakeDriver::writeAttribute(void* value, PointerAttribute attribute, Device
     case PointerAttribute::IsManaged: put(uint8_t{0}); break;
     case PointerAttribute::DeviceOrdinal: put(known ? entry->second.device : Device{-2}); break;
     case PointerAttribute::IsLegacyIpcCapable: put(uint8_t{known && kind == &plain_}); break;
-    case PointerAttribute::RangeStart: put(known ? entry->first : DevicePtr{0}); break;
-    case PointerAttribute::RangeSize: put(known ? entry->second.bytes : uint64_t{0}); break;
+    case PointerAttribute::RangeStart: put(range.first); break;
+    case PointerAttribute::RangeSize: put(range.second); break;
     case PointerAttribute::Mapped: put(uint8_t{known}); break;
     case PointerAttribute::AllowedHandleTypes:
       put(known && kind == &mapped_ ? static_cast<uint64_t>(entry->second.backing->prop.requested) : uint64_t{0});

@@ -21,6 +21,8 @@
 
 namespace tutti::exec::cuda {
 
+inline constexpr uint64_t kVectorBytes = 16;  ///< what blocks load and store at once; what is askew they move word by word
+
 struct MovedPiece {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;

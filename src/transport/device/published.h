@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "memory/device_memory.h"
 
@@ -26,6 +27,28 @@ class Published {
     uint64_t buffer = 0;        ///< the driver's number of the memory that is mapped there now
     bool hasFinePages = false;  ///< smaller ones than the driver can: copy engines of peers are slower there
   };
+  /// What is published, until it goes; Published outlives it.
+  class Hold {
+   public:
+    Hold() = default;
+    Hold(Published& from, uint64_t number) : from_(&from), number_(number) {}
+    Hold(Hold&& other) noexcept : from_(std::exchange(other.from_, nullptr)), number_(other.number_) {}
+    Hold& operator=(Hold&& other) noexcept {
+      reset();
+      from_ = std::exchange(other.from_, nullptr);
+      number_ = other.number_;
+      return *this;
+    }
+    ~Hold() { reset(); }
+    uint64_t number() const { return number_; }
+    void reset() {
+      if (from_ != nullptr) std::exchange(from_, nullptr)->remove(number_);
+    }
+
+   private:
+    Published* from_ = nullptr;
+    uint64_t number_ = 0;
+  };
   enum class Readers : uint8_t { Any, OtherProcesses };
   /// [address, address + bytes) of `gpu`. UnhandledCudaError: it is no memory that can be shared, with the reason.
   Result<At> add(const memory::Gpu& gpu, driver::cuda::DevicePtr address, Bytes bytes, Readers readers = Readers::Any);
@@ -38,7 +61,7 @@ class Published {
   /// Plain memory whose length is no multiple of it is given smaller pages (docs/decisions/0064).
   static constexpr uint64_t kCoarseBytes = 1 << 20;
   struct Entry {
-    driver::cuda::Device device = 0;
+    const memory::Gpu* gpu = nullptr;
     uint64_t buffer = 0;  ///< the driver's number of it
     memory::Allocation allocation;
     memory::ShareTicket plain;  ///< of plain memory, which has no allocation

@@ -30,6 +30,10 @@ class Reached {
   explicit operator bool() const { return address_ != 0; }
   /// The segment's first byte, for the device that reaches it.
   driver::cuda::DevicePtr address() const { return address_; }
+  /// Of a segment that is mapped for it.
+  Bytes size() const { return mapped_ == nullptr ? Bytes(0) : mapped_->size(); }
+  /// It goes by a call of the driver that waits for whatever runs on the device, and keeps other threads from launching meanwhile.
+  bool goesSlowly() const { return mapped_ != nullptr && !mapped_->isVirtual(); }
 
  private:
   friend class Segments;

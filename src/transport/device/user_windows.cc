@@ -30,6 +30,19 @@ const char* nameOf(WindowKind kind) {
 
 }  // namespace
 
+/// Whoever holds the last reference may be in the middle of a capture.
+UserWindow::~UserWindow() {
+  if (gpu_ == nullptr) return;
+  const auto outside = driver::cuda::OutsideCaptures::enter(gpu_->driver());
+  if (!outside) gpu_->driver().tellLost(outside.error());
+  published_.reset();
+  reached_.clear();
+}
+
+bool UserWindow::goesSlowly() const {
+  return std::ranges::any_of(reached_, [](const Reached& reached) { return reached.goesSlowly(); });
+}
+
 UserWindows::~UserWindows() {
   for (const auto& window : unsettled_) end(window);
   while (!windows_.empty()) end(windows_.back());
@@ -41,12 +54,13 @@ UserWindows::Ref UserWindows::begin(DevicePtr base, Bytes bytes, WindowKind kind
   window->base = base;
   window->bytes = bytes;
   window->kind = kind;
+  window->gpu_ = around_.gpu;
   window->refusal = std::move(refusal);
   unsettled_.push_back(window);
   if (!window->refusal.ok()) return window;
   const auto at = around_.segments->published().add(*around_.gpu, base, bytes, readers);
   if (at) {
-    window->published_ = at->number;
+    window->published_ = {around_.segments->published(), at->number};
     window->offset_ = at->offset;
     window->buffer = at->buffer;
     window->hasFinePages = at->hasFinePages;
@@ -81,7 +95,7 @@ Poll UserWindows::settle(UserWindow& window, bool allReach) {
 
 void UserWindows::announce(UserWindow& window) {
   UserWindowCard& own = card(rank_.value, window.number);
-  own.place.segment = {key_, around_.gpu->device(), memory::Place::User, window.published_};
+  own.place.segment = {key_, around_.gpu->device(), memory::Place::User, window.published_.number()};
   own.place.offset = window.offset_;
   own.place.bytes = window.bytes.value;
   own.isRefused = window.refusal.ok() ? 0 : 1;
@@ -134,6 +148,11 @@ void UserWindows::map(UserWindow& window, bool allReach) {
       own.isUnmapped = 1;
       break;
     }
+    if (place.offset > reached->size().value || window.bytes.value > reached->size().value - place.offset) {
+      window.reason = format("the memory that rank {} shares ends before its window does", r);
+      own.isUnmapped = 1;
+      break;
+    }
     window.at.push_back(reached->address() + place.offset);
     window.reached_.push_back(std::move(*reached));
   }
@@ -149,7 +168,7 @@ bool UserWindows::isMappedByAll(UserWindow& window) {
     }
     if (theirs.isUnmapped != 0 && window.reason.empty()) window.reason = format("rank {} cannot map it", r);
   }
-  if (!window.reason.empty()) window.reached_.clear();
+  if (!window.reason.empty() && !isLent(window.kind)) window.reached_.clear();  // what is lent goes with its graph
   return true;
 }
 
@@ -165,7 +184,7 @@ UserWindows::Ref UserWindows::find(const void* window) const {
 }
 
 void UserWindows::end(const Ref& window) {
-  if (window->published_ != 0) around_.segments->published().remove(std::exchange(window->published_, 0));
+  window->published_.reset();
   std::erase(windows_, window);
 }
 

@@ -36,13 +36,20 @@ struct UserWindow {
   bool hasFinePages = false;                ///< once settled: that of some rank
   std::vector<driver::cuda::DevicePtr> at;  ///< by rank: where this rank's GPU finds the window of that one
 
+  UserWindow() = default;
+  UserWindow(const UserWindow&) = delete;
+  UserWindow& operator=(const UserWindow&) = delete;
+  ~UserWindow();
+  /// Reached::goesSlowly() of what it has mapped.
+  bool goesSlowly() const;
   bool holds(driver::cuda::DevicePtr address, uint64_t size) const {
     return address >= base && address - base <= bytes.value && size <= bytes.value - (address - base);
   }
 
  private:
   friend class UserWindows;
-  uint64_t published_ = 0;
+  const memory::Gpu* gpu_ = nullptr;
+  Published::Hold published_;
   uint64_t offset_ = 0;
   bool isAnnounced_ = false;
   bool isMapped_ = false;
@@ -72,7 +79,8 @@ class UserWindows {
   bool isEmpty() const { return windows_.empty(); }  ///< none is settled
   /// The window of that pointer; null: there is none.
   Ref find(const void* window) const;
-  /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go. Also of one that was lent.
+  /// Nothing of this rank uses it any more but what holds it: its mappings stay until that has let go. Also of one that was lent, if it may
+  /// outlive this.
   void end(const Ref& window);
   /// All that is mapped, for whoever keeps it; no window is usable then.
   std::vector<Reached> takeReached();

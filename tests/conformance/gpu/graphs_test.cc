@@ -134,6 +134,23 @@ TEST_P(GpuGraphsOfMode, TheFirstCallOfACommunicatorIsCaptured) {
 INSTANTIATE_TEST_SUITE_P(Modes, GpuGraphsOfMode, testing::Values(CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed),
                          [](const auto& mode) { return format("Mode{}", static_cast<int>(mode.param)); });
 
+/// Ranks of a process do not wait for each other's captures, so as to map what is captured: once all is open, one thread may capture for
+/// them in turns, outside a group.
+TEST_F(GpuGraphs, OneThreadCapturesForItsRanksInTurns) {
+  const ScopedSetting wish("TUTTI_MAPPED", "1");
+  std::vector<ncclComm_t> own = create();
+  ASSERT_EQ(sumAll(own, streams), ncclSuccess);
+  awaitAll(streams);
+  begin(CaptureMode::ThreadLocal);
+  for (size_t r = 0; r < kRanks; ++r) EXPECT_EQ(sum(*data[r], kCount, own[r], streams[r]), ncclSuccess) << ncclGetLastError(own[r]);
+  const auto graphs = end();
+  replay(graphs, streams);
+  awaitAll(streams);
+  expectAll(4, "in turns");
+  destroyAll(graphs);
+  destroy(own);
+}
+
 TEST_F(GpuGraphs, CommunicatorsComeAndGoWhileACaptureIsUnderWay) {
   const auto others = moreStreams();
   const auto graphs = captured([&] {

@@ -51,13 +51,13 @@ class LendingRank {
   LendingRank(const LendingRank&) = delete;
   LendingRank& operator=(const LendingRank&) = delete;
 
-  std::byte* allocate() {
+  std::byte* allocate(size_t bytes = kRoom) {
     void* memory = nullptr;
     if (memory_ == Memory::Exported) {
-      EXPECT_EQ(ncclMemAlloc(&memory, kRoom), ncclSuccess);
+      EXPECT_EQ(ncclMemAlloc(&memory, bytes), ncclSuccess);
     } else {
       DevicePtr address = 0;
-      EXPECT_EQ(gpus.driver().memAlloc(&address, kRoom), Error::Success);
+      EXPECT_EQ(gpus.driver().memAlloc(&address, bytes), Error::Success);
       memory = reinterpret_cast<void*>(address);
     }
     return static_cast<std::byte*>(memory);
@@ -224,6 +224,48 @@ TEST(GpuLentNot, WhereABufferOfOneRankCannotBe) {
   });
 }
 
+TEST(GpuLentNot, WhereTheInputOfOneRankCannotBe) {
+  onRanks(3, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    Case c = caseOf(Kind::AllReduce, 3, DataType::F32, 5001);
+    if (self.index() == 2) c.sendOffset = 1;
+    ASSERT_NO_FATAL_FAILURE(runGraph(rank, c, false));
+    ASSERT_NO_FATAL_FAILURE(runGraph(rank, caseOf(Kind::AllReduce, 3, DataType::F32, 5001), true));
+  });
+}
+
+TEST(GpuLentNot, WhereTheOutputLiesUponTheInput) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self&, LendingRank& rank) {
+    std::byte* const in = rank.in;
+    for (const Kind kind : {Kind::AllReduce, Kind::AlltoAll}) {
+      rank.in = rank.out + 4096;
+      const auto before = launches();
+      rank.destroy(rank.capture(caseOf(kind, 2, DataType::F32, 5000)));
+      EXPECT_EQ(launches().first, before.first);
+    }
+    rank.in = in;
+  });
+}
+
+/// Each rank has a factor of its own, and nobody else's.
+TEST(GpuLentNot, WhereEachRankHasAFactor) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    ncclRedOp_t op{};
+    float factor = 1.5F * static_cast<float>(self.index() + 1);
+    ASSERT_EQ(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat, ncclScalarHostImmediate, rank.comm), ncclSuccess);
+    const auto before = launches();
+    const Graph graph =
+        rank.capture([&] { ASSERT_EQ(ncclAllReduce(rank.in, rank.out, 5000, ncclFloat, op, rank.comm, rank.stream), ncclSuccess); });
+    EXPECT_EQ(launches().first, before.first);
+    auto* const in = reinterpret_cast<float*>(rank.in);
+    std::fill(in, in + 5000, 2.0F);
+    ASSERT_EQ(rank.gpus.driver().launchGraph(graph, rank.stream), Error::Success);
+    synchronize(rank.gpus, rank.stream);
+    EXPECT_EQ(reinterpret_cast<float*>(rank.out)[4999], 9.0F);
+    rank.destroy(graph);
+    EXPECT_EQ(ncclRedOpDestroy(op, rank.comm), ncclSuccess);
+  });
+}
+
 TEST(GpuLentNot, WhereOnlyOneRankIsInPlace) {
   onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
     ASSERT_NO_FATAL_FAILURE(runGraph(rank, caseOf(Kind::AllReduce, 2, DataType::F32, 5001, self.index() == 0), false));
@@ -296,6 +338,72 @@ TEST(GpuLentEnds, WhatWasLentIsUnmappedWhenItsGraphIsGone) {
   });
 }
 
+TEST(GpuLentEnds, OtherCapturesLeaveWhatALiveGraphWasLent) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self&, LendingRank& rank) {
+    const Case c = caseOf(Kind::AllGather, 2, DataType::F32, 5001);
+    const Graph kept = rank.capture(c);
+    std::byte* const out = std::exchange(rank.out, rank.allocate());
+    rank.destroy(rank.capture(c));
+    const Graph other = rank.capture(caseOf(Kind::AllGather, 2, DataType::F32, 16));
+    EXPECT_EQ(rank.gpus.driver().alive().opened, 2u);
+    rank.free(std::exchange(rank.out, out));
+    ASSERT_NO_FATAL_FAILURE(rank.replay(kept, c, 1));
+    rank.destroy(kept);
+    rank.destroy(other);
+  });
+}
+
+/// Memory that can be exported goes with any call; to let go of plain memory would wait for the GPU.
+TEST(GpuLentEnds, EagerCallsLetGo) {
+  onRanks(2, Memory::Exported, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const Case c = caseOf(Kind::AllReduce, 2, DataType::F32, 5001);
+    ASSERT_EQ(rank.call(c), ncclSuccess);
+    const size_t before = rank.gpus.driver().alive().mappings;
+    const Graph graph = rank.capture(c);
+    EXPECT_EQ(rank.gpus.driver().alive().mappings, before + 2);
+    rank.destroy(graph);
+    rank.gpus.driver().setBusy(true);
+    ASSERT_EQ(rank.call(c), ncclSuccess);
+    EXPECT_EQ(rank.gpus.driver().alive().mappings, before + 2) << "kernels run";
+    rank.gpus.driver().setBusy(false);
+    synchronize(rank.gpus, rank.stream);
+    self.meet(1);
+    ASSERT_EQ(rank.call(c), ncclSuccess);
+    EXPECT_EQ(rank.gpus.driver().alive().mappings, before);
+    synchronize(rank.gpus, rank.stream);
+  });
+}
+
+TEST(GpuLentEnds, AfterALaunchThatFailedNothingIsHeld) {
+  using driver::cuda::Call;
+  for (const Call failing : {Call::userObjectCreate, Call::graphRetainUserObject, Call::graphAddEventRecordNode})
+    onRanks(2, Memory::Exported, [failing](ProcessRanks::Self& self, LendingRank& rank) {
+      const auto before = rank.gpus.driver().alive();
+      const ncclComm_t first = rank.comm;
+      ASSERT_EQ(ncclCommInitRank(&rank.comm, 2, self.freshId(), self.index()), ncclSuccess);
+      Graph graph = nullptr;
+      EXPECT_EQ(rank.gpus.driver().beginCapture(rank.stream), Error::Success);
+      rank.gpus.driver().failNext(failing);
+      EXPECT_NE(rank.call(caseOf(Kind::AllGather, 2, DataType::F32, 5001)), ncclSuccess);
+      rank.gpus.driver().failAt(0);
+      (void)rank.gpus.driver().endCapture(rank.stream, &graph);
+      if (graph != nullptr) rank.destroy(graph);
+      self.meet(1);
+      EXPECT_EQ(ncclCommAbort(std::exchange(rank.comm, nullptr)), ncclSuccess);
+      for (int stage = 2; stage < 4; ++stage) {  // whoever opens another one looks after what was left
+        self.meet(stage);
+        ncclComm_t other = nullptr;
+        ASSERT_EQ(ncclCommInitRank(&other, 2, self.freshId(), self.index()), ncclSuccess);
+        ASSERT_EQ(ncclCommDestroy(other), ncclSuccess);
+      }
+      rank.comm = first;
+      const auto after = rank.gpus.driver().alive();
+      EXPECT_EQ(after.handles, before.handles) << static_cast<int>(failing);
+      EXPECT_EQ(after.mappings, before.mappings) << static_cast<int>(failing);
+      EXPECT_EQ(after.reservations, before.reservations) << static_cast<int>(failing);
+    });
+}
+
 TEST(GpuLentEnds, AGraphOutlivesItsCommunicator) {
   onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
     const Case c = caseOf(Kind::AllReduce, 2, DataType::F32, 5001);
@@ -311,6 +419,62 @@ TEST(GpuLentEnds, AGraphOutlivesItsCommunicator) {
       ASSERT_EQ(ncclCommDestroy(other), ncclSuccess);
     }
   });
+}
+
+/// Of several pieces of memory that are mapped in one range of addresses the one that holds the buffer is lent.
+TEST(GpuLentMemory, MayLieInAnyMappingOfAReservation) {
+  onRanks(2, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
+    using namespace driver::cuda;
+    constexpr size_t kEach = size_t{2} << 20;
+    FakeApi& fake = rank.gpus.driver();
+    DevicePtr base = 0;
+    ASSERT_EQ(fake.memAddressReserve(&base, 4 * kEach, 0, 0, 0), Error::Success);
+    AllocationProp prop;
+    prop.type = AllocationType::Pinned;
+    prop.requested = HandleType::PosixFd;
+    prop.location = {LocationType::OnDevice, self.index()};
+    AccessDesc access;
+    access.location = prop.location;
+    access.flags = Access::ReadWrite;
+    MemHandle handles[2] = {};
+    for (size_t i = 0; i < 2; ++i) {
+      ASSERT_EQ(fake.memCreate(&handles[i], kEach, &prop, 0), Error::Success);
+      ASSERT_EQ(fake.memMap(base + i * kEach, kEach, 0, handles[i], 0), Error::Success);
+      ASSERT_EQ(fake.memSetAccess(base + i * kEach, kEach, &access, 1), Error::Success);
+    }
+    std::byte* const own = std::exchange(rank.out, reinterpret_cast<std::byte*>(base + kEach));
+    runGraph(rank, caseOf(Kind::AllGather, 2, DataType::F32, 5001), true);
+    rank.out = own;
+    self.meet(1);
+    rank.destroy(rank.capture(caseOf(Kind::AllGather, 2, DataType::F32, 16)));  // lets go of what was lent before
+    for (size_t i = 0; i < 2; ++i) {
+      ASSERT_EQ(fake.memUnmap(base + i * kEach, kEach), Error::Success);
+      ASSERT_EQ(fake.memRelease(handles[i]), Error::Success);
+    }
+    ASSERT_EQ(fake.memAddressFree(base, 4 * kEach), Error::Success);
+  });
+}
+
+/// Plain memory of an odd length has smaller pages, and engines are slow there: where one rank has it, they carry it out on none.
+TEST(GpuLentMemory, EnginesLeaveFinePagesToOthers) {
+  ProcessRanks children(2, [](ProcessRanks::Self& self) {
+    LendingRank rank(self, Memory::Plain);
+    constexpr uint64_t kLarge = uint64_t{64} << 20;
+    std::byte* const out = rank.out;
+    for (const bool isFine : {false, true}) {
+      rank.out = rank.allocate(2 * kLarge + (isFine && self.index() == 1 ? 8192 : 0));
+      Case c = caseOf(Kind::Broadcast, 2, DataType::U8, 2 * kLarge);
+      c.root = 0;
+      std::byte* const in = std::exchange(rank.in, rank.allocate(2 * kLarge));
+      const auto before = HostKernels::counts();
+      rank.destroy(rank.capture(c));
+      EXPECT_EQ(HostKernels::counts().copyStages != before.copyStages, !isFine);
+      rank.free(std::exchange(rank.in, in));
+      rank.free(rank.out);
+    }
+    rank.out = out;
+  });
+  children.expectAllWell({}, 60);
 }
 
 TEST(GpuLentEnds, ARankThatCapturesNothingIsNamed) {
