@@ -33,6 +33,8 @@ constexpr uint64_t kMappedBytes = 16384;
 /// A call that takes so much longer on these few blocks, or on none, than on the many that pipes want is still the better one to have.
 constexpr double kWorthFewBlocks = 1.05;
 constexpr double kWorthNoBlocks = 1.06;
+/// Of a call whose buffers would be lent nobody has asked for either. Estimates are a few per cent off.
+constexpr double kWorthLending = 0.98;
 /// So much of memory that is not aligned to vectors a block moves as fast as engines begin.
 constexpr uint64_t kLittleThatIsAskew = 8192;
 /// Above the numbers of all collectives and of what takes a number among them; four bits of a signature.
@@ -154,8 +156,8 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
 }
 
 bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, double kernelUs) const {
-  const double worthFewBlocks = traits.isLent ? 1 : kWorthFewBlocks;
-  const double worthNoBlocks = traits.isLent ? 1 : kWorthNoBlocks;
+  const double worthFewBlocks = traits.isLent ? kWorthLending : kWorthFewBlocks;
+  const double worthNoBlocks = traits.isLent ? kWorthLending : kWorthNoBlocks;
   if (isMapped(call.collective)) {
     const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits));
     return isWished || estimateUs(call, traits) < worthFewBlocks * kernelUs;
