@@ -54,7 +54,8 @@ endfunction()
 # tutti_folder(<name> [SMALL] SOURCES a.cc … [SMALL_SOURCES b.cc …] DEPENDS core … [PRECOMPILE header] [ALONE c.cc …]): the static library
 # tutti_<name> of one folder of src/.
 # SMALL, SMALL_SOURCES: what only sets up and takes down is built for size; it is a quarter less (scripts/check-size).
-# ALONE: files whose own names another file of the folder has, too, so that TUTTI_UNITY does not put them together with others.
+# ALONE: files whose own names another file of the folder has, too, or of which gcc warns beside others, so that TUTTI_UNITY does not put
+# them together with others.
 # DEPENDS lists the folders it may include; a wrong include fails the header check (scripts/check-layers).
 function(tutti_folder name)
   cmake_parse_arguments(F "SMALL" "" "SOURCES;SMALL_SOURCES;DEPENDS;LIBRARIES;PRECOMPILE;ALONE" ${ARGN})
