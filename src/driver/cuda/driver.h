@@ -51,7 +51,7 @@ struct PointerInfo {
   bool managed = false;
   bool legacyIpc = false;                 ///< cuIpc can share it
   HandleType handles = HandleType::None;  ///< what its virtual memory may be exported as
-  Range range;                            ///< the allocation that it lies in; of virtual memory the reservation, in which there may be several: rangeOf()
+  Range range;                            ///< the allocation that it lies in; of virtual memory the reservation: rangeOf()
 };
 
 struct CaptureInfo {
