@@ -24,19 +24,35 @@ ncclComm_t joinOverPlugin(Self& self) {
   return comm;
 }
 
-/// Rank 0 sends to 1, 1 to 2, 2 to 0, until an error.
-ncclResult_t passOnUntilError(const Self& self, ncclComm_t comm, size_t count) {
-  std::vector<int> in(count, self.index());
-  std::vector<int> out(count, -1);
-  for (;;) {
+/// Rank 0 sends to 1, 1 to 2, 2 to 0.
+class Passing {
+ public:
+  Passing(const Self& self, ncclComm_t comm, size_t count)
+      : rank_(self.index()), comm_(comm), in_(count, rank_), out_(count, -1) {}
+
+  ncclResult_t operator()() {
     ncclGroupStart();
-    (void)ncclSend(in.data(), count, ncclInt, (self.index() + 1) % kHosts, comm, nullptr);
-    (void)ncclRecv(out.data(), count, ncclInt, (self.index() + kHosts - 1) % kHosts, comm, nullptr);
+    (void)ncclSend(in_.data(), in_.size(), ncclInt, (rank_ + 1) % kHosts, comm_, nullptr);
+    (void)ncclRecv(out_.data(), out_.size(), ncclInt, last(), comm_, nullptr);
     if (const ncclResult_t result = ncclGroupEnd(); result != ok) return result;
-    EXPECT_EQ(out.front(), (self.index() + kHosts - 1) % kHosts);
-    EXPECT_EQ(out.back(), out.front());
+    EXPECT_EQ(out_.front(), last());
+    EXPECT_EQ(out_.back(), last());
+    return ok;
   }
-}
+
+  ncclResult_t untilError() {
+    ncclResult_t result = ok;
+    while (result == ok) result = (*this)();
+    return result;
+  }
+
+ private:
+  int last() const { return (rank_ + kHosts - 1) % kHosts; }
+
+  int rank_;
+  ncclComm_t comm_;
+  std::vector<int> in_, out_;
+};
 
 struct Doing {
   const char* name;
@@ -45,15 +61,24 @@ struct Doing {
 };
 void PrintTo(const Doing& doing, std::ostream* out) { *out << doing.name; }
 
+ncclResult_t doOnce(const Self& self, ncclComm_t comm, const Doing& doing) {
+  return doing.sends ? Passing(self, comm, doing.count)() : sumOnce(comm, kHosts, doing.count);
+}
+
+ncclResult_t doUntilError(const Self& self, ncclComm_t comm, const Doing& doing) {
+  return doing.sends ? Passing(self, comm, doing.count).untilError() : sumUntilError(comm, doing.count);
+}
+
 class NetworksLost : public testing::TestWithParam<Doing> {};
 
 TEST_P(NetworksLost, WhoIsKilledIsNamed) {
   const Doing doing = GetParam();
   ProcessRanks children(kHosts, [&](Self& self) {
     ncclComm_t comm = joinOverPlugin(self);
+    EXPECT_EQ(doOnce(self, comm, doing), ok) << lastError();  // whoever is killed early was seen in such a call already
     self.note(0, getpid());
     self.meet(1);
-    const ncclResult_t result = doing.sends ? passOnUntilError(self, comm, doing.count) : sumUntilError(comm, doing.count);
+    const ncclResult_t result = doUntilError(self, comm, doing);
     self.reach(2);
     EXPECT_EQ(result, ncclRemoteError) << lastError();
     EXPECT_TRUE(mentions(lastError(), {"rank 1", nameOfHost(1), std::to_string(self.number(1, 0)), doing.sends ? " bytes" : "AllReduce"}));
@@ -86,7 +111,7 @@ TEST_P(NetworksLost, AbortsReturnWhileAPeerStandsStill) {
       EXPECT_EQ(ncclCommAbort(comm), ok);
       self.reach(2);
     });
-    const ncclResult_t result = doing.sends ? passOnUntilError(self, comm, doing.count) : sumUntilError(comm, doing.count);
+    const ncclResult_t result = doUntilError(self, comm, doing);
     aborter.join();
     EXPECT_NE(result, ok);
     if (self.index() == 2) {
