@@ -28,13 +28,15 @@ endif()
 
 set(TUTTI_SMALL $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Os>)
 
-# What nearly every file includes is parsed once: half of the time of a build is these headers. Files still include what they use;
-# scripts/check-tidy and scripts/check-headers compile without this.
+# What nearly every file includes is parsed once: half of the time of a build is these headers. With TUTTI_UNITY several files of a target
+# are compiled as one, too, which parse the headers of the project once. Files still include what they use: those of dev are compiled
+# each by itself, and scripts/check-headers compiles without either.
 set(TUTTI_COMMON_HEADERS
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <functional> <map> <memory> <mutex> <optional> <span> <string>
   <string_view> <thread> <unordered_map> <utility> <variant> <vector> <fmt/core.h> <tl/expected.hpp>)
 # `headers`: the target whose headers are shared, made when it is first wanted; files that share them have the same options.
 function(tutti_precompile target headers)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
   if(ARGN)  # a folder with a header of its own that is as dear
     target_precompile_headers(${target} PRIVATE ${TUTTI_COMMON_HEADERS} ${ARGN})
     return()
@@ -70,7 +72,6 @@ function(tutti_folder name)
     else()
       tutti_precompile(tutti_${name} tutti_common_headers ${F_PRECOMPILE})
     endif()
-    set_target_properties(tutti_${name} PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
     set(scope PUBLIC)
   else()
     add_library(tutti_${name} INTERFACE)
@@ -84,7 +85,6 @@ function(tutti_folder name)
     add_library(tutti_${name}_small OBJECT ${F_SMALL_SOURCES})
     target_compile_options(tutti_${name}_small PRIVATE ${TUTTI_SMALL})
     tutti_precompile(tutti_${name}_small tutti_small_headers)
-    set_target_properties(tutti_${name}_small PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
     target_link_libraries(tutti_${name}_small PRIVATE $<TARGET_PROPERTY:tutti_${name},LINK_LIBRARIES>)
     target_sources(tutti_${name} PRIVATE $<TARGET_OBJECTS:tutti_${name}_small>)
   endif()
@@ -92,7 +92,6 @@ function(tutti_folder name)
   set_property(GLOBAL PROPERTY TUTTI_DEPENDS_${name} "${F_DEPENDS}")
 endfunction()
 
-# tutti_test(<path without _test.cc> DEPENDS core … [LABELS …]): one GoogleTest executable from tests/<path>_test.cc.
 # Tests are compiled for a quick build, not for speed: GoogleTest's header once for all of them, and little optimisation; none would be
 # less, but the linker takes their copies of what is inline for the library's, too: topo/search took five times as long. What is undefined
 # is looked for in the library, not in them: those checks take half of a sanitizer build. The usual linker takes twice as long as any of the
@@ -100,37 +99,86 @@ endfunction()
 find_program(TUTTI_TEST_LINKER NAMES ld.mold ld.lld ld.gold DOC "Links the tests")
 function(tutti_test_speed_up target)
   set(TUTTI_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
-  if(NOT TARGET tutti_test_header)
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/test_header.cc CONTENT "int main() { return 0; }\n")
-    add_executable(tutti_test_header ${PROJECT_BINARY_DIR}/test_header.cc)
-    target_link_libraries(tutti_test_header PRIVATE tutti_flags tl::expected GTest::gtest Threads::Threads)
-    target_compile_options(tutti_test_header PRIVATE ${TUTTI_TEST_OPTIONS})
-    set_target_properties(tutti_test_header PROPERTIES TUTTI_TEST ON)
-    target_precompile_headers(tutti_test_header PRIVATE ${TUTTI_COMMON_HEADERS} <gtest/gtest.h>)
+  if(NOT TARGET tutti_test_main)
+    add_library(tutti_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/main.cc)
+    target_link_libraries(tutti_test_main PUBLIC tutti_flags tl::expected GTest::gtest Threads::Threads)
+    # Code of a program, not of a library: gcc takes precompiled headers only of the same kind.
+    target_compile_options(tutti_test_main PRIVATE ${TUTTI_TEST_OPTIONS} -fPIE)
+    set_target_properties(tutti_test_main PROPERTIES TUTTI_TEST ON POSITION_INDEPENDENT_CODE OFF)
+    target_precompile_headers(tutti_test_main PRIVATE ${TUTTI_COMMON_HEADERS} <gtest/gtest.h>)
   endif()
   target_compile_options(${target} PRIVATE ${TUTTI_TEST_OPTIONS})
   set_target_properties(${target} PROPERTIES TUTTI_TEST ON)
-  target_precompile_headers(${target} REUSE_FROM tutti_test_header)
+  target_precompile_headers(${target} REUSE_FROM tutti_test_main)
   if(TUTTI_TEST_LINKER)
     string(REGEX REPLACE ".*/ld\\." "" linker "${TUTTI_TEST_LINKER}")
     target_link_options(${target} PRIVATE -fuse-ld=${linker})
   endif()
 endfunction()
 
+set(TUTTI_TEST_FILES "" CACHE STRING "The tests to build, as paths below tests/ (core/gate;comm/group); all where it is empty")
+add_custom_target(test_programs)
+
+# tutti_test(<path> [DEPENDS core …] [LIBRARIES target …] [NEEDS target …] [ALONE] [SOURCES c.cc …] [INCLUDES folder …] [DEFINITIONS A=1 …]
+# [TIMEOUT seconds] [LABELS …] [ENVIRONMENT A=1 …]): the tests of tests/<path>_test.cc, as one test of ctest.
+# The files of a folder become one executable, test_<folder>, which takes less than half of the time that one each would take; each has a
+# namespace of its own, and a run is of one file (tests/main.cc). test_<path> of its own has what is ALONE, or is compiled with SOURCES,
+# INCLUDES or DEFINITIONS.
+# NEEDS: what must be built although nothing of it is linked.
 function(tutti_test path)
-  cmake_parse_arguments(T "" "TIMEOUT" "DEPENDS;LIBRARIES;LABELS;ENVIRONMENT" ${ARGN})
-  string(REPLACE "/" "_" target test_${path})
-  add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/${path}_test.cc)
-  target_link_libraries(${target} PRIVATE tutti_flags GTest::gtest GTest::gtest_main Threads::Threads ${T_LIBRARIES})
-  foreach(dep ${T_DEPENDS})
-    target_link_libraries(${target} PRIVATE tutti_${dep})
-  endforeach()
-  tutti_test_speed_up(${target})
+  cmake_parse_arguments(T "ALONE" "TIMEOUT" "DEPENDS;LIBRARIES;NEEDS;SOURCES;INCLUDES;DEFINITIONS;LABELS;ENVIRONMENT" ${ARGN})
+  if(TUTTI_TEST_FILES AND NOT path IN_LIST TUTTI_TEST_FILES)
+    return()
+  endif()
+  if(T_ALONE OR T_SOURCES OR T_INCLUDES OR T_DEFINITIONS)
+    set(program ${path})
+    set(command "")
+  else()
+    cmake_path(GET path PARENT_PATH program)
+    set(command --file=${path})
+  endif()
+  string(REPLACE "/" "_" target test_${program})
+  if(NOT TARGET ${target})
+    add_executable(${target})
+    target_link_libraries(${target} PRIVATE tutti_flags tutti_test_main)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_compile_definitions(${target} PRIVATE TUTTI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    tutti_test_speed_up(${target})
+    if(command)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
+    endif()
+    add_dependencies(test_programs ${target})
+  endif()
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/${path}_test.cc ${T_SOURCES})
+  target_include_directories(${target} SYSTEM PRIVATE ${T_INCLUDES})
+  target_compile_definitions(${target} PRIVATE ${T_DEFINITIONS})
+  list(TRANSFORM T_DEPENDS PREPEND tutti_)
+  target_link_libraries(${target} PRIVATE ${T_DEPENDS} ${T_LIBRARIES})
+  if(T_NEEDS)
+    add_dependencies(${target} ${T_NEEDS})
+  endif()
+  set_property(GLOBAL PROPERTY TUTTI_TEST_COMMAND_${path} ${target} ${command})
+  tutti_add_test(${path} ${path} TIMEOUT ${T_TIMEOUT} LABELS ${T_LABELS} ENVIRONMENT ${T_ENVIRONMENT})
+endfunction()
+
+# tutti_test_again(<path> <name> [FILTER GoogleTest's] [TIMEOUT …] [LABELS …] [ENVIRONMENT …]): the tests of that file once more, otherwise.
+function(tutti_test_again path name)
+  get_property(command GLOBAL PROPERTY TUTTI_TEST_COMMAND_${path})
+  if(command)  # TUTTI_TEST_FILES may leave it out
+    tutti_add_test(${path} ${path}/${name} ${ARGN})
+  endif()
+endfunction()
+
+function(tutti_add_test path name)
+  cmake_parse_arguments(T "" "FILTER;TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
+  get_property(command GLOBAL PROPERTY TUTTI_TEST_COMMAND_${path})
+  if(T_FILTER)
+    list(APPEND command --gtest_filter=${T_FILTER})
+  endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
+  add_test(NAME ${name} COMMAND ${command})
   # What somebody has measured on this machine is nothing that a test may depend on.
-  set(environment TUTTI_CACHE_DIR=none ${T_ENVIRONMENT})
-  add_test(NAME ${path} COMMAND ${target})
-  set_tests_properties(${path} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" ENVIRONMENT "${environment}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" ENVIRONMENT "TUTTI_CACHE_DIR=none;${T_ENVIRONMENT}")
 endfunction()

@@ -14,15 +14,13 @@
 #include "bench/units.h"
 #include "command/command.h"
 #include "env/env.h"
+#include "exit_codes.h"
 #include "nccl.h"
 #include "prove/prove.h"
 #include "tutti.h"
 
 namespace tutti::tool {
 namespace {
-
-constexpr int kExitUsage = 2;
-constexpr int kExitError = 3;
 
 constexpr const char* kChecksFooter = R"(
 The checks compare the calls of the ranks, look at deadlines and let an abort end a running call; TUTTI_CHECKS=off leaves them out.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::algo {
+namespace tutti::algo::geometry_test {
 namespace {
 
 constexpr uint64_t kCounts[] = {0, 1, 2, 3, 7, 15, 16, 17, 31, 63, 64, 65, 100, 127, 255, 257, 1000, 1023, 4097, 12345};
@@ -121,4 +121,4 @@ TEST(Geometry, HugeCountsDoNotOverflow) {
 TEST(Geometry, ASliceHoldsAtLeastOneElement) { EXPECT_EQ(makeGeometry(Division::Shares, 10, 1, DataType::F64, 1, 3).sliceElems, 1u); }
 
 }  // namespace
-}  // namespace tutti::algo
+}  // namespace tutti::algo::geometry_test

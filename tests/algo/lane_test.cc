@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tutti::algo {
+namespace tutti::algo::lane_test {
 namespace {
 
 struct PipesOnly : LocalVerbs<PipesOnly>, PipeVerbs<PipesOnly> {
@@ -75,4 +75,4 @@ TEST(Lane, HandOverAndPeerMemoryNameTheOtherSide) {
 }
 
 }  // namespace
-}  // namespace tutti::algo
+}  // namespace tutti::algo::lane_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::algo {
+namespace tutti::algo::layout_test {
 namespace {
 
 TEST(Ring, NeighboursGoRound) {
@@ -36,4 +36,4 @@ TEST(Tree, KnowsRootsAndLeaves) {
 }
 
 }  // namespace
-}  // namespace tutti::algo
+}  // namespace tutti::algo::layout_test

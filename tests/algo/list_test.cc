@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace tutti::algo {
+namespace tutti::algo::list_test {
 namespace {
 
 TEST(List, NamesAreUniqueWithinACollective) {
@@ -31,4 +31,4 @@ TEST(List, EveryAlgorithmHasChunksAndLanesForEveryRankCount) {
 }
 
 }  // namespace
-}  // namespace tutti::algo
+}  // namespace tutti::algo::list_test

@@ -12,8 +12,7 @@ if(CMAKE_READELF)
 endif()
 
 # tutti's headers against the table.
-tutti_test(api/abi_layout LABELS abi)
-target_compile_definitions(test_api_abi_layout PRIVATE TUTTI_ABI_TABLE="${tutti_abi_table}")
+tutti_test(api/abi_layout LABELS abi DEFINITIONS TUTTI_ABI_TABLE="${tutti_abi_table}")
 
 # The headers in C and C++11. "plain" is without CUDA's headers.
 function(tutti_abi_header_test name source standard)

@@ -10,7 +10,7 @@
 #include "abi_measure.h"
 #include "abi_table.h"
 
-namespace tutti::abi {
+namespace tutti::abi::abi_layout_test {
 namespace {
 
 TEST(AbiLayout, HeaderEqualsTable) {
@@ -62,4 +62,4 @@ TEST(AbiLayout, StructsArePlain) {
 }
 
 }  // namespace
-}  // namespace tutti::abi
+}  // namespace tutti::abi::abi_layout_test

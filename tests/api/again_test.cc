@@ -15,7 +15,7 @@
 #include "core/types.h"
 #include "tutti.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::again_test {
 namespace {
 
 using conformance::RankThreads;
@@ -355,4 +355,4 @@ TEST(Again, AThreadMayTakeACommunicatorOver) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::again_test

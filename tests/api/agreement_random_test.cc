@@ -5,7 +5,7 @@
 #include "api/agreement_list.h"
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::agreement_random_test {
 namespace {
 
 using conformance::Random;
@@ -130,4 +130,4 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RandomPrograms, testing::Bool(),
                          [](const auto& p) { return std::string(p.param ? "InGroups" : "OneByOne"); });
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::agreement_random_test

@@ -3,7 +3,7 @@
 #include "api/agreement_list.h"
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::agreement_test {
 namespace {
 
 using conformance::RankThreads;
@@ -103,4 +103,4 @@ TEST_P(Agreement, LegalOrdersAreLeftAlone) {
 INSTANTIATE_TEST_SUITE_P(On, Agreement, testing::Bool(), [](const auto& p) { return std::string(p.param ? "Streams" : "TheCaller"); });
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::agreement_test

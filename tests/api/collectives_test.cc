@@ -6,7 +6,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::collectives_test {
 namespace {
 
 /// The arguments of a call; what a function does not have is left out.
@@ -282,4 +282,4 @@ TEST_F(Calls, AnErrorInAnInnerGroupFailsTheOutermostEnd) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::collectives_test

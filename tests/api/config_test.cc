@@ -10,7 +10,7 @@
 
 #include "config/params.h"
 
-namespace tutti::api {
+namespace tutti::api::config_test {
 namespace {
 
 /// Variables of one read, gone with the scope.
@@ -130,4 +130,4 @@ TEST(Config, AChildWithoutOneHasItsParents) {
 }
 
 }  // namespace
-}  // namespace tutti::api
+}  // namespace tutti::api::config_test

@@ -5,7 +5,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::create_test {
 namespace {
 
 ncclComm_t const kUntouched = reinterpret_cast<ncclComm_t>(0x1234);
@@ -251,4 +251,4 @@ TEST(End, DestroyInAGroupComesAfterTheCalls) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::create_test

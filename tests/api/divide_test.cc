@@ -4,7 +4,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::divide_test {
 namespace {
 
 using conformance::RankThreads;
@@ -308,4 +308,4 @@ TEST(Shrink, AgainstACollectiveIsToldOnBothSides) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::divide_test

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace tutti::api {
+namespace tutti::api::guard_test {
 namespace {
 
 std::string lastText() { return observe::lastErrorText(); }
@@ -57,4 +57,4 @@ TEST(Guard, WhatIsNotBuiltSaysSoAndWhatToUse) {
 }
 
 }  // namespace
-}  // namespace tutti::api
+}  // namespace tutti::api::guard_test

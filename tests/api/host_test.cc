@@ -7,7 +7,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::host_test {
 namespace {
 
 TEST(HostDevices, ChoiceOfTheThread) {
@@ -94,4 +94,4 @@ TEST_F(Texts, FlightRecorderTellsOfTheLatestCalls) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::host_test

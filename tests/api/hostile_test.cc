@@ -10,7 +10,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::hostile_test {
 namespace {
 
 // The dynamic symbols of libnccl.so.2 in this process, from its program headers.
@@ -142,4 +142,4 @@ TEST(Hostile, EveryFailureLeavesAText) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::hostile_test

@@ -4,7 +4,7 @@
 #include "api/api_fixture.h"
 #include "nccl_device.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::library_test {
 namespace {
 
 TEST(Library, Version) {
@@ -77,4 +77,4 @@ TEST_F(Registration, WhatIsNotBuiltSaysSo) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::library_test

@@ -9,7 +9,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::lifecycle_test {
 namespace {
 
 using conformance::RankThreads;
@@ -329,4 +329,4 @@ TEST(Fork, WhileCommunicatorsLiveIsRefusedInTheChild) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::lifecycle_test

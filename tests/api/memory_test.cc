@@ -4,7 +4,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::memory_test {
 namespace {
 
 TEST(Memory, AllocAndFree) {
@@ -30,9 +30,9 @@ TEST(Memory, AllocAndFree) {
   EXPECT_STRNE(ncclGetLastError(nullptr), "");
 }
 
-class Registration : public Pair {};
+class Registered : public Pair {};
 
-TEST_F(Registration, IsAHintThatSucceeds) {
+TEST_F(Registered, IsAHintThatSucceeds) {
   char buffer[64];
   void* handle = buffer;
   EXPECT_EQ(ncclCommRegister(comms[0], buffer, sizeof buffer, &handle), ok);
@@ -46,4 +46,4 @@ TEST_F(Registration, IsAHintThatSucceeds) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::memory_test

@@ -6,7 +6,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::mismatch_test {
 namespace {
 
 using conformance::RankThreads;
@@ -184,4 +184,4 @@ TEST(MismatchOf, OnStreams) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::mismatch_test

@@ -5,7 +5,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::nonblocking_test {
 namespace {
 
 using conformance::runWithin;
@@ -374,4 +374,4 @@ TEST_F(NonBlocking, SimulationIsALaunch) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::nonblocking_test

@@ -4,7 +4,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::redop_test {
 namespace {
 
 class Operators : public Pair {
@@ -75,4 +75,4 @@ TEST_F(Operators, HandlesAreNotReused) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::redop_test

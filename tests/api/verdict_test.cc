@@ -8,7 +8,7 @@
 
 #include "api/api_fixture.h"
 
-namespace tutti::api_test {
+namespace tutti::api_test::verdict_test {
 namespace {
 
 using conformance::RankThreads;
@@ -282,4 +282,4 @@ TEST(Verdict, ALongWaitIsExplainedOnce) {
 }
 
 }  // namespace
-}  // namespace tutti::api_test
+}  // namespace tutti::api_test::verdict_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::address_test {
 namespace {
 
 Address at(std::string_view text, uint16_t port = 0) {
@@ -42,4 +42,4 @@ TEST(Address, KnowsWhatItMeans) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::address_test

@@ -4,7 +4,7 @@
 
 #include "bootstrap/seal.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::fixed_id_test {
 namespace {
 
 TEST(FixedId, IsTheSameEverywhere) {
@@ -41,4 +41,4 @@ TEST(FixedId, RefusesWhatReadsOtherwise) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::fixed_id_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::gatherer_test {
 namespace {
 
 struct Message {
@@ -146,4 +146,4 @@ TEST(Gatherer, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::gatherer_test

@@ -6,7 +6,7 @@
 
 #include "samples.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::gathering_test {
 namespace {
 
 using samples::member;
@@ -87,4 +87,4 @@ TEST(Gathering, AHundredThousandRanksAreNoTrouble) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::gathering_test

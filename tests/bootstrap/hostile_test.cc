@@ -13,7 +13,7 @@
 #include "bootstrap/seal.h"
 #include "play.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::hostile_test {
 namespace {
 
 using namespace play;
@@ -286,4 +286,4 @@ TEST(Hostile, WithoutDescriptorsThereIsAnErrorOrAWaitNeverACrash) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::hostile_test

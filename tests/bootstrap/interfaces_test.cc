@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::interfaces_test {
 namespace {
 
 Interface interface(const std::string& name, std::string_view address, bool isUp = true) { return {name, *parseAddress(address), isUp}; }
@@ -112,4 +112,4 @@ TEST(Interfaces, ThisMachineHasALoopback) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::interfaces_test

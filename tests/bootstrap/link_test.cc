@@ -8,7 +8,7 @@
 #include "../observe/capture_log.h"
 #include "net.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::link_test {
 namespace {
 
 using namespace play;
@@ -293,4 +293,4 @@ TEST(Listener, SaysNothingToWhoAsksForSomethingElse) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::link_test

@@ -10,7 +10,7 @@
 
 #include "play.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::mesh_test {
 namespace {
 
 using namespace play;
@@ -365,4 +365,4 @@ TEST(Mesh, ConnectionsAndMessagesGrowWithTheLogarithm) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::mesh_test

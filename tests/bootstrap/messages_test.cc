@@ -4,7 +4,7 @@
 
 #include "samples.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::messages_test {
 namespace {
 
 TEST(Messages, SurviveTheirBytes) {
@@ -120,4 +120,4 @@ TEST(Messages, HundredsOfThousandsOfDamagedOnesDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::messages_test

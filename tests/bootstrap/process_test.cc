@@ -10,7 +10,7 @@
 #include "bootstrap/mesh.h"
 #include "play.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::process_test {
 namespace {
 
 using namespace play;
@@ -357,4 +357,4 @@ TEST(Processes, NetworkNamespacesCountAsHosts) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::process_test

@@ -5,7 +5,7 @@
 #include "bootstrap/alarm.h"
 #include "play.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::reactor_test {
 namespace {
 
 using namespace play;
@@ -85,4 +85,4 @@ TEST(Alarm, CallsOnceUnlessItIsCancelled) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::reactor_test

@@ -10,7 +10,7 @@
 #include "../observe/capture_log.h"
 #include "play.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::roots_test {
 namespace {
 
 using namespace play;
@@ -257,4 +257,4 @@ TEST(ManyProcesses, FiveHundredMeetWithFewMessagesEach) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::roots_test

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::seal_test {
 namespace {
 
 std::span<std::byte> bodyOf(std::vector<std::byte>& frame) { return std::span(frame).subspan(kLengthBytes); }
@@ -129,4 +129,4 @@ TEST_F(Seal, HashesDependOnTheirPurpose) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::seal_test

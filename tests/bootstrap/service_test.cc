@@ -7,7 +7,7 @@
 #include "bootstrap/mesh.h"
 #include "play.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::service_test {
 namespace {
 
 using namespace play;
@@ -142,4 +142,4 @@ TEST(Service, SeveralProcessesOnSeveralHosts) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::service_test

@@ -2,7 +2,7 @@
 
 #include "net.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::share_test {
 namespace {
 
 using namespace play;
@@ -40,4 +40,4 @@ TEST(Share, ManyGetTheSameMemory) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::share_test

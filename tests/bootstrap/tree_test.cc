@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::tree_test {
 namespace {
 
 Membership spread(int32_t processes, int32_t hosts) {
@@ -44,4 +44,4 @@ TEST(Tree, EverybodyIsReachedOnceInFewSteps) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::tree_test

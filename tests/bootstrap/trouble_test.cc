@@ -4,7 +4,7 @@
 #include "bootstrap/mesh.h"
 #include "net.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::trouble_test {
 namespace {
 
 using namespace play;
@@ -217,4 +217,4 @@ TEST(Trouble, ASetUpThatTakesTooLongNamesTheLate) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::trouble_test

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::unique_id_test {
 namespace {
 
 UniqueId sample(size_t v4, size_t v6) {
@@ -80,4 +80,4 @@ TEST(Blocks, FollowTheMappingOfScalableInit) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::unique_id_test

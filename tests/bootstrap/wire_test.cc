@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::wire_test {
 namespace {
 
 TEST(Wire, WhatIsWrittenIsRead) {
@@ -58,4 +58,4 @@ TEST(Wire, LengthsThatLieFail) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::wire_test

@@ -4,7 +4,7 @@
 
 #include "bootstrap/seal.h"
 
-namespace tutti::bootstrap {
+namespace tutti::bootstrap::world_test {
 namespace {
 
 TEST(World, HostsDifferByNameBootAndNetwork) {
@@ -32,4 +32,4 @@ TEST(World, TheMachineSaysWhoItIs) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::bootstrap::world_test

@@ -8,7 +8,7 @@
 
 #include "joined_ranks.h"
 
-namespace tutti::comm {
+namespace tutti::comm::communicator_test {
 namespace {
 
 using exec::host::Stream;
@@ -381,4 +381,4 @@ TEST(Communicator, OperatorsOfItsOwnScaleEachContribution) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::communicator_test

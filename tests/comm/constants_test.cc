@@ -14,7 +14,7 @@
 #include "device_play.h"
 #include "tune/store.h"
 
-namespace tutti::comm {
+namespace tutti::comm::constants_test {
 namespace {
 
 class ConstantsTest : public testing::Test {
@@ -96,4 +96,4 @@ TEST_F(ConstantsTest, OfAnotherMachineAreNone) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::constants_test

@@ -4,7 +4,7 @@
 
 #include "two_hosts.h"
 
-namespace tutti::comm {
+namespace tutti::comm::courier_test {
 namespace {
 
 TEST(Courier, AMessageForAHubThatIsNotThereYetWaitsForIt) {
@@ -101,4 +101,4 @@ TEST(Courier, DamagedMessagesDoNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::courier_test

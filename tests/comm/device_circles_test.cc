@@ -13,7 +13,7 @@
 
 #include "exec/host/signature.h"
 
-namespace tutti::comm {
+namespace tutti::comm::device_circles_test {
 namespace {
 
 using exec::host::Blocked;
@@ -280,4 +280,4 @@ TEST(DeviceCircles, HeldUpRanksAreACircleWhenEachLacksTheNext) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::device_circles_test

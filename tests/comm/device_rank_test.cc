@@ -11,7 +11,7 @@
 #include "connect/layout.h"
 #include "device_play.h"
 
-namespace tutti::comm {
+namespace tutti::comm::device_rank_test {
 namespace {
 
 using driver::cuda::Error;
@@ -465,4 +465,4 @@ TEST_F(DeviceRankTest, ItIsIdleOnceItsKernelsHaveEnded) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::device_rank_test

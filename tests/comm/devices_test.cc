@@ -7,7 +7,7 @@
 #include "config/params.h"
 #include "device_play.h"
 
-namespace tutti::comm {
+namespace tutti::comm::devices_test {
 namespace {
 
 using play::Gpus;
@@ -100,4 +100,4 @@ TEST_F(DevicesTest, TheBudgetIsTheUsers) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::devices_test

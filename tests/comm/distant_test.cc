@@ -10,7 +10,7 @@
 #include "exec/host/verdict.h"
 #include "two_hosts.h"
 
-namespace tutti::comm {
+namespace tutti::comm::distant_test {
 namespace {
 
 using transport::local::PipeKey;
@@ -249,4 +249,4 @@ TEST(Distant, NobodyWaitsForAReceiverThatHasDeparted) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::distant_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::comm {
+namespace tutti::comm::encounter_test {
 namespace {
 
 TEST(FormGroups, MakesOneOfEachColour) {
@@ -132,4 +132,4 @@ TEST(FormGroups, TakesTheLargestCache) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::encounter_test

@@ -13,7 +13,7 @@
 
 #include "comm/process.h"
 
-namespace tutti::comm {
+namespace tutti::comm::founding_test {
 namespace {
 
 std::shared_ptr<Encounter> join(const UniqueIdBytes& id, int32_t ranks, int32_t rank, const Arrival& arrival = {}) {
@@ -194,4 +194,4 @@ TEST(Foundations, EndTellsTheRanksOfOtherProcesses) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::founding_test

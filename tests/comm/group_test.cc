@@ -7,7 +7,7 @@
 
 #include "joined_ranks.h"
 
-namespace tutti::comm {
+namespace tutti::comm::group_test {
 namespace {
 
 using exec::host::Stream;
@@ -347,4 +347,4 @@ TEST(Group, ALateErrorOfTheGroupUndoesItsJoins) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::group_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::comm {
+namespace tutti::comm::handle_test {
 namespace {
 
 /// Stands for a communicator: the table never looks at what it points to.
@@ -255,4 +255,4 @@ TEST(HandleTable, WhoIsForkedVisitsNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::handle_test

@@ -16,7 +16,7 @@
 #include "topo/host_devices.h"
 #include "topo/xml.h"
 
-namespace tutti::comm {
+namespace tutti::comm::layouts_test {
 namespace {
 
 struct Variable {
@@ -341,4 +341,4 @@ TEST(OnHost, TheRingPassesNumaNodesByTheirDistances) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::layouts_test

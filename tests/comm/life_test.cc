@@ -4,7 +4,7 @@
 #include "comm/communicator.h"
 #include "comm/setup.h"
 
-namespace tutti::comm {
+namespace tutti::comm::life_test {
 namespace {
 
 std::unique_ptr<Communicator> makeAlone(bool blocking) {
@@ -100,4 +100,4 @@ TEST(Life, WithoutPeersItIsNotReady) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::life_test

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::comm {
+namespace tutti::comm::meeting_test {
 namespace {
 
 using transport::local::Hub;
@@ -204,4 +204,4 @@ TEST(Meeting, ThreadsMeetAgainAndAgain) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::meeting_test

@@ -5,7 +5,7 @@
 
 #include "comm/said_network.h"
 
-namespace tutti::comm {
+namespace tutti::comm::net_facts_test {
 namespace {
 
 using transport::net::Properties;
@@ -54,4 +54,4 @@ TEST(NetFacts, AFilePlacesNetsAndInventsNone) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::net_facts_test

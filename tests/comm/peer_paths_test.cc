@@ -10,7 +10,7 @@
 #include "../driver/cuda/play.h"
 #include "config/params.h"
 
-namespace tutti::comm {
+namespace tutti::comm::peer_paths_test {
 namespace {
 
 using driver::cuda::FakeOptions;
@@ -121,4 +121,4 @@ TEST(PeerPaths, TheTopologyFileComesFirst) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::peer_paths_test

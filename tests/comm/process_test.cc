@@ -8,7 +8,7 @@
 
 #include "observe/log.h"
 
-namespace tutti::comm {
+namespace tutti::comm::process_test {
 namespace {
 
 TEST(StreamTable, KnowsItsLiveStreams) {
@@ -92,4 +92,4 @@ TEST(ThreadState, EveryThreadHasItsOwn) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::process_test

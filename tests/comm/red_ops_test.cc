@@ -5,7 +5,7 @@
 #include <bit>
 #include <set>
 
-namespace tutti::comm {
+namespace tutti::comm::red_ops_test {
 namespace {
 
 uint32_t bitsOf(float value) { return std::bit_cast<uint32_t>(value); }
@@ -130,4 +130,4 @@ TEST(RedOps, RefusesAnotherType) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::red_ops_test

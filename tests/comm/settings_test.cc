@@ -9,7 +9,7 @@
 #include "algo/sendrecv.h"
 #include "config/params.h"
 
-namespace tutti::comm {
+namespace tutti::comm::settings_test {
 namespace {
 
 constexpr int32_t kFloat = 7;
@@ -537,4 +537,4 @@ TEST_F(FromEnvironment, RanksThatOutnumberCoresLookAtWhoNeedsTheirs) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::settings_test

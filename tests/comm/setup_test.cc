@@ -7,7 +7,7 @@
 #include "joined_ranks.h"
 #include "observe/log.h"
 
-namespace tutti::comm {
+namespace tutti::comm::setup_test {
 namespace {
 
 /// A rank on its way, without a handle.
@@ -224,4 +224,4 @@ TEST(Child, ThatFailedIsRememberedForWhoComesLater) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::setup_test

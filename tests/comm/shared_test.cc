@@ -7,7 +7,7 @@
 
 #include "comm/process.h"
 
-namespace tutti::comm {
+namespace tutti::comm::shared_test {
 namespace {
 
 using transport::local::Hub;
@@ -59,4 +59,4 @@ TEST(RetiredWorkers, DoesNotWaitForWhatIsStuck) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::shared_test

@@ -8,7 +8,7 @@
 #include "core/format.h"
 #include "core/hash.h"
 
-namespace tutti::comm {
+namespace tutti::comm::sites_test {
 namespace {
 
 using bootstrap::Gathered;
@@ -209,4 +209,4 @@ TEST(Sites, WhatAStrangerSendsIsLookedAt) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::sites_test

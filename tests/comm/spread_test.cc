@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti::comm {
+namespace tutti::comm::spread_test {
 namespace {
 
 using bootstrap::Roster;
@@ -363,4 +363,4 @@ TEST(Circle, ComesBackFromAMessage) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::comm::spread_test

@@ -7,7 +7,7 @@
 
 #include "config/params.h"
 
-namespace tutti::config {
+namespace tutti::config::document_test {
 namespace {
 
 TEST(EnvDoc, FileEqualsTheTable) {
@@ -63,4 +63,4 @@ TEST(EnvDoc, EveryRowHasFiveCells) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::document_test

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace tutti::config {
+namespace tutti::config::effects_test {
 namespace {
 
 class Variable {
@@ -74,4 +74,4 @@ TEST(Effects, EveryVariableWithoutEffectHasAReason) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::effects_test

@@ -10,7 +10,7 @@
 
 #include "config/params.h"
 
-namespace tutti::config {
+namespace tutti::config::files_test {
 namespace {
 
 using namespace std::string_literals;
@@ -102,4 +102,4 @@ TEST_F(FilesTest, TheFirstReadLoadsTheNamedFileOnce) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::files_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::config {
+namespace tutti::config::params_test {
 namespace {
 
 std::vector<std::string> notices;
@@ -160,4 +160,4 @@ TEST_F(ParamsTest, OnlyTheseAreHonoured) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::params_test

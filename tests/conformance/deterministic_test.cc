@@ -7,7 +7,7 @@
 
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::deterministic_test {
 namespace {
 
 constexpr size_t kCount = 70001;  // from one-shot to two-shot, and through several slices of the smaller settings
@@ -87,4 +87,4 @@ TEST(Deterministic, RefusesARingThatWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::deterministic_test

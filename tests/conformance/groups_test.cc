@@ -6,7 +6,7 @@
 
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::groups_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -240,4 +240,4 @@ TEST(Group, ManyThreadsWithTheirOwnCommunicators) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::groups_test

@@ -6,7 +6,7 @@
 
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::many_ranks_test {
 namespace {
 
 void gatherAndReduce(int ranks, const char* algorithms, const std::vector<size_t>& counts) {
@@ -46,4 +46,4 @@ TEST(ManyRanks, Windows) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::many_ranks_test

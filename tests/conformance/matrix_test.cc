@@ -14,7 +14,7 @@
 #include "connect/channels.h"
 #include "core/format.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::matrix_test {
 namespace {
 
 constexpr int kMaxRanks = 17;
@@ -160,4 +160,4 @@ TEST(MatrixReference, RefusesWrongResults) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::matrix_test

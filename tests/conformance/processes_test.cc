@@ -7,7 +7,7 @@
 #include "conformance/run_case.h"
 #include "faults/process_ranks.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::processes_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
@@ -46,4 +46,4 @@ TEST_P(Processes, EveryResultIsRightBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Processes, testing::Values(2, 3, 4));
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::processes_test

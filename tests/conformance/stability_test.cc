@@ -7,7 +7,7 @@
 
 #include "conformance/run_case.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::stability_test {
 namespace {
 
 Case sumOf(std::string_view algorithm, int ranks, DataType type, uint64_t count) {
@@ -128,4 +128,4 @@ TEST(PreMulSum, HostAndDeviceScalarsMix) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::stability_test

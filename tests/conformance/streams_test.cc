@@ -6,7 +6,7 @@
 
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::streams_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -188,4 +188,4 @@ TEST(Streams, DeviceScalarsAreReadInStreamOrder) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::streams_test

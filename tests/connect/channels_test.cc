@@ -11,7 +11,7 @@
 
 #include "topo/data.h"
 
-namespace tutti::connect {
+namespace tutti::connect::channels_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -236,4 +236,4 @@ TEST(Channels, RefuseNodesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace tutti::connect
+}  // namespace tutti::connect::channels_test

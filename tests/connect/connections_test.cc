@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-namespace tutti::connect {
+namespace tutti::connect::connections_test {
 namespace {
 
 using transport::local::CellHead;
@@ -137,4 +137,4 @@ TEST(Connections, WhatCannotBeOpenedIsAnErrorAndCanBeTriedAgain) {
 }
 
 }  // namespace
-}  // namespace tutti::connect
+}  // namespace tutti::connect::connections_test

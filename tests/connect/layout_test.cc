@@ -11,7 +11,7 @@
 
 #include "connect/channels.h"
 
-namespace tutti::connect {
+namespace tutti::connect::layout_test {
 namespace {
 
 std::vector<int32_t> shuffled(int32_t ranks, uint32_t seed) {
@@ -320,4 +320,4 @@ TEST(Layout, BoundsOnChannelsLeaveTheFirstTracks) {
 }
 
 }  // namespace
-}  // namespace tutti::connect
+}  // namespace tutti::connect::layout_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <new>
 
-namespace tutti {
+namespace tutti::arena_test {
 namespace {
 
 bool aligned(const void* address, size_t alignment) { return reinterpret_cast<uintptr_t>(address) % alignment == 0; }
@@ -85,4 +85,4 @@ TEST(Arena, ImpossibleSizesAreOutOfMemory) {
 #endif
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::arena_test

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace tutti {
+namespace tutti::clock_test {
 namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -55,4 +55,4 @@ TEST(ManualClock, ASleeperCanWaitForAnotherThread) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::clock_test

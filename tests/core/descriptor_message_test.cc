@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace tutti {
+namespace tutti::descriptor_message_test {
 namespace {
 
 struct Pair {
@@ -78,4 +78,4 @@ TEST(DescriptorMessage, NoRoomForADescriptorIsSaid) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::descriptor_message_test

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-namespace tutti {
+namespace tutti::element_test {
 namespace {
 
 using element::bitsOf;
@@ -171,4 +171,4 @@ TEST(ElementTest, SubnormalsAreKept) {
 static_assert(sizeof(Half) == 2 && sizeof(Bfloat16) == 2 && sizeof(Fp8E4M3) == 1 && sizeof(Fp8E5M2) == 1);
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::element_test

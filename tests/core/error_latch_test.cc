@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti {
+namespace tutti::error_latch_test {
 namespace {
 
 TEST(ErrorLatch, IsOkUntilItTrips) {
@@ -48,4 +48,4 @@ TEST(ErrorLatch, OneOfManyThreadsIsTheFirst) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::error_latch_test

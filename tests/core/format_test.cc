@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::format_test {
 namespace {
 
 TEST(Format, PutsArgumentsInTheirPlaces) {
@@ -31,4 +31,4 @@ TEST(Format, TextMayBeLong) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::format_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti {
+namespace tutti::gate_test {
 namespace {
 
 TEST(Gate, GivesPassesUntilItIsClosed) {
@@ -103,4 +103,4 @@ TEST(Gate, WorkUnderPassesIsFinishedAndVisibleAfterTheWait) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::gate_test

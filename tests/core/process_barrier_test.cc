@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-namespace tutti {
+namespace tutti::process_barrier_test {
 namespace {
 
 /// The kernel has not answered yet when the process forks; who asked is not in the child.
@@ -60,4 +60,4 @@ TEST(ProcessBarrier, OneOfTwoSeesTheOther) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::process_barrier_test

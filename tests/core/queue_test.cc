@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti {
+namespace tutti::queue_test {
 namespace {
 
 template <class Queue>
@@ -106,4 +106,4 @@ TEST(MpscQueue, PassesEverythingOfEachProducerInOrder) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::queue_test

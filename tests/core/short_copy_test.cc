@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace tutti {
+namespace tutti::short_copy_test {
 namespace {
 
 TEST(ShortCopy, CopiesEveryLengthAndNothingBeside) {
@@ -33,4 +33,4 @@ TEST(ShortCopy, LeavesWhatIsCopiedToItself) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::short_copy_test

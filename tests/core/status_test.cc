@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti {
+namespace tutti::status_test {
 namespace {
 
 static_assert(sizeof(Status) == sizeof(void*), "an OK status costs one pointer");
@@ -56,4 +56,4 @@ TEST(Status, EveryCodeHasAName) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::status_test

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <csignal>
 
-namespace tutti {
+namespace tutti::thread_test {
 namespace {
 
 std::atomic<pthread_t> handledBy;
@@ -77,4 +77,4 @@ TEST(Thread, ASystemWithoutThreadsIsAnErrorThatNamesThePurpose) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::thread_test

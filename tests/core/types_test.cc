@@ -7,7 +7,7 @@
 
 #include "core/ids.h"
 
-namespace tutti {
+namespace tutti::types_test {
 namespace {
 
 static_assert(!std::is_convertible_v<Rank, LocalRank> && !std::is_convertible_v<int, Rank>);
@@ -39,4 +39,4 @@ TEST(Ids, CompareAndAdd) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::types_test

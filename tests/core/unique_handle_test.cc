@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::unique_handle_test {
 namespace {
 
 std::vector<int> closed;
@@ -73,4 +73,4 @@ TEST_F(UniqueHandleTest, ReceiveClosesTheOldHandleFirst) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::unique_handle_test

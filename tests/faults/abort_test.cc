@@ -10,7 +10,7 @@
 #include "conformance/harness.h"
 #include "tutti.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::abort_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -217,4 +217,4 @@ TEST(End, DestroyInAnyOrderAndEarly) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::abort_test

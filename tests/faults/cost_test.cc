@@ -9,7 +9,7 @@
 
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::cost_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -114,4 +114,4 @@ TEST(Cost, InitOf512Threads) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::cost_test

@@ -7,7 +7,7 @@
 #include "faults/hosts.h"
 #include "faults/networks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_addresses_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -174,4 +174,4 @@ TEST_F(HostsAddresses, NcclCommIdOverV6) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_addresses_test

@@ -12,7 +12,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_closed_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -122,4 +122,4 @@ TEST(HostsClosed, EachConnectionOverAPlugin) { closeEach(4, {false, {{"NCCL_NET_
 TEST(HostsClosed, EachConnectionOfAProcessOfOneHost) { closeEach(1, {true, {}}); }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_closed_test

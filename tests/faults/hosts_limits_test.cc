@@ -6,7 +6,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_limits_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -80,4 +80,4 @@ TEST(HostsLimits, FewDescriptorsForTheFirstCall) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_limits_test

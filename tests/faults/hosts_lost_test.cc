@@ -10,7 +10,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_lost_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -403,4 +403,4 @@ TEST(HostsLeft, AnAbortEndsTheCallsOfAll) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_lost_test

@@ -8,7 +8,7 @@
 #include "faults/hosts.h"
 #include "faults/networks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_networks_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -122,4 +122,4 @@ TEST_F(HostsNetworks, ASlowInterfaceOnlySlows) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_networks_test

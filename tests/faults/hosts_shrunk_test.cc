@@ -7,7 +7,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_shrunk_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -112,4 +112,4 @@ TEST(HostsShrunk, ListsThatDifferBetweenHosts) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_shrunk_test

@@ -16,7 +16,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_strangers_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -136,4 +136,4 @@ TEST(HostsStrangers, NeitherDelayNorEndAJob) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_strangers_test

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -385,4 +385,4 @@ TEST(HostsLife, ManyInitsCostNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_test

@@ -9,7 +9,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::hosts_told_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -112,4 +112,4 @@ INSTANTIATE_TEST_SUITE_P(Of, HostsTold,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::hosts_told_test

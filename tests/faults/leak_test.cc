@@ -10,7 +10,7 @@
 
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::leak_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -181,4 +181,4 @@ TEST(Leak, OperatorsAndShapesOfALongLife) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::leak_test

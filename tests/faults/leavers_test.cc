@@ -9,7 +9,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::leavers_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -111,4 +111,4 @@ TEST(LeaversOfAParent, ADeathInAChildIsHeard) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::leavers_test

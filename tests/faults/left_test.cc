@@ -27,7 +27,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::left_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -235,4 +235,4 @@ TEST(LeftOver, ProcessesOfARankAreFoundByAllTests) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::left_test

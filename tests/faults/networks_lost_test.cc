@@ -8,7 +8,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::networks_lost_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -161,4 +161,4 @@ TEST(NetworksStopped, TheDeadlineEndsCalls) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::networks_lost_test

@@ -13,7 +13,7 @@
 
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::networks_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -257,4 +257,4 @@ TEST(Networks, RanksWithOtherSettingsKeepTheirOrder) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::networks_test

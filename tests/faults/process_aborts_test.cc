@@ -11,7 +11,7 @@
 #include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_aborts_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ProcessAbortsOfInit, testing::Values(Layout{"O
                          [](const auto& layout) { return layout.param.name; });
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_aborts_test

@@ -11,7 +11,7 @@
 #include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_calls_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -166,4 +166,4 @@ TEST(ProcessLeaves, ARankThatIsClaimedTwice) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_calls_test

@@ -11,7 +11,7 @@
 
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_copies_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -136,4 +136,4 @@ TEST(ProcessCopies, AStoppedLenderLeavesMemoryAloneAfterAnAbort) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_copies_test

@@ -10,7 +10,7 @@
 #include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_deaths_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -110,4 +110,4 @@ INSTANTIATE_TEST_SUITE_P(Of, ProcessDeaths, testing::Combine(testing::ValuesIn(k
                          });
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_deaths_test

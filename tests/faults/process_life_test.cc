@@ -8,7 +8,7 @@
 
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_life_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -248,4 +248,4 @@ TEST(ProcessLife, HundredsOfInitsCostNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_life_test

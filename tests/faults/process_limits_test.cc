@@ -24,7 +24,7 @@
 
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_limits_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -393,4 +393,4 @@ TEST(ProcessLimits, NoMemoryWithoutAName) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_limits_test

@@ -20,7 +20,7 @@
 
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_places_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -360,4 +360,4 @@ TEST(ProcessPlaces, MemoryThatIsTakenBackServesCallsThatWereQueuedBefore) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_places_test

@@ -10,7 +10,7 @@
 
 #include "faults/hosts.h"
 
-namespace tutti::faults {
+namespace tutti::faults::process_stops_test {
 namespace {
 
 using Self = ProcessRanks::Self;
@@ -108,4 +108,4 @@ TEST(ProcessStops, DuringSetUpOnOneHostAreNamed) { playStops(kStops, false); }
 TEST(ProcessStops, DuringSetUpOnSeveralHostsAreNamed) { playStops(kStops, true); }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::process_stops_test

@@ -10,7 +10,7 @@
 #include "faults/hosts.h"
 #include "faults/process_ranks.h"
 
-namespace tutti::faults {
+namespace tutti::faults::processes_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
@@ -244,4 +244,4 @@ TEST(Stopped, TheOthersGiveUpAtTheDeadlineAndItHearsOfItLater) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::processes_test

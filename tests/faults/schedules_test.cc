@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::faults {
+namespace tutti::faults::schedules_test {
 namespace {
 
 class Runner {
@@ -124,4 +124,4 @@ TEST(Schedules, Random) {
 }
 
 }  // namespace
-}  // namespace tutti::faults
+}  // namespace tutti::faults::schedules_test

@@ -5,7 +5,7 @@
 
 #include "fuzz/target.h"
 
-namespace tutti::fuzz {
+namespace tutti::fuzz::channels_replay_test {
 namespace {
 
 TEST(ChannelsReplay, SeedsKeepThePromises) {
@@ -33,4 +33,4 @@ TEST(ChannelsReplay, ChangedSeedsKeepThePromises) {
 }
 
 }  // namespace
-}  // namespace tutti::fuzz
+}  // namespace tutti::fuzz::channels_replay_test

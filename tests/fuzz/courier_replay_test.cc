@@ -6,7 +6,7 @@
 #include "bootstrap/samples.h"
 #include "fuzz/target.h"
 
-namespace tutti::fuzz {
+namespace tutti::fuzz::courier_replay_test {
 namespace {
 
 TEST(CourierReplay, SeedsKeepThePromises) {
@@ -24,4 +24,4 @@ TEST(CourierReplay, ChangedSeedsKeepThePromises) {
 }
 
 }  // namespace
-}  // namespace tutti::fuzz
+}  // namespace tutti::fuzz::courier_replay_test

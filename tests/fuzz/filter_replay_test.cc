@@ -7,7 +7,7 @@
 
 #include "fuzz/target.h"
 
-namespace tutti::fuzz {
+namespace tutti::fuzz::filter_replay_test {
 namespace {
 
 TEST(FilterReplay, WhatUsersWriteAndChangesOfItKeepThePromises) {
@@ -33,4 +33,4 @@ TEST(FilterReplay, WhatUsersWriteAndChangesOfItKeepThePromises) {
 }
 
 }  // namespace
-}  // namespace tutti::fuzz
+}  // namespace tutti::fuzz::filter_replay_test

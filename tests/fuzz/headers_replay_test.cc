@@ -6,7 +6,7 @@
 #include "bootstrap/samples.h"
 #include "fuzz/target.h"
 
-namespace tutti::fuzz {
+namespace tutti::fuzz::headers_replay_test {
 namespace {
 
 TEST(HeadersReplay, SeedsKeepThePromises) {
@@ -24,4 +24,4 @@ TEST(HeadersReplay, ChangedSeedsKeepThePromises) {
 }
 
 }  // namespace
-}  // namespace tutti::fuzz
+}  // namespace tutti::fuzz::headers_replay_test

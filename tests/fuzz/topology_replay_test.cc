@@ -5,7 +5,7 @@
 
 #include "fuzz/target.h"
 
-namespace tutti::fuzz {
+namespace tutti::fuzz::topology_replay_test {
 namespace {
 
 /// Changes that keep most of the structure: other bytes, words cut out, doubled or taken from another place.
@@ -52,4 +52,4 @@ TEST(TopologyReplay, ChangedNumbersKeepThePromises) {
 }
 
 }  // namespace
-}  // namespace tutti::fuzz
+}  // namespace tutti::fuzz::topology_replay_test

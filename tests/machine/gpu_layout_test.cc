@@ -11,7 +11,7 @@
 #include "topo/graph_xml.h"
 #include "topo/random_system.h"
 
-namespace tutti::machine {
+namespace tutti::machine::gpu_layout_test {
 namespace {
 
 using test::firstDevs;
@@ -226,4 +226,4 @@ TEST(GpuLayouts, FindsOnceWhatIsAskedForOften) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::gpu_layout_test

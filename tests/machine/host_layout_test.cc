@@ -4,7 +4,7 @@
 
 #include "machine/played.h"
 
-namespace tutti::machine {
+namespace tutti::machine::host_layout_test {
 namespace {
 
 topo::Document documentOf(const std::string& rings) {
@@ -64,4 +64,4 @@ TEST(HostLayout, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::host_layout_test

@@ -8,7 +8,7 @@
 
 #include "machine/played.h"
 
-namespace tutti::machine {
+namespace tutti::machine::hosts_layout_test {
 namespace {
 
 /// Two NUMA nodes; `nets` by NUMA node: how many NICs of 100 Gb/s it has. Devices are counted over both.
@@ -291,4 +291,4 @@ TEST(HostsLayout, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::hosts_layout_test

@@ -3,7 +3,7 @@
 #include "machine/played.h"
 #include "topo/detect/machine.h"
 
-namespace tutti::machine {
+namespace tutti::machine::place_test {
 namespace {
 
 using topo::CpuSet;
@@ -82,4 +82,4 @@ TEST(Place, AThreadIsNearForAScope) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::place_test

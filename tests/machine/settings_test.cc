@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace tutti::machine {
+namespace tutti::machine::settings_test {
 namespace {
 
 struct Variable {
@@ -53,4 +53,4 @@ TEST(Settings, RefuseWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::settings_test

@@ -2,7 +2,7 @@
 
 #include "machine/played.h"
 
-namespace tutti::machine {
+namespace tutti::machine::show_test {
 namespace {
 
 TEST(Show, ATableOfWhatWasFound) {
@@ -36,4 +36,4 @@ TEST(Show, RingsAndTreesAsTheReferenceWritesThem) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::show_test

@@ -4,7 +4,7 @@
 #include "driver/nvml/fake.h"
 #include "machine/played.h"
 
-namespace tutti::machine {
+namespace tutti::machine::survey_test {
 namespace {
 
 using driver::cuda::Driver;
@@ -84,4 +84,4 @@ TEST(Survey, RefusesFilesThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace tutti::machine
+}  // namespace tutti::machine::survey_test

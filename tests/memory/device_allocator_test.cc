@@ -4,7 +4,7 @@
 
 #include "device_play.h"
 
-namespace tutti::memory {
+namespace tutti::memory::device_allocator_test {
 namespace {
 
 using namespace play;
@@ -85,4 +85,4 @@ TEST(DeviceAllocator, ManyThreads) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_allocator_test

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::memory {
+namespace tutti::memory::device_budget_test {
 namespace {
 
 TEST(Budget, TheLastByteFitsAndOneMoreDoesNot) {
@@ -62,4 +62,4 @@ TEST(Budget, ThreadsNeverGetMoreThanThereIs) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_budget_test

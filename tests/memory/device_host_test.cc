@@ -3,7 +3,7 @@
 #include "device_play.h"
 #include "memory/mapping.h"
 
-namespace tutti::memory {
+namespace tutti::memory::device_host_test {
 namespace {
 
 using namespace play;
@@ -55,4 +55,4 @@ TEST(RegisteredHost, EveryCallMayFail) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_host_test

@@ -10,7 +10,7 @@
 #include "core/descriptor_message.h"
 #include "device_play.h"
 
-namespace tutti::memory {
+namespace tutti::memory::device_memory_test {
 namespace {
 
 using namespace play;
@@ -334,4 +334,4 @@ TEST(DeviceMemory, ManyThreads) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_memory_test

@@ -4,7 +4,7 @@
 
 #include "device_play.h"
 
-namespace tutti::memory {
+namespace tutti::memory::device_scratch_test {
 namespace {
 
 using namespace play;
@@ -319,4 +319,4 @@ TEST(ScratchPool, ThreadsShareABudget) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_scratch_test

@@ -2,7 +2,7 @@
 
 #include "device_play.h"
 
-namespace tutti::memory {
+namespace tutti::memory::device_space_test {
 namespace {
 
 using namespace play;
@@ -122,4 +122,4 @@ TEST(AddressSpace, EveryCallMayFail) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_space_test

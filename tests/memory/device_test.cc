@@ -2,7 +2,7 @@
 
 #include "device_play.h"
 
-namespace tutti::memory {
+namespace tutti::memory::device_test {
 namespace {
 
 using namespace play;
@@ -55,4 +55,4 @@ TEST(Gpu, EveryCallMayFail) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::device_test

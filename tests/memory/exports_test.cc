@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-namespace tutti::memory {
+namespace tutti::memory::exports_test {
 namespace {
 
 /// The table read through the system, as another process would, of this very process.
@@ -85,4 +85,4 @@ TEST(Exports, WhatIsNoTableIsRefused) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::exports_test

@@ -10,7 +10,7 @@
 
 #include "memory/exports.h"
 
-namespace tutti::memory {
+namespace tutti::memory::host_allocator_test {
 namespace {
 
 TEST(HostAllocator, GivesZeroedPages) {
@@ -125,4 +125,4 @@ TEST(HostAllocator, ServesManyThreads) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::host_allocator_test

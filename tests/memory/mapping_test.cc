@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-namespace tutti::memory {
+namespace tutti::memory::mapping_test {
 namespace {
 
 uint64_t pageSize() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
@@ -116,4 +116,4 @@ TEST(Mapping, AFailureLeavesNoDescriptorBehind) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::mapping_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-namespace tutti::memory {
+namespace tutti::memory::offsets_test {
 namespace {
 
 TEST(Offsets, TheLowestPartThatFits) {
@@ -69,4 +69,4 @@ TEST(Offsets, RandomUse) {
 }
 
 }  // namespace
-}  // namespace tutti::memory
+}  // namespace tutti::memory::offsets_test

@@ -7,7 +7,7 @@
 
 #include "capture_log.h"
 
-namespace tutti::observe {
+namespace tutti::observe::address_table_test {
 namespace {
 
 using Rows = std::vector<AddressTable::Row>;
@@ -59,4 +59,4 @@ TEST(AddressTable, IsSilentWithTheLog) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::address_table_test

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::observe {
+namespace tutti::observe::flight_recorder_test {
 namespace {
 
 FlightEvent makeEvent(uint64_t sequence) {
@@ -195,4 +195,4 @@ TEST(FlightRecorder, RecordingIsCheap) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::flight_recorder_test

@@ -11,7 +11,7 @@
 
 #include "core/format.h"
 
-namespace tutti::observe {
+namespace tutti::observe::last_error_test {
 namespace {
 
 /// Slots are kept for the life of the process by design, so the objects of these tests are too.
@@ -94,4 +94,4 @@ TEST(LastError, ReadersNeverSeeATornText) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::last_error_test

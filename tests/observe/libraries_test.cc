@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace tutti::observe {
+namespace tutti::observe::libraries_test {
 namespace {
 
 TEST(Libraries, AreFoundByTheBeginningOfTheirFileName) {
@@ -36,4 +36,4 @@ TEST(Libraries, ASecondOneIsSeenOnceItIsMapped) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::libraries_test

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 
-namespace tutti::observe {
+namespace tutti::observe::log_settings_test {
 namespace {
 
 TEST(LogSettings, LevelsInAnyCase) {
@@ -91,4 +91,4 @@ TEST(LogSettings, LongLinesAreCutButKeepTheirNewline) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::log_settings_test

@@ -15,7 +15,7 @@
 
 #include "config/params.h"
 
-namespace tutti::observe {
+namespace tutti::observe::log_test {
 namespace {
 
 /// POSIX extended regular expressions, since std::regex warns under the sanitizers.
@@ -218,4 +218,4 @@ TEST_F(LogTest, ThreadsNeverMixTheirLines) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::log_test

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-namespace tutti::observe {
+namespace tutti::observe::ticks_test {
 namespace {
 
 TEST(Ticks, NeverGoBackwardsOnOneThread) {
@@ -39,4 +39,4 @@ TEST(Ticks, ThreadsAgree) {
 }
 
 }  // namespace
-}  // namespace tutti::observe
+}  // namespace tutti::observe::ticks_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tutti::plan {
+namespace tutti::plan::cache_test {
 namespace {
 
 using exec::host::HostPlan;
@@ -99,4 +99,4 @@ TEST(Cache, HoldsPlansOfAnyKind) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::plan::cache_test

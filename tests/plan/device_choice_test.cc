@@ -1,7 +1,7 @@
 #include "device_world.h"
 #include "plan/device_planner.h"
 
-namespace tutti::plan {
+namespace tutti::plan::device_choice_test {
 namespace {
 
 TEST(DeviceChoice, SmallCallsTakeWindowsAndLargeOnesTheRing) {
@@ -208,4 +208,4 @@ TEST(DeviceChoice, ProgramsThatFitNoKernelAreLeftOutOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::plan::device_choice_test

@@ -4,7 +4,7 @@
 
 #include "device_world.h"
 
-namespace tutti::plan {
+namespace tutti::plan::device_planner_test {
 namespace {
 
 constexpr uint64_t kCounts[] = {0, 1, 17, 1000, 4097, 65536, 1'000'003, 40'000'000};
@@ -261,4 +261,4 @@ TEST(DevicePlanner, TheSummaryIsThatOfThePlan) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::plan::device_planner_test

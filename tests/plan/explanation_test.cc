@@ -4,7 +4,7 @@
 
 #include "device_world.h"
 
-namespace tutti::plan {
+namespace tutti::plan::explanation_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -122,4 +122,4 @@ TEST(Explanation, IsJsonWhateverNamesHold) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::plan::explanation_test

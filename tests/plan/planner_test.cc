@@ -11,7 +11,7 @@
 #include "algo/sendrecv.h"
 #include "connect/channels.h"
 
-namespace tutti::plan {
+namespace tutti::plan::planner_test {
 namespace {
 
 using algo::Kind;
@@ -490,4 +490,4 @@ TEST(Planner, LongCallsOfSeveralHostsUseAllNets) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::plan::planner_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::plugin {
+namespace tutti::plugin::loader_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -46,4 +46,4 @@ TEST(IsName, BoundsWhatAPluginSays) {
 }
 
 }  // namespace
-}  // namespace tutti::plugin
+}  // namespace tutti::plugin::loader_test

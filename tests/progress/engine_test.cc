@@ -9,7 +9,7 @@
 
 #include "linked.h"
 
-namespace tutti::progress {
+namespace tutti::progress::engine_test {
 namespace {
 
 std::vector<std::byte> pattern(uint64_t bytes, uint64_t seed) {
@@ -130,4 +130,4 @@ TEST(EngineThread, LetsTheNetworkSpeakOutsideOfPasses) {
 INSTANTIATE_TEST_SUITE_P(Families, EngineOver, testing::Values("127.0.0.1", "::1"));
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::engine_test

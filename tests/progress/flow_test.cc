@@ -7,7 +7,7 @@
 
 #include "linked.h"
 
-namespace tutti::progress {
+namespace tutti::progress::flow_test {
 namespace {
 
 TEST(Flow, NeverRunsAheadOfTheReader) {
@@ -252,4 +252,4 @@ TEST(Drive, AWaiterSleepsAndIsWoken) {
 }
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::flow_test

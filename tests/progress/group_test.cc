@@ -10,7 +10,7 @@
 
 #include "linked.h"
 
-namespace tutti::progress {
+namespace tutti::progress::group_test {
 namespace {
 
 size_t entriesOf(const char* folder) {
@@ -258,4 +258,4 @@ TEST(JobGroup, LeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::group_test

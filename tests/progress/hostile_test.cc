@@ -7,7 +7,7 @@
 #include "linked.h"
 #include "progress/wire.h"
 
-namespace tutti::progress {
+namespace tutti::progress::hostile_test {
 namespace {
 
 /// A receiving job, and a bare comm to it.
@@ -149,4 +149,4 @@ TEST(Liar, TalksNonsenseForAWhile) {
 }
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::hostile_test

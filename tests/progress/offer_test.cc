@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-namespace tutti::progress {
+namespace tutti::progress::offer_test {
 namespace {
 
 TEST(Offer, IsFoundForItsMessageAlone) {
@@ -26,4 +26,4 @@ TEST(Offer, IsFoundForItsMessageAlone) {
 TEST(Offer, NeedsNoRing) { EXPECT_EQ(OfferView{}.find(1, 0), nullptr); }
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::offer_test

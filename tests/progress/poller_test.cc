@@ -6,7 +6,7 @@
 #include <array>
 #include <chrono>
 
-namespace tutti::progress {
+namespace tutti::progress::poller_test {
 namespace {
 
 struct Counter final : Watcher {
@@ -63,4 +63,4 @@ TEST(Poller, RefusesWhatIsNoDescriptor) {
 }
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::poller_test

@@ -8,7 +8,7 @@
 
 #include "linked.h"
 
-namespace tutti::progress {
+namespace tutti::progress::registered_test {
 namespace {
 
 using transport::net::InMessage;
@@ -184,4 +184,4 @@ TEST(Registered, MessagesThroughSlots) { carry(4096, {0, 1, 100, 256, 257, 4096,
 TEST(Registered, MessagesThroughPipesWithoutSlots) { carry(0, {0, 1, 100, 200, 256, 300, 1 << 20, 8}); }
 
 }  // namespace
-}  // namespace tutti::progress
+}  // namespace tutti::progress::registered_test

@@ -5,7 +5,7 @@
 #include "topo/data.h"
 #include "topo/view.h"
 
-namespace tutti::topo {
+namespace tutti::topo::affinity_test {
 namespace {
 
 TEST(CpuSets, MasksAreReadFromTheirEnd) {
@@ -68,4 +68,4 @@ TEST(CpusForGpu, AreThoseOfItsNumaNodeThatAreAllowed) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::affinity_test

@@ -5,7 +5,7 @@
 #include "topo/data.h"
 #include "topo/same.h"
 
-namespace tutti::topo {
+namespace tutti::topo::assemble_test {
 namespace {
 
 constexpr uint64_t kHash = 0x1000;
@@ -97,4 +97,4 @@ TEST(Assemble, FusingRefusesDifferentRoots) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::assemble_test

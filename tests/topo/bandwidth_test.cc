@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::topo {
+namespace tutti::topo::bandwidth_test {
 namespace {
 
 TEST(Bandwidth, OfPciLinks) {
@@ -50,4 +50,4 @@ TEST(Bandwidth, BetweenCpus) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::bandwidth_test

@@ -6,7 +6,7 @@
 #include "topo/paths.h"
 #include "topo/same.h"
 
-namespace tutti::topo {
+namespace tutti::topo::build_test {
 namespace {
 
 constexpr const char* kGpu = R"(<gpu dev="0" sm="80" rank="0" gdr="1"/>)";
@@ -251,4 +251,4 @@ TEST(Build, EveryFileGivesTheSameSystemAgainWhenItIsWritten) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::build_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::topo {
+namespace tutti::topo::feasible_test {
 namespace {
 
 /// Four GPUs on an NVSwitch (100 GB/s each) and, in pairs, on two PCI switches with a NIC each (25 GB/s), on one CPU.
@@ -204,4 +204,4 @@ TEST_F(Feasible, NeedsAnNvSwitchAndOneHeadEachForNvls) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::feasible_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::topo {
+namespace tutti::topo::graph_test {
 namespace {
 
 struct Small {
@@ -72,4 +72,4 @@ TEST(Graph, NamesAreThoseOfTheFacts) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::graph_test

@@ -7,7 +7,7 @@
 #include "topo/data.h"
 #include "topo/view.h"
 
-namespace tutti::topo {
+namespace tutti::topo::graph_xml_test {
 namespace {
 
 Result<View> viewOf(const std::string& file, int nodes, bool collnet = false) {
@@ -217,4 +217,4 @@ TEST_F(GraphXmlRefusal, NamesTheElementAndWhatIsExpected) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::graph_xml_test

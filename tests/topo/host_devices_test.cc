@@ -7,7 +7,7 @@
 
 #include "topo/data.h"
 
-namespace tutti::topo {
+namespace tutti::topo::host_devices_test {
 namespace {
 
 /// NUMA nodes with these affinity masks and distances.
@@ -194,4 +194,4 @@ TEST(NumaOrder, IsTheBestOfAll) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::host_devices_test

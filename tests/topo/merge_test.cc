@@ -6,7 +6,7 @@
 #include "topo/search.h"
 #include "topo/view.h"
 
-namespace tutti::topo {
+namespace tutti::topo::merge_test {
 namespace {
 
 /// A dual-port NIC beside a GPU, two NICs below another switch, one at the second CPU, and one without a PCI device.
@@ -250,4 +250,4 @@ TEST(Merge, EveryFileStaysAMachine) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::merge_test

@@ -4,7 +4,7 @@
 
 #include "topo/reach.h"
 
-namespace tutti::topo {
+namespace tutti::topo::paths_test {
 namespace {
 
 /// Machines are put together by hand, a node a line.
@@ -239,4 +239,4 @@ TEST(Paths, RefusesALinkThatOnlyOneSideStatesAndAGpuWithoutCpu) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::paths_test

@@ -5,7 +5,7 @@
 #include "topo/data.h"
 #include "topo/view.h"
 
-namespace tutti::topo {
+namespace tutti::topo::reach_test {
 namespace {
 
 View viewOf(const std::string& name, int nodes, const PathSettings& settings = {}) {
@@ -86,4 +86,4 @@ TEST(Reach, NothingIsLocalWhereThereIsNoNet) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::reach_test

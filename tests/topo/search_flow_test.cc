@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace tutti::topo {
+namespace tutti::topo::search_flow_test {
 namespace {
 
 struct Link {
@@ -59,4 +59,4 @@ TEST(FlowGraph, FindsALeastCut) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::search_flow_test

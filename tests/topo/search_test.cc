@@ -10,7 +10,7 @@
 #include "topo/feasible.h"
 #include "topo/random_system.h"
 
-namespace tutti::topo {
+namespace tutti::topo::search_test {
 namespace {
 
 using test::BruteForce;
@@ -241,4 +241,4 @@ TEST(Search, SaysWhyThereAreNoChannels) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::search_test

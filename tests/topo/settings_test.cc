@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::topo {
+namespace tutti::topo::settings_test {
 namespace {
 
 TEST(Settings, LevelsAreNamesOrTheOldNumbers) {
@@ -73,4 +73,4 @@ TEST(Settings, TheRest) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::settings_test

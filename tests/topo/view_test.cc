@@ -8,7 +8,7 @@
 #include "core/format.h"
 #include "topo/data.h"
 
-namespace tutti::topo {
+namespace tutti::topo::view_test {
 namespace {
 
 TEST(View, EveryFileWithGpusIsSeenFromOneAndTwoNodes) {
@@ -120,4 +120,4 @@ TEST(View, TimesOfReadingAndLooking) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::view_test

@@ -11,7 +11,7 @@
 #include "topo/data.h"
 #include "topo/same.h"
 
-namespace tutti::topo {
+namespace tutti::topo::xml_test {
 namespace {
 
 Document parse(std::string_view text) {
@@ -152,4 +152,4 @@ TEST(Attributes, PciAddressesAndHexadecimals) {
 }
 
 }  // namespace
-}  // namespace tutti::topo
+}  // namespace tutti::topo::xml_test

@@ -8,7 +8,7 @@
 #include "plan/device_planner.h"
 #include "plan/planner.h"
 
-namespace tutti::plan {
+namespace tutti::plan::choices_test {
 namespace {
 
 constexpr Collective kCalls[] = {Collective::Broadcast, Collective::Reduce,   Collective::AllGather, Collective::ReduceScatter,
@@ -71,7 +71,7 @@ TEST(Choices, AreThoseOfTheGoldenFile) {
   for (const int32_t ranks : {2, 4}) text += hostChoices(ranks, 2, Where::Processes) + hostChoices(ranks, 16, Where::Processes);
   for (const int32_t ranks : {1, 2, 4, 8}) text += deviceChoices(ranks);
 
-  std::ifstream file(TUTTI_GOLDEN_CHOICES);
+  std::ifstream file(TUTTI_SOURCE_DIR "/tests/golden/choices.csv");
   std::stringstream golden;
   golden << file.rdbuf();
   if (golden.str() == text) return;
@@ -88,4 +88,4 @@ TEST(Choices, AreThoseOfTheGoldenFile) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::plan::choices_test

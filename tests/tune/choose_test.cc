@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace tutti::tune {
+namespace tutti::tune::choose_test {
 namespace {
 
 Restrictions restrict(std::string_view nccl, std::string_view tutti = "") {
@@ -129,4 +129,4 @@ TEST(Candidates, EveryNcclNameCanBeSet) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::choose_test

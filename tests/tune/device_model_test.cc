@@ -6,7 +6,7 @@
 #include "exec/cuda/moved.h"
 #include "plan/device_planner.h"
 
-namespace tutti::tune {
+namespace tutti::tune::device_model_test {
 namespace {
 
 using exec::cuda::KernelId;
@@ -380,4 +380,4 @@ TEST(DeviceModel, MessagesHaveKernelsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::device_model_test

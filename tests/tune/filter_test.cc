@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::tune {
+namespace tutti::tune::filter_test {
 namespace {
 
 const std::vector<std::string_view> kKnown = {"Ring", "Tree", "NVLS", "NVLSTree"};
@@ -121,4 +121,4 @@ TEST(Filter, AnUnknownNameIsAnsweredWithTheKnownOnes) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::filter_test

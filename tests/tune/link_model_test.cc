@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::tune {
+namespace tutti::tune::link_model_test {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -74,4 +74,4 @@ TEST(LinkModel, KnowsOnlyWhatHasConstants) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::link_model_test

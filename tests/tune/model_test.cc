@@ -7,7 +7,7 @@
 #include "connect/connections.h"
 #include "plan/planner.h"
 
-namespace tutti::tune {
+namespace tutti::tune::model_test {
 namespace {
 
 /// What a communicator of so many ranks would choose on a machine of so many cores.
@@ -98,4 +98,4 @@ TEST(Model, ExtendsToManyRanks) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::model_test

@@ -4,7 +4,7 @@
 
 #include "tune/embedded.h"
 
-namespace tutti::tune {
+namespace tutti::tune::platform_test {
 namespace {
 
 std::string textOf(std::string_view name) {
@@ -80,4 +80,4 @@ TEST(Platform, ErrorsNameFilePlaceAndValue) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::platform_test

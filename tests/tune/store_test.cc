@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace tutti::tune {
+namespace tutti::tune::store_test {
 namespace {
 
 class Store : public testing::Test {
@@ -86,4 +86,4 @@ TEST(MachineKey, IsTheSameEveryTime) {
 }
 
 }  // namespace
-}  // namespace tutti::tune
+}  // namespace tutti::tune::store_test

@@ -14,12 +14,10 @@
 #include "bench/team.h"
 #include "bench/units.h"
 #include "core/format.h"
+#include "exit_codes.h"
 
 namespace tutti::bench {
 namespace {
-
-constexpr int kExitWrong = 1;
-constexpr int kExitError = 3;
 
 class Run {
  public:
@@ -153,7 +151,7 @@ int runBench(const Options& options, const GetId& getId) {
   for (const Result<File>* file : {&json, &plot}) {
     if (*file) continue;
     run.table().complain(file->error().text());
-    return kExitWrong;
+    return tool::kExitWrong;
   }
   const Status status = run.measureAll(getId);
   if (!status.ok()) run.table().complain(status.text());
@@ -165,8 +163,8 @@ int runBench(const Options& options, const GetId& getId) {
   for (const Status* wrote : {&wroteJson, &wrotePlot}) {
     if (!wrote->ok()) run.table().complain(wrote->text());
   }
-  if (!status.ok()) return kExitError;
-  return run.hasWrong() || !wroteJson.ok() || !wrotePlot.ok() ? kExitWrong : 0;
+  if (!status.ok()) return tool::kExitError;
+  return run.hasWrong() || !wroteJson.ok() || !wrotePlot.ok() ? tool::kExitWrong : 0;
 }
 
 }  // namespace tutti::bench

@@ -9,13 +9,13 @@
 #include "bench/percentile.h"
 #include "bench/team.h"
 #include "core/format.h"
+#include "exit_codes.h"
 #include "tutti.h"
 
 namespace tutti::bench {
 namespace {
 
 constexpr int kExitAbove = 1;
-constexpr int kExitError = 3;
 /// Where a communicator's memory comes to lie can cost more than the checks: so many pairs of communicators take turns.
 constexpr int kBlocksOfOnePair = 5;
 constexpr int kWarmups = 50;
@@ -121,7 +121,7 @@ int runChecks(const CheckCostOptions& options) {
   const auto cost = measureChecks(options);
   if (!cost) {
     std::fprintf(stderr, "tutti: %s\n", cost.error().text().c_str());
-    return kExitError;
+    return tool::kExitError;
   }
   const CheckCostSummary s = summarize(*cost);
   std::printf("all-reduce of %d bytes on %d ranks, %d blocks of %d calls with checks and as many without, by turns, medians in ns a call\n",

@@ -9,6 +9,7 @@
 #include "bench/team.h"
 #include "bench/units.h"
 #include "command/command.h"
+#include "exit_codes.h"
 #include "launch/exchange.h"
 #include "launch/nodes.h"
 #include "launch/rank.h"
@@ -17,8 +18,6 @@
 namespace tutti::tool {
 namespace {
 
-constexpr int kExitError = 3;
-constexpr int kMostRanks = 1024;
 constexpr uint64_t kMemcpyFrom = uint64_t{1} << 20;  // smaller calls run in the caches
 
 constexpr const char* kBenchFooter = R"(

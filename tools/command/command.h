@@ -13,6 +13,8 @@
 
 namespace tutti::tool {
 
+inline constexpr int kMostRanks = 1024;  ///< or GPUs, that a command line may ask for
+
 /// What a subcommand does once everything is parsed; its exit code.
 using Action = std::function<int()>;
 

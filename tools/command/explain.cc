@@ -10,7 +10,6 @@
 namespace tutti::tool {
 namespace {
 
-constexpr int kMostRanks = 1024;
 
 constexpr const char* kExplainFooter = R"(
 Without --topo and --gpus: host devices of this machine, asked through the library (tuttiExplain). --gpus: GPUs of one host that NVSwitches

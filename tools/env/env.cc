@@ -6,11 +6,11 @@
 #include "config/params.h"
 #include "core/format.h"
 #include "env/origin.h"
+#include "exit_codes.h"
 
 namespace tutti::tool {
 namespace {
 
-constexpr int kExitUsage = 2;
 constexpr size_t kTextWidth = 100;
 
 std::string_view wordsOf(config::Type type) {

@@ -9,6 +9,7 @@
 #include "comm/constants.h"
 #include "comm/settings.h"
 #include "config/params.h"
+#include "exit_codes.h"
 #include "explain/fabric.h"
 #include "explain/modelled.h"
 #include "plan/device_planner.h"
@@ -18,9 +19,6 @@
 
 namespace tutti::tool {
 namespace {
-
-constexpr int kExitUsage = 2;
-constexpr int kExitError = 3;
 
 /// As tuttiExplain calls it; a message is looked at from its sender's side.
 std::string nameOf(const bench::Operation& operation) {

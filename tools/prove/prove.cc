@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "exit_codes.h"
 #include "prove/select.h"
 #include "prove/show.h"
 
@@ -25,7 +26,6 @@ using exec::prove::Proof;
 
 constexpr size_t kBatch = 16;  // neighbouring cases share what a prover remembers
 constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 
 /// Hands out cases in batches and keeps count. Shared by the proving threads.
 class Progress {

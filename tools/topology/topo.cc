@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "exit_codes.h"
 #include "topo/assemble.h"
 #include "topo/build.h"
 #include "topo/graph_xml.h"
@@ -16,9 +17,6 @@
 
 namespace tutti::tool {
 namespace {
-
-constexpr int kExitUsage = 2;
-constexpr int kExitError = 3;
 
 int tell(const Status& status) {
   std::fprintf(stderr, "tutti topo: %s\n", status.text().c_str());

@@ -13,9 +13,6 @@
 namespace tutti::tool {
 namespace {
 
-/// How strongly a constant is held to what it was.
-constexpr double kHold = 0.002;
-
 /// What the model says of probes, for one set of constants after the other: planners are made once for all calls that are forced alike.
 class Estimator {
  public:

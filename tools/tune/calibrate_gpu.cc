@@ -14,8 +14,6 @@ namespace {
 
 using driver::cuda::Driver;
 
-constexpr double kHold = 0.002;
-
 /// A rank's memory on its GPU, in the GPU's primary context.
 struct GpuMemory final : Memory {
   GpuMemory(Driver& cuda, int32_t ordinal, uint64_t bytes) : driver(cuda) {
@@ -55,9 +53,9 @@ struct GpuMemory final : Memory {
 };
 
 /// What the model says of probes, for one set of constants after the other: planners are made once for all calls that are forced alike.
-class Estimator {
+class DeviceEstimator {
  public:
-  explicit Estimator(const std::vector<Probe>& probes) {
+  explicit DeviceEstimator(const std::vector<Probe>& probes) {
     std::map<std::tuple<int32_t, std::string, std::string, int32_t>, ModelledGpus*> known;
     for (const Probe& probe : probes) {
       ModelledGpus*& gpus = known[{probe.ranks, probe.algorithm, probe.protocol, blocksOf(probe)}];
@@ -129,7 +127,7 @@ Result<std::vector<Probe>> measureGpus(int32_t gpus, Driver& cuda) {
 }
 
 double estimateUs(const Probe& probe, const tune::DeviceMachine& machine) {
-  Estimator estimator({probe});
+  DeviceEstimator estimator({probe});
   estimator.use(machine);
   return estimator.us(0);
 }
@@ -138,7 +136,7 @@ DeviceCalibration fitDevices(const std::vector<Probe>& probes, tune::DeviceMachi
   DeviceCalibration result;
   const double launchUs = machine.launchUs;
   if (inGraphs) machine.launchUs = 0;
-  Estimator estimator(probes);
+  DeviceEstimator estimator(probes);
   estimator.use(machine);
   result.before = meanFactor(estimator.all(), probes);
   std::vector<double*> values;

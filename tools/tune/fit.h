@@ -10,6 +10,9 @@
 
 namespace tutti::tool {
 
+/// How strongly a fit holds a constant to what it was: as far as measurements that say nothing about it let it be.
+inline constexpr double kHold = 0.002;
+
 /// Changes `values` (all above 0) by factors until no small one makes `loss` less: a search along each of them in turn,
 /// and, where they are few, along pairs that go opposite ways, with steps from a factor of 2 down to 1%. Returns the loss.
 double fit(std::span<double* const> values, const std::function<double()>& loss);

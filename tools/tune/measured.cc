@@ -11,9 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// How strongly a constant is held to NCCL's own: as far as rows that say nothing about it let it be.
-constexpr double kHold = 0.002;
-
 constexpr std::pair<std::string_view, Collective> kCollectives[] = {
     {"all_reduce", Collective::AllReduce}, {"all_gather", Collective::AllGather}, {"reduce_scatter", Collective::ReduceScatter},
     {"broadcast", Collective::Broadcast},  {"reduce", Collective::Reduce},

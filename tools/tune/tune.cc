@@ -9,6 +9,7 @@
 
 #include "bench/units.h"
 #include "comm/settings.h"
+#include "exit_codes.h"
 #include "tune/calibrate.h"
 #include "tune/measured.h"
 #include "tune/store.h"
@@ -16,9 +17,6 @@
 namespace tutti::tool {
 namespace {
 
-constexpr int kExitWrong = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitError = 3;
 constexpr double kMostError = 0.25;
 constexpr uint64_t kFromBytes = 16384;
 constexpr int32_t kMostRanks = 8;

@@ -7,7 +7,7 @@
 
 #include "bench/float_format.h"
 
-namespace tutti::bench::gpu {
+namespace tutti::bench::gpu::values_test {
 namespace {
 
 CodeView viewOf(const Codes& codes) {
@@ -127,4 +127,4 @@ TEST(Values, AnotherSeedRankOrIndexIsAnotherValue) {
 }
 
 }  // namespace
-}  // namespace tutti::bench::gpu
+}  // namespace tutti::bench::gpu::values_test

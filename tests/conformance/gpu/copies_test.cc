@@ -16,7 +16,7 @@
 #include "exec/cuda/host_kernels.h"
 #include "exec/cuda/moved.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::copies_test {
 namespace {
 
 using driver::cuda::Error;
@@ -899,4 +899,4 @@ TEST(GpuCopiesFail, EveryDriverCallOfALittleMayFail) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::copies_test

@@ -10,7 +10,7 @@
 #include "conformance/gpu/driver_fails.h"
 #include "core/format.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::driver_fails_processes_test {
 namespace {
 
 using driver::cuda::Call;
@@ -174,4 +174,4 @@ TEST(GpuDriverFailsProcesses, OneThatCannotOpenItsGpuTellsTheOther) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::driver_fails_processes_test

@@ -16,7 +16,7 @@
 #include "comm/process.h"
 #include "core/format.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::driver_fails_test {
 namespace {
 
 using driver::cuda::Call;
@@ -344,4 +344,4 @@ TEST_P(GpuDriverCalls, HaveFailedOrItIsSaidWhyNot) {
 INSTANTIATE_TEST_SUITE_P(All, GpuDriverCalls, testing::Values(kScenarios[0]), [](const auto&) { return "Calls"; });
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::driver_fails_test

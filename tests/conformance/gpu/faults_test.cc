@@ -14,7 +14,7 @@
 
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::faults_test {
 namespace {
 
 using faults::kSlow;
@@ -334,7 +334,7 @@ TEST(GpuMemory, ABudgetThatIsTooSmallIsSaid) {
 
 TEST(GpuMemory, OneAfterTheOtherLeaveNothing) {
   FakeGpus gpus(3);
-  Bytes before{0};
+  tutti::Bytes before{0};
   for (int life = 0; life < 100; ++life) {
     std::vector<ncclComm_t> comms(3);
     ASSERT_EQ(ncclCommInitAll(comms.data(), 3, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
@@ -421,4 +421,4 @@ TEST(GpuSplit, ChildrenComputeOnTheSameGpus) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::faults_test

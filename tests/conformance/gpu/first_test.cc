@@ -6,7 +6,7 @@
 #include "conformance/gpu/fake_gpus.h"
 #include "tutti.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::first_test {
 namespace {
 
 TEST(GpuFirst, TwoRanksOfOneThreadSum) {
@@ -36,4 +36,4 @@ TEST(GpuFirst, TwoRanksOfOneThreadSum) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::first_test

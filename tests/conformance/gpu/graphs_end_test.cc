@@ -10,7 +10,7 @@
 #include "conformance/gpu/rank_lives.h"
 #include "core/format.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::graphs_end_test {
 namespace {
 
 using driver::cuda::Error;
@@ -314,4 +314,4 @@ TEST_F(GpuGraphOrders, AnAbortOfOneLetsGraphsOfBothEnd) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::graphs_end_test

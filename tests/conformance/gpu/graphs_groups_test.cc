@@ -12,7 +12,7 @@
 #include "conformance/gpu/rank_lives.h"
 #include "core/format.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::graphs_groups_test {
 namespace {
 
 using driver::cuda::CaptureMode;
@@ -311,4 +311,4 @@ TEST_F(GpuManySizes, TakeNoMemoryAfterTheFirstFew) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::graphs_groups_test

@@ -12,7 +12,7 @@
 #include "conformance/gpu/faults.h"
 #include "core/format.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::graphs_test {
 namespace {
 
 using driver::cuda::CaptureMode;
@@ -414,4 +414,4 @@ TEST_F(GpuGraphs, ACallThatDiffersIsNoticedByTheNextOne) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::graphs_test

@@ -5,7 +5,7 @@
 
 #include "conformance/gpu/rank_lives.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::init_aborts_test {
 namespace {
 
 using faults::kSlow;
@@ -121,4 +121,4 @@ TEST_F(GpuInitAborts, AreToldInWords) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::init_aborts_test

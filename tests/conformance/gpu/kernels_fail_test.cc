@@ -14,7 +14,7 @@
 #include "conformance/gpu/failing_kernels.h"
 #include "conformance/gpu/faults.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::kernels_fail_test {
 namespace {
 
 using faults::kSlow;
@@ -224,4 +224,4 @@ TEST(GpuKernelsFailToLoad, IsSaidByWhoeverOpensTheGpuAndMayBeTriedAgain) {
 INSTANTIATE_TEST_SUITE_P(Calls, GpuKernelsFail, testing::ValuesIn(kWays), [](const auto& param) { return param.param.name; });
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::kernels_fail_test

@@ -14,7 +14,7 @@
 #include "core/format.h"
 #include "exec/cuda/host_kernels.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::lent_test {
 namespace {
 
 using driver::cuda::DevicePtr;
@@ -495,4 +495,4 @@ TEST(GpuLentEnds, ARankThatCapturesNothingIsNamed) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::lent_test

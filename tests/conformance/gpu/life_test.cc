@@ -13,7 +13,7 @@
 #include "conformance/gpu/faults.h"
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::life_test {
 namespace {
 
 using faults::kSlow;
@@ -218,4 +218,4 @@ TEST(GpuLife, ChildrenShareAndShrink) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::life_test

@@ -16,7 +16,7 @@
 #include "core/format.h"
 #include "exec/cuda/host_kernels.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::mapped_test {
 namespace {
 
 using driver::cuda::Error;
@@ -530,4 +530,4 @@ TEST_F(GpuCarried, InPlaceOnOneRankAloneEndsTheCommunicator) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::mapped_test

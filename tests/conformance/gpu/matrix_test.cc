@@ -13,7 +13,7 @@
 #include "conformance/gpu/played_machine.h"
 #include "conformance/run_case.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::matrix_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261122;
@@ -81,4 +81,4 @@ TEST_P(GpuMatrix, EveryResultIsRightBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMatrix, testing::Range(1, 9));
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::matrix_test

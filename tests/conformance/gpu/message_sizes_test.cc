@@ -11,7 +11,7 @@
 #include "conformance/gpu/faults.h"
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::message_sizes_test {
 namespace {
 
 using driver::cuda::CaptureMode;
@@ -205,4 +205,4 @@ TEST_F(GpuMessageSizes, OfOneThreadAreComparedToo) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::message_sizes_test

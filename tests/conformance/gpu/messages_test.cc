@@ -12,7 +12,7 @@
 #include "conformance/gpu/fake_gpus.h"
 #include "conformance/harness.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::messages_test {
 namespace {
 
 int rounds(int otherwise) {
@@ -214,4 +214,4 @@ TEST_P(GpuMessages, CallsWithoutGroupsRunInOrder) {
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMessages, testing::Values(1, 2, 3, 5, 8));
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::messages_test

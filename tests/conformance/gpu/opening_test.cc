@@ -8,7 +8,7 @@
 
 #include "conformance/gpu/faults.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::opening_test {
 namespace {
 
 using faults::kSlow;
@@ -137,4 +137,4 @@ TEST_F(GpuOpening, DifferentCallsAreNoticed) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::opening_test

@@ -13,7 +13,7 @@
 
 #include "conformance/gpu/faults.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::paths_test {
 namespace {
 
 using driver::cuda::Device;
@@ -183,4 +183,4 @@ TEST(GpuPathsLimits, SettingsThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::paths_test

@@ -4,7 +4,7 @@
 
 #include "conformance/gpu/faults.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::processes_faults_test {
 namespace {
 
 using faults::kSlow;
@@ -48,4 +48,4 @@ TEST(GpuProcess, AKilledOneEndsTheOthersWaits) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::processes_faults_test

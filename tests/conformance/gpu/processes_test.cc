@@ -10,7 +10,7 @@
 #include "conformance/run_case.h"
 #include "faults/process_ranks.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::processes_test {
 namespace {
 
 using faults::ProcessRanks;
@@ -97,4 +97,4 @@ TEST(GpuPathsProcesses, ReachEachOtherThroughTheHost) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::processes_test

@@ -3,7 +3,7 @@
 
 #include "conformance/gpu/faults.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::survivors_processes_test {
 namespace {
 
 using driver::cuda::Error;
@@ -155,4 +155,4 @@ TEST(GpuInitProcesses, AnAbortWhileAPeerNeverComesFreesTheOther) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::survivors_processes_test

@@ -8,7 +8,7 @@
 
 #include "conformance/gpu/rank_lives.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::survivors_test {
 namespace {
 
 using driver::cuda::Error;
@@ -250,4 +250,4 @@ TEST_F(GpuSurvivors, AfterTheLostOneHasAborted) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::survivors_test

@@ -5,7 +5,7 @@
 #include "conformance/gpu/fake_gpus.h"
 #include "conformance/gpu/played_machine.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::tracks_test {
 namespace {
 
 using driver::cuda::CaptureMode;
@@ -141,4 +141,4 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, GpuTracks, testing::Values("ring", "tree"))
 INSTANTIATE_TEST_SUITE_P(Algorithms, GpuRings, testing::Values("ring"));
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::tracks_test

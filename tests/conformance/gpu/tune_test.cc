@@ -10,7 +10,7 @@
 #include "driver/cuda/driver.h"
 #include "tune/calibrate.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::tune_test {
 namespace {
 
 using driver::cuda::Driver;
@@ -52,4 +52,4 @@ TEST_F(GpuTune, MoreGpusThanThereAreIsAnErrorThatSaysHowMany) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::tune_test

@@ -13,7 +13,7 @@
 #include "conformance/harness.h"
 #include "observe/capture_log.h"
 
-namespace tutti::conformance {
+namespace tutti::conformance::waits_test {
 namespace {
 
 using driver::cuda::CaptureMode;
@@ -325,4 +325,4 @@ TEST_F(GpuWaits, InCallsThatDifferHoldBothInTheVerdict) {
 }
 
 }  // namespace
-}  // namespace tutti::conformance
+}  // namespace tutti::conformance::waits_test

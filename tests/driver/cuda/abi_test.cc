@@ -9,7 +9,7 @@
 
 #include "driver/cuda/api.h"
 
-namespace tutti::driver::cuda {
+namespace tutti::driver::cuda::abi_test {
 namespace {
 
 /// Whether a value of one type is passed like a value of the other: same size, and both a pointer (to things of one size), a number or a
@@ -169,4 +169,4 @@ TEST(Abi, StreamNumbersAreThoseOfTheHeader) {
 }
 
 }  // namespace
-}  // namespace tutti::driver::cuda
+}  // namespace tutti::driver::cuda::abi_test

@@ -6,7 +6,7 @@
 
 #include "play.h"
 
-namespace tutti::driver::cuda {
+namespace tutti::driver::cuda::driver_test {
 namespace {
 
 using namespace play;
@@ -207,4 +207,4 @@ Status useEverything(World& world) {
 TEST(Driver, EveryCallMayFail) { failEveryCall({}, useEverything, 27); }
 
 }  // namespace
-}  // namespace tutti::driver::cuda
+}  // namespace tutti::driver::cuda::driver_test

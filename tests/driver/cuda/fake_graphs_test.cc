@@ -3,7 +3,7 @@
 
 #include "play.h"
 
-namespace tutti::driver::cuda {
+namespace tutti::driver::cuda::fake_graphs_test {
 namespace {
 
 using namespace play;
@@ -118,4 +118,4 @@ TEST(FakeGraph, WhatIsKeptWithItIsGivenBackOnceWhateverFails) {
 }
 
 }  // namespace
-}  // namespace tutti::driver::cuda
+}  // namespace tutti::driver::cuda::fake_graphs_test

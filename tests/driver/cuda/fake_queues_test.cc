@@ -10,7 +10,7 @@
 
 #include "play.h"
 
-namespace tutti::driver::cuda {
+namespace tutti::driver::cuda::fake_queues_test {
 namespace {
 
 using namespace play;
@@ -192,4 +192,4 @@ TEST(FakeQueues, WithoutAContextThereIsNoStream) {
 }
 
 }  // namespace
-}  // namespace tutti::driver::cuda
+}  // namespace tutti::driver::cuda::fake_queues_test

@@ -7,7 +7,7 @@
 
 #include "play.h"
 
-namespace tutti::driver::cuda {
+namespace tutti::driver::cuda::fake_test {
 namespace {
 
 using namespace play;
@@ -156,4 +156,4 @@ TEST(Fake, AnotherProcessOpensIpcMemory) {
 }
 
 }  // namespace
-}  // namespace tutti::driver::cuda
+}  // namespace tutti::driver::cuda::fake_test

@@ -6,7 +6,7 @@
 
 #include "driver/cuda/driver.h"
 
-namespace tutti::driver::cuda {
+namespace tutti::driver::cuda::real_test {
 namespace {
 
 class Real : public ::testing::Test {
@@ -77,4 +77,4 @@ TEST_F(Real, TheMachinesOwnDriverAnswersOrIsAnError) {
 }
 
 }  // namespace
-}  // namespace tutti::driver::cuda
+}  // namespace tutti::driver::cuda::real_test

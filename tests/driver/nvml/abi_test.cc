@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nvml.h>
 
-namespace tutti::driver::nvml {
+namespace tutti::driver::nvml::abi_test {
 namespace {
 
 template <class Ours>
@@ -49,4 +49,4 @@ static_assert(offsetof(FabricInfo, healthMask) == offsetof(nvmlGpuFabricInfo_v2_
 TEST(NvmlAbi, TheVersionOfAStructIsItsSizeToo) { EXPECT_EQ(kFabricInfoVersion, nvmlGpuFabricInfo_v2); }
 
 }  // namespace
-}  // namespace tutti::driver::nvml
+}  // namespace tutti::driver::nvml::abi_test

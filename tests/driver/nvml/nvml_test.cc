@@ -5,7 +5,7 @@
 #include "driver/nvml/fake.h"
 #include "driver/nvml/real.h"
 
-namespace tutti::driver::nvml {
+namespace tutti::driver::nvml::nvml_test {
 namespace {
 
 constexpr const char* kFirst = "0000:1b:00.0";
@@ -156,4 +156,4 @@ TEST(RealNvml, AnotherLibraryLacksWhatIsNeeded) {
 }
 
 }  // namespace
-}  // namespace tutti::driver::nvml
+}  // namespace tutti::driver::nvml::nvml_test

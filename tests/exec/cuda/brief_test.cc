@@ -9,7 +9,7 @@
 #include "core/types.h"
 #include "exec/record/catalog.h"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::cuda::brief_test {
 namespace {
 
 using exec::record::Algorithm;
@@ -220,4 +220,4 @@ TEST(Brief, AlignmentIsThatOfAllBuffers) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::cuda::brief_test

@@ -5,7 +5,7 @@
 
 #include "exec/record/catalog.h"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::cuda::lone_message_test {
 namespace {
 
 Work message(uint64_t bytes, uint8_t peer, bool sends, int32_t channels = 1) {
@@ -71,4 +71,4 @@ TEST(LoneMessage, ThreadsFollowTheLongestPiece) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::cuda::lone_message_test

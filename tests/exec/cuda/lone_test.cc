@@ -8,7 +8,7 @@
 
 #include "exec/record/catalog.h"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::cuda::lone_test {
 namespace {
 
 using algo::Buffer;
@@ -171,4 +171,4 @@ TEST(Lone, ThreadsFollowTheSlice) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::cuda::lone_test

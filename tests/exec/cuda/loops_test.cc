@@ -10,7 +10,7 @@
 #include "core/element.h"
 #include "exec/cuda/work.h"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::cuda::loops_test {
 namespace {
 
 TEST(CudaLoops, EveryTypeAndOperationHasALoopOfItsSize) {
@@ -138,4 +138,4 @@ TEST(CudaWindows, WhatAShareHoldsFitsBehindItsFirstPage) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::cuda::loops_test

@@ -8,7 +8,7 @@
 #include "connect/layout.h"
 #include "exec/record/catalog.h"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::cuda::program_test {
 namespace {
 
 using algo::Kind;
@@ -120,4 +120,4 @@ TEST(CudaProgram, LanesLieOneAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::cuda::program_test

@@ -5,7 +5,7 @@
 
 #include "exec/cuda/verdict.h"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::cuda::ticks_test {
 namespace {
 
 constexpr uint64_t kTickNs = uint64_t{1} << kTickShift;
@@ -39,4 +39,4 @@ TEST(Ticks, AVeryLongLimitIsNone) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::cuda::ticks_test

@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::deadlock_test {
 namespace {
 
 using transport::local::ChainWait;
@@ -234,4 +234,4 @@ TEST(Deadlock, ThoseWhoJoinASearchLaterDoNotConfuseIt) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::deadlock_test

@@ -6,7 +6,7 @@
 
 #include "planned_ranks.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::drive_test {
 namespace {
 
 struct Comm {
@@ -121,4 +121,4 @@ TEST(Drive, AFailureOfOneRankEndsTheWaitOfTheOthers) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::drive_test

@@ -8,7 +8,7 @@
 
 #include "planned_ranks.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::launch_test {
 namespace {
 
 std::mutex launchOrder;
@@ -241,4 +241,4 @@ TEST(Launch, RanksMeetOnTheirStreams) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::launch_test

@@ -6,7 +6,7 @@
 #include "algo/sendrecv.h"
 #include "interleaved.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::operation_messages_test {
 namespace {
 
 TEST(Messages, ASmallMessageLeavesAtOnce) {
@@ -134,4 +134,4 @@ TEST(Messages, MessagesOfBothDirectionsNeedNoOrder) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::operation_messages_test

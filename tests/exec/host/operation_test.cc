@@ -25,7 +25,7 @@ std::atomic<uint64_t> allocations{0};
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::operation_test {
 namespace {
 
 class AllReduceByHand : public testing::TestWithParam<std::tuple<const char*, int32_t, int32_t>> {};
@@ -339,4 +339,4 @@ TEST(Operation, AfterAFailureItStartsAfresh) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::operation_test

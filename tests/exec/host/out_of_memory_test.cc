@@ -31,7 +31,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::out_of_memory_test {
 namespace {
 
 struct Ranks {
@@ -184,4 +184,4 @@ TEST(OutOfMemory, WhileALaunchIsQueuedLeavesNoStreamWaiting) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::out_of_memory_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::signature_test {
 namespace {
 
 Call allReduce(uint64_t count, uint64_t sequence = 0) {
@@ -157,4 +157,4 @@ TEST(Signature, DescribesAnyBitsWithoutFailing) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::signature_test

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::stream_test {
 namespace {
 
 TEST(Stream, RunsItemsInOrderOnItsOwnThread) {
@@ -149,4 +149,4 @@ TEST(Stream, ManyThreadsPushAndSynchronize) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::stream_test

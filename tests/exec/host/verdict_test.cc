@@ -9,7 +9,7 @@
 #include "core/format.h"
 #include "core/host_name.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::verdict_test {
 namespace {
 
 using transport::local::Ending;
@@ -295,4 +295,4 @@ TEST(VerdictText, TheWayToASuspectIsAskedForWithoutTheLock) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::verdict_test

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::wait_test {
 namespace {
 
 using std::chrono::duration_cast;
@@ -65,4 +65,4 @@ TEST(Waiter, ResetStartsAgainFromSpinning) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::wait_test

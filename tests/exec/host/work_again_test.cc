@@ -4,7 +4,7 @@
 #include "exec/host/work.h"
 #include "planned_ranks.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::work_again_test {
 namespace {
 
 /// Ranks that make the same call again and again, each with a work of its own.
@@ -285,4 +285,4 @@ TEST(WorkAgain, EndsAfterAnAbortWhileItWaits) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::work_again_test

@@ -7,7 +7,7 @@
 
 #include "planned_ranks.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::work_test {
 namespace {
 
 using observe::FlightKind;
@@ -431,4 +431,4 @@ TEST(Turn, RecordsFromSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::work_test

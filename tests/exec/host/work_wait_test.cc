@@ -3,7 +3,7 @@
 
 #include "planned_ranks.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::work_wait_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -139,4 +139,4 @@ TEST(WorkWait, AWorkThatIsDroppedFailsItsCommunicator) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::work_wait_test

@@ -7,7 +7,7 @@
 #include "algo/list.h"
 #include "tampered.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::cases_test {
 namespace {
 
 TEST(Cases, QuickOnesAreAllProved) {
@@ -56,4 +56,4 @@ TEST(Cases, TheTableShowsTheFirstFailure) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::cases_test

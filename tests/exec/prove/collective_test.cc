@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::collective_test {
 namespace {
 
 constexpr int32_t kRanks = 5;
@@ -47,4 +47,4 @@ TEST(CollectiveShape, InPlaceOverlapsOneBlockOrAllShares) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::collective_test

@@ -5,7 +5,7 @@
 #include "algo/list.h"
 #include "tampered.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::execute_test {
 namespace {
 
 using algo::in;
@@ -191,4 +191,4 @@ TEST(Execute, RejectsForgottenArrivals) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::execute_test

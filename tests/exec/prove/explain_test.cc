@@ -4,7 +4,7 @@
 #include "algo/list.h"
 #include "tampered.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::explain_test {
 namespace {
 
 using record::Program;
@@ -50,4 +50,4 @@ TEST(Explain, AProofThatHoldsSaysNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::explain_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::expression_test {
 namespace {
 
 class ExpressionTest : public ::testing::Test {
@@ -61,4 +61,4 @@ TEST_F(ExpressionTest, StaysCorrectWhileItGrows) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::expression_test

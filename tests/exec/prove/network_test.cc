@@ -8,7 +8,7 @@
 #include "algo/list.h"
 #include "tampered.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::network_test {
 namespace {
 
 using algo::in;
@@ -138,4 +138,4 @@ TEST(Network, TracksHaveRingsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::network_test

@@ -4,7 +4,7 @@
 
 #include "exec/prove/collective.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::prove_test {
 namespace {
 
 const Subject& find(Collective collective, std::string_view name) { return *findSubject(collective, name); }
@@ -79,4 +79,4 @@ TEST(Prove, NamesTheCase) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::prove_test

@@ -5,7 +5,7 @@
 #include "algo/list.h"
 #include "tampered.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::races_test {
 namespace {
 
 using algo::in;
@@ -165,4 +165,4 @@ TEST(Races, ManyLanesTakeSeveralReplays) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::races_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::sizes_test {
 namespace {
 
 using algo::Division;
@@ -43,4 +43,4 @@ TEST(Sizes, ClassesSeparateChunksOfDifferentLength) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::sizes_test

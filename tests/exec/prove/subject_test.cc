@@ -8,7 +8,7 @@
 
 #include "algo/list.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::subject_test {
 namespace {
 
 TEST(Subjects, AreTheListOfAlgorithmsInItsOrder) {
@@ -51,4 +51,4 @@ TEST(Subjects, AskTheAlgorithmItself) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::subject_test

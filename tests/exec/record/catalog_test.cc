@@ -4,7 +4,7 @@
 
 #include "connect/layout.h"
 
-namespace tutti::exec::record {
+namespace tutti::exec::record::catalog_test {
 namespace {
 
 TEST(Catalog, FindsByCollectiveAndName) {
@@ -30,4 +30,4 @@ TEST(Catalog, EveryAlgorithmRecordsAsManyLanesAsItSays) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::record
+}  // namespace tutti::exec::record::catalog_test

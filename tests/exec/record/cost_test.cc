@@ -5,7 +5,7 @@
 #include "connect/layout.h"
 #include "exec/record/catalog.h"
 
-namespace tutti::exec::record {
+namespace tutti::exec::record::cost_test {
 namespace {
 
 using algo::Geometry;
@@ -64,4 +64,4 @@ TEST(Cost, NothingMovesForNoElements) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::record
+}  // namespace tutti::exec::record::cost_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::exec::record {
+namespace tutti::exec::record::describe_test {
 namespace {
 
 using algo::in;
@@ -44,4 +44,4 @@ TEST(Describe, ListsAllPeers) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::record
+}  // namespace tutti::exec::record::describe_test

@@ -7,7 +7,7 @@
 
 #include "connect/layout.h"
 
-namespace tutti::exec::record {
+namespace tutti::exec::record::profile_test {
 namespace {
 
 Profile profileFor(Collective collective, std::string_view algorithm, int32_t ranks, int32_t nodeRanks = 0, Loans loans = Loans::None) {
@@ -86,4 +86,4 @@ TEST(Profile, OneRankHopsNowhere) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::record
+}  // namespace tutti::exec::record::profile_test

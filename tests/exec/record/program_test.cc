@@ -5,7 +5,7 @@
 #include "algo/list.h"
 #include "connect/layout.h"
 
-namespace tutti::exec::record {
+namespace tutti::exec::record::program_test {
 namespace {
 
 using algo::Buffer;
@@ -69,4 +69,4 @@ TEST(Program, OneRankOnlyCopies) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::record
+}  // namespace tutti::exec::record::program_test

@@ -7,7 +7,7 @@
 
 #include "bench/measure.h"
 
-namespace tutti::bench {
+namespace tutti::bench::agree_test {
 namespace {
 
 constexpr std::chrono::milliseconds kTimeout{60000};
@@ -119,4 +119,4 @@ TEST(Agree, AHashTellsAnyBit) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::agree_test

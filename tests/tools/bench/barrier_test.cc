@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::bench {
+namespace tutti::bench::barrier_test {
 namespace {
 
 TEST(Barrier, NobodyLeavesBeforeTheLastArrives) {
@@ -46,4 +46,4 @@ TEST(Barrier, GivingUpFreesEverybody) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::barrier_test

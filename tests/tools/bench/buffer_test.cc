@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bench {
+namespace tutti::bench::buffer_test {
 namespace {
 
 TEST(Buffer, GuardsStandDirectlyBesideTheBytesInUse) {
@@ -44,4 +44,4 @@ TEST(Buffer, TooMuchMemoryIsAnError) {
 TEST(Buffer, MemoryOfTheMachineIsKnown) { EXPECT_GT(availableMemory(), uint64_t{1} << 20); }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::buffer_test

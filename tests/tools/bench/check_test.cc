@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-namespace tutti::bench {
+namespace tutti::bench::check_test {
 namespace {
 
 constexpr int kRanks = 3;
@@ -190,4 +190,4 @@ TEST(Check, SeesAReceiveBufferThatOnlyTheRootMayWrite) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::check_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bench {
+namespace tutti::bench::checks_test {
 namespace {
 
 TEST(CheckCost, IsTheMedianOfTheDifferencesOfEachBlock) {
@@ -44,4 +44,4 @@ TEST(CheckCost, IsMeasuredInBlocksThatTakeTurns) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::checks_test

@@ -12,7 +12,7 @@
 #include "bench/float_format.h"
 #include "bench/reference.h"
 
-namespace tutti::bench {
+namespace tutti::bench::draw_test {
 namespace {
 
 constexpr DataType kFloats[] = {DataType::F16, DataType::F32, DataType::F64, DataType::BF16, DataType::F8E4M3, DataType::F8E5M2};
@@ -100,4 +100,4 @@ TEST(Draw, MovesHoldNaNs) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::draw_test

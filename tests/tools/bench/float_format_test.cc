@@ -8,7 +8,7 @@
 #include "bench/draw.h"
 #include "core/element.h"
 
-namespace tutti::bench {
+namespace tutti::bench::float_format_test {
 namespace {
 
 constexpr DataType kNarrow[] = {DataType::F16, DataType::BF16, DataType::F8E4M3, DataType::F8E5M2};
@@ -71,4 +71,4 @@ TEST(FloatFormat, SpecialCodes) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::float_format_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bench {
+namespace tutti::bench::options_test {
 namespace {
 
 Options optionsFor(const char* operation) {
@@ -61,4 +61,4 @@ TEST(Options, BusFactors) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::options_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tutti::bench {
+namespace tutti::bench::pattern_test {
 namespace {
 
 TEST(Table, RepeatsAndWraps) {
@@ -42,4 +42,4 @@ TEST(Pattern, ConsecutivePatternsHoldOtherValuesWithAnotherPeriod) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::pattern_test

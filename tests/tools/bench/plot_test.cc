@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bench {
+namespace tutti::bench::plot_test {
 namespace {
 
 size_t count(const std::string& text, const std::string& part) {
@@ -55,4 +55,4 @@ TEST(Plot, PointsStayInsideTheirPanel) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::plot_test

@@ -5,7 +5,7 @@
 #include <bit>
 #include <vector>
 
-namespace tutti::bench {
+namespace tutti::bench::reference_test {
 namespace {
 
 uint64_t reduceCodes(DataType type, RedOp op, std::vector<uint64_t> codes, std::vector<uint64_t> scalars = {}) {
@@ -57,4 +57,4 @@ TEST(Reference, OnlyInexactAveragesHaveATolerance) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::reference_test

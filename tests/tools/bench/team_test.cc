@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace tutti::bench {
+namespace tutti::bench::team_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -72,4 +72,4 @@ TEST(Team, NcclErrorsNameRankCallAndCause) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::team_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::bench {
+namespace tutti::bench::units_test {
 namespace {
 
 TEST(Units, ParsesSizes) {
@@ -44,4 +44,4 @@ TEST(Units, ParsesLists) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti::bench::units_test

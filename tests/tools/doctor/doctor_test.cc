@@ -10,7 +10,7 @@
 #include "core/format.h"
 #include "driver/cuda/fake.h"
 
-namespace tutti::tool::doctor {
+namespace tutti::tool::doctor::doctor_test {
 namespace {
 
 using Kind = Finding::Kind;
@@ -131,4 +131,4 @@ TEST(DoctorLimits, EachHasItsRemedy) {
 }
 
 }  // namespace
-}  // namespace tutti::tool::doctor
+}  // namespace tutti::tool::doctor::doctor_test

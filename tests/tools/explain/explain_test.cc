@@ -13,7 +13,7 @@
 #include "topo/data.h"
 #include "tune/store.h"
 
-namespace tutti::tool {
+namespace tutti::tool::explain_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -220,4 +220,4 @@ TEST(CountOf, IsThatOfTheCall) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::explain_test

@@ -11,7 +11,7 @@
 
 #include "tools/launch/ids.h"
 
-namespace tutti::launch {
+namespace tutti::launch::by_parent_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -132,4 +132,4 @@ TEST(ByParent, WhatTheMakerFailsWithComesBack) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::by_parent_test

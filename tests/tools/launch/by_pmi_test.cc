@@ -9,7 +9,7 @@
 
 #include "tools/launch/ids.h"
 
-namespace tutti::launch {
+namespace tutti::launch::by_pmi_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -148,4 +148,4 @@ TEST(ByPmi, ASilentLauncherMeetsTheDeadline) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::by_pmi_test

@@ -15,7 +15,7 @@
 #include "launch/seal.h"
 #include "tools/launch/ids.h"
 
-namespace tutti::launch {
+namespace tutti::launch::by_socket_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -193,4 +193,4 @@ TEST(Addresses, NamesResolveAndUnknownOnesAreTold) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::by_socket_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::launch {
+namespace tutti::launch::hostlist_test {
 namespace {
 
 TEST(Hostlist, FirstHost) {
@@ -34,4 +34,4 @@ TEST(Hostlist, TasksMalformedOrTooFew) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::hostlist_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::launch {
+namespace tutti::launch::lines_test {
 namespace {
 
 std::string cut(const std::vector<std::string>& parts, const char* prefix = "> ") {
@@ -49,4 +49,4 @@ TEST(Lines, PrefixesAlign) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::lines_test

@@ -7,7 +7,7 @@
 
 #include "launch/descriptor.h"
 
-namespace tutti::launch {
+namespace tutti::launch::outlet_test {
 namespace {
 
 struct OutletTest : testing::Test {
@@ -61,4 +61,4 @@ TEST_F(OutletTest, AReaderThatHasGoneBreaksIt) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::outlet_test

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace tutti::launch {
+namespace tutti::launch::processes_test {
 namespace {
 
 TEST(Processes, ParsesStat) {
@@ -51,4 +51,4 @@ TEST(Processes, FindsAndKillsDescendantsHoweverTheyRegroup) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::processes_test

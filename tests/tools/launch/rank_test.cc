@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::launch {
+namespace tutti::launch::rank_test {
 namespace {
 
 using Changes = std::vector<std::pair<std::string, std::string>>;
@@ -205,4 +205,4 @@ TEST(Standing, SlurmVariablesThatContradict) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::rank_test

@@ -7,7 +7,7 @@
 
 #include "launch/wire.h"
 
-namespace tutti::launch {
+namespace tutti::launch::seal_test {
 namespace {
 
 struct SealTest : testing::Test {
@@ -53,4 +53,4 @@ TEST_F(SealTest, WhatIsSealedCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace tutti::launch
+}  // namespace tutti::launch::seal_test

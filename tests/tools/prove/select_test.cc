@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti::tool {
+namespace tutti::tool::select_test {
 namespace {
 
 TEST(Select, NamesOfAlgorithms) {
@@ -40,4 +40,4 @@ TEST(Select, WhatMatchesNothingIsAnError) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::select_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::tool {
+namespace tutti::tool::show_test {
 namespace {
 
 TEST(Show, AlignsTheChosenColumns) {
@@ -13,4 +13,4 @@ TEST(Show, AlignsTheChosenColumns) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::show_test

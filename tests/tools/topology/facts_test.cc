@@ -10,7 +10,7 @@
 #include "topo/data.h"
 #include "topo/settings.h"
 
-namespace tutti::tool {
+namespace tutti::tool::facts_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -127,4 +127,4 @@ TEST(Comparison, SeesAnyDifference) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::facts_test

@@ -13,7 +13,7 @@
 #include "topo/feasible.h"
 #include "topology/expected.h"
 
-namespace tutti::tool {
+namespace tutti::tool::graph_facts_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -158,4 +158,4 @@ TEST(GraphFacts, ACliqueOf72IsQuick) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::graph_facts_test

@@ -12,7 +12,7 @@
 #include "topology/show.h"
 #include "topology/svg.h"
 
-namespace tutti::tool {
+namespace tutti::tool::host_view_test {
 namespace {
 
 topo::Document machineOf(const char* name) {
@@ -107,4 +107,4 @@ TEST(HostView, OneDeviceHasNobodyToTalkTo) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::host_view_test

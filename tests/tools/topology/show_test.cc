@@ -5,7 +5,7 @@
 #include "topo/data.h"
 #include "topology/facts.h"
 
-namespace tutti::tool {
+namespace tutti::tool::show_test {
 namespace {
 
 std::string show(std::string_view name, const FactsOptions& options) {
@@ -57,4 +57,4 @@ TEST(Show, WhereThreadsMayRun) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::show_test

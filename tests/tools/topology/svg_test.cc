@@ -11,7 +11,7 @@
 #include "topology/graph_facts.h"
 #include "topology/svg_layout.h"
 
-namespace tutti::tool {
+namespace tutti::tool::svg_test {
 namespace {
 
 using topo::NodeId;
@@ -148,4 +148,4 @@ TEST(Svg, NamesOfFilesCannotBreakIt) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::svg_test

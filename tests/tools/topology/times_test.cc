@@ -11,7 +11,7 @@
 
 #include "topo/data.h"
 
-namespace tutti::tool {
+namespace tutti::tool::times_test {
 namespace {
 
 #if defined(TUTTI_SANITIZED)
@@ -94,4 +94,4 @@ TEST(Times, FilesThatCannotBeReadEndIt) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::times_test

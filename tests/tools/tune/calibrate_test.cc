@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <tuple>
 
-namespace tutti::tool {
+namespace tutti::tool::calibrate_test {
 namespace {
 
 /// What a machine with these constants would have shown.
@@ -141,4 +141,4 @@ TEST(MeasureHost, TimesEveryCall) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::calibrate_test

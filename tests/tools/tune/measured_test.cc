@@ -8,7 +8,7 @@
 
 #include "tune/fit.h"
 
-namespace tutti::tool {
+namespace tutti::tool::measured_test {
 namespace {
 
 std::string fileText() {
@@ -82,4 +82,4 @@ TEST(Fit, FindsConstantsThatAreFarAway) {
 }
 
 }  // namespace
-}  // namespace tutti::tool
+}  // namespace tutti::tool::measured_test

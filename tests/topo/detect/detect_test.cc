@@ -5,7 +5,7 @@
 #include "topo/detect/tree.h"
 #include "topo/view.h"
 
-namespace tutti::topo::detect {
+namespace tutti::topo::detect::detect_test {
 namespace {
 
 using Machine = test::Tree;
@@ -99,4 +99,4 @@ TEST(ThisMachine, IsReadWithoutHarm) {
 }
 
 }  // namespace
-}  // namespace tutti::topo::detect
+}  // namespace tutti::topo::detect::detect_test

@@ -5,7 +5,7 @@
 #include "driver/nvml/fake.h"
 #include "topo/view.h"
 
-namespace tutti::topo::detect {
+namespace tutti::topo::detect::driver_test {
 namespace {
 
 using driver::nvml::FakeApi;
@@ -82,4 +82,4 @@ TEST(Driver, EachFailureOfTheLibraryIsPassedOn) {
 }
 
 }  // namespace
-}  // namespace tutti::topo::detect
+}  // namespace tutti::topo::detect::driver_test

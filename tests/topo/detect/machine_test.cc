@@ -12,7 +12,7 @@
 #include "topo/host_devices.h"
 #include "topo/view.h"
 
-namespace tutti::topo::detect {
+namespace tutti::topo::detect::machine_test {
 namespace {
 
 using Detected = test::Tree;
@@ -229,4 +229,4 @@ TEST(ThisProcess, MayUseWhatItsAffinityLeaves) {
 }
 
 }  // namespace
-}  // namespace tutti::topo::detect
+}  // namespace tutti::topo::detect::machine_test

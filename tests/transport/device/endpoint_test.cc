@@ -6,7 +6,7 @@
 
 #include "endpoint_play.h"
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::endpoint_test {
 namespace {
 
 using namespace play;
@@ -263,4 +263,4 @@ TEST(Endpoint, EveryFailureOfTheDriverIsNamedAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::endpoint_test

@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::issue_book_test {
 namespace {
 
 /// As on the page: memory that is zero.
@@ -90,4 +90,4 @@ TEST(IssueBook, AReaderNeverSeesPartsOfTwoCallsNorAnotherOrder) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::issue_book_test

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::message_book_test {
 namespace {
 
 /// As on the page: memory that is zero.
@@ -96,4 +96,4 @@ TEST(MessageBook, HasAKeyForEveryNumber) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::message_book_test

@@ -9,7 +9,7 @@
 #include "segment_play.h"
 #include "transport/device/segment_server.h"
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::segment_fetch_test {
 namespace {
 
 using namespace play;
@@ -143,4 +143,4 @@ TEST(FetchSegment, AServerThatNeverAnswersCostsTheLimit) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::segment_fetch_test

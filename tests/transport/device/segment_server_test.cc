@@ -15,7 +15,7 @@
 #include "config/params.h"
 #include "segment_play.h"
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::segment_server_test {
 namespace {
 
 using namespace play;
@@ -362,4 +362,4 @@ TEST(SegmentServer, AForkedChildBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::segment_server_test

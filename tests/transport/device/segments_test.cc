@@ -8,7 +8,7 @@
 #include "../../memory/device_play.h"
 #include "segment_play.h"
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::segments_test {
 namespace {
 
 using namespace play;
@@ -425,4 +425,4 @@ TEST(Segments, EveryCallOfAReaderMayFail) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::segments_test

@@ -11,7 +11,7 @@
 #include "../../observe/capture_log.h"
 #include "endpoint_play.h"
 
-namespace tutti::transport::device {
+namespace tutti::transport::device::survey_test {
 namespace {
 
 using namespace play;
@@ -252,4 +252,4 @@ TEST(Survey, EveryFailureOfTheDriverIsNamedAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::device
+}  // namespace tutti::transport::device::survey_test

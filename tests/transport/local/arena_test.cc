@@ -16,7 +16,7 @@
 
 #include "transport/local/hub.h"
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::arena_test {
 namespace {
 
 /// Runs `body` in a child process; its number.
@@ -245,4 +245,4 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::arena_test

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::board_test {
 namespace {
 
 /// A call whose every field depends on its number.
@@ -193,4 +193,4 @@ TEST(Board, AReaderFindsTheRightCallOrNone) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::board_test

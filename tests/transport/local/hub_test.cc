@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::hub_test {
 namespace {
 
 const PipeKey kKey{ChannelId(0), 0, Rank(0), Rank(1)};
@@ -178,4 +178,4 @@ TEST(Hub, AChildIsKeptUntilAllRanksOfTheProcessHaveCome) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::hub_test

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::last_message_test {
 namespace {
 
 Call messageOf(uint64_t number) {
@@ -54,4 +54,4 @@ TEST(LastMessage, AReaderFindsOneThatWasPostedOrNone) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::last_message_test

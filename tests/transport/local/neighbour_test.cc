@@ -16,7 +16,7 @@
 
 #include "memory/host_allocator.h"
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::neighbour_test {
 namespace {
 
 /// Another process that holds some memory until it is killed.
@@ -139,4 +139,4 @@ TEST(Neighbour, AThreadThatSleepsInTheCallIsNotAtRest) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::neighbour_test

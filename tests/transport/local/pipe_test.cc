@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::pipe_test {
 namespace {
 
 struct Ends {
@@ -310,4 +310,4 @@ TEST(Pipe, CarriesEverythingBetweenTwoThreads) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::pipe_test

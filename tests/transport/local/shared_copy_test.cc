@@ -17,7 +17,7 @@
 #include "memory/mapping.h"
 #include "transport/local/neighbour.h"
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::shared_copy_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -218,4 +218,4 @@ TEST_F(Pair, AKilledLenderFailsACopyThatOnlyItCanSee) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::shared_copy_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::store_choice_test {
 namespace {
 
 /// A writer whose stores take what the test says, one after the other.
@@ -105,4 +105,4 @@ TEST(StoreChoice, LongValuesAreNotComparedWithShortOnes) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::store_choice_test

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::waits_test {
 namespace {
 
 /// Two views of the same memory, as two processes have them.
@@ -96,4 +96,4 @@ TEST(Waits, AWaitTooLongForItsPlaceIsNotTold) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::waits_test

@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::waits_wire_test {
 namespace {
 
 RankWait sampleWait() {
@@ -124,4 +124,4 @@ TEST(WaitsWire, RanksAndLanesThatAreNotThereAreFound) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::waits_wire_test

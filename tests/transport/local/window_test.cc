@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::transport::local {
+namespace tutti::transport::local::window_test {
 namespace {
 
 TEST(Window, StartsBeforeTheFirstEpoch) {
@@ -115,4 +115,4 @@ TEST(Window, TwoBanksNeedNoTrailingBarrier) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::local
+}  // namespace tutti::transport::local::window_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace tutti::transport::net {
+namespace tutti::transport::net::network_test {
 namespace {
 
 Properties sound() {
@@ -41,4 +41,4 @@ TEST(Properties, ThoseOfNoDeviceAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::net
+}  // namespace tutti::transport::net::network_test

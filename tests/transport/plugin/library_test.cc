@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::transport::plugin {
+namespace tutti::transport::plugin::library_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -48,4 +48,4 @@ TEST(ResultCode, OfAPluginBecomesOurs) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::plugin
+}  // namespace tutti::transport::plugin::library_test

@@ -9,7 +9,7 @@
 #include "../../observe/capture_log.h"
 #include "../../progress/linked.h"
 
-namespace tutti::transport::plugin {
+namespace tutti::transport::plugin::network_test {
 namespace {
 
 using progress::Engine;
@@ -178,4 +178,4 @@ TEST_F(OpenExternal, PassesOverThoseThatMisbehave) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::plugin
+}  // namespace tutti::transport::plugin::network_test

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-namespace tutti::transport::plugin {
+namespace tutti::transport::plugin::versions_test {
 namespace {
 
 TEST(Versions, AreSearchedNewestFirst) {
@@ -111,4 +111,4 @@ TEST(Versions, AStructWithHolesIsNotComplete) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::plugin
+}  // namespace tutti::transport::plugin::versions_test

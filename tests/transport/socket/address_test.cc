@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::transport::socket {
+namespace tutti::transport::socket::address_test {
 namespace {
 
 TEST(Address, ReadsBothFamiliesAndWritesThemBack) {
@@ -53,4 +53,4 @@ TEST(Address, CarriesAScopeOnlyForIPv6) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::socket
+}  // namespace tutti::transport::socket::address_test

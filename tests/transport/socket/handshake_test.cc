@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace tutti::transport::socket {
+namespace tutti::transport::socket::handshake_test {
 namespace {
 
 Address at(const char* ip, uint16_t port) {
@@ -95,4 +95,4 @@ TEST(Key, IsGoneWhenForgotten) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::socket
+}  // namespace tutti::transport::socket::handshake_test

@@ -9,7 +9,7 @@
 
 #include "joined.h"
 
-namespace tutti::transport::socket {
+namespace tutti::transport::socket::network_test {
 namespace {
 
 size_t entriesOf(const char* folder) {
@@ -293,4 +293,4 @@ TEST(SocketNetwork, LeavesNoDescriptorAndNoThreadBehind) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::socket
+}  // namespace tutti::transport::socket::network_test

@@ -7,7 +7,7 @@
 
 #include "joined.h"
 
-namespace tutti::transport::socket {
+namespace tutti::transport::socket::outcomes_test {
 namespace {
 
 using Kind = Outcomes::Kind;
@@ -37,4 +37,4 @@ TEST(Outcomes, WhatWasNoUseComesLastUntilItIsTakenAgain) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::socket
+}  // namespace tutti::transport::socket::outcomes_test

@@ -11,7 +11,7 @@
 
 #include "config/params.h"
 
-namespace tutti::transport::socket {
+namespace tutti::transport::socket::settings_test {
 namespace {
 
 TEST(Streams, AreNoneUnlessAskedForOrKnownToHelp) {
@@ -79,4 +79,4 @@ TEST(Settings, SpeedIsWhatTheInterfaceSays) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::socket
+}  // namespace tutti::transport::socket::settings_test

@@ -14,7 +14,7 @@
 #include "transport/socket/handshake.h"
 #include "transport/socket/stream.h"
 
-namespace tutti::transport::socket {
+namespace tutti::transport::socket::strangers_test {
 namespace {
 
 class Strangers : public testing::Test {
@@ -284,4 +284,4 @@ TEST_F(Strangers, AreReportedOnceASecond) {
 }
 
 }  // namespace
-}  // namespace tutti::transport::socket
+}  // namespace tutti::transport::socket::strangers_test

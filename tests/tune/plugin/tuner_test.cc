@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace tutti::tune::plugin {
+namespace tutti::tune::plugin::tuner_test {
 namespace {
 
 /// Sets a variable for a while.
@@ -151,4 +151,4 @@ TEST(Advice, PicksTheRowThatIsWantedAndWithinItTheBestEstimate) {
 }
 
 }  // namespace
-}  // namespace tutti::tune::plugin
+}  // namespace tutti::tune::plugin::tuner_test

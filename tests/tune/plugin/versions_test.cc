@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace tutti::tune::plugin {
+namespace tutti::tune::plugin::versions_test {
 namespace {
 
 /// What the plugin of a version was told last.
@@ -112,4 +112,4 @@ TEST(TunerVersions, AreAdaptedFromOneTable) {
 }
 
 }  // namespace
-}  // namespace tutti::tune::plugin
+}  // namespace tutti::tune::plugin::versions_test

@@ -13,7 +13,7 @@
 #include "core/element.h"
 #include "exec/host/reduce/reduce.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::cuda_oracle_test {
 namespace {
 
 struct CudaHalf {
@@ -125,4 +125,4 @@ TEST(CudaFp8OracleTest, ConversionsAgree) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::cuda_oracle_test

@@ -9,7 +9,7 @@
 #include "core/element.h"
 #include "exec/host/reduce/kernels.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::divide_test {
 namespace {
 
 constexpr int32_t kDivisors[] = {2, 3, 4, 5, 7, 16, 17, 100, 127, 128, 129, 255, 256, 257, 1000, 65535, 65536, 65537,
@@ -85,4 +85,4 @@ TEST(Divide, FloatsAndNothingStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::divide_test

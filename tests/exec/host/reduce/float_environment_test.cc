@@ -5,7 +5,7 @@
 #include <cfenv>
 #include <limits>
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::float_environment_test {
 namespace {
 
 // volatile: these must be computed here and now, not by the compiler.
@@ -73,4 +73,4 @@ TEST_F(FloatEnvironment, LeavesADefaultCallerAlone) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::float_environment_test

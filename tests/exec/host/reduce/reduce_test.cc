@@ -21,7 +21,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::reduce_test {
 namespace {
 
 constexpr DataType kTypes[] = {DataType::I8, DataType::U8, DataType::I32, DataType::U32, DataType::I64, DataType::U64,
@@ -337,4 +337,4 @@ TEST(ReduceTest, DetectsASupportedLevel) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::reduce_test

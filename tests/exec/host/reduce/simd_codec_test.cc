@@ -8,7 +8,7 @@
 
 #include "exec/host/reduce/reduce.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::simd_codec_test {
 namespace {
 
 struct Format {
@@ -81,4 +81,4 @@ TEST(SimdCodec, InfinitiesAreNoNans) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::simd_codec_test

@@ -8,7 +8,7 @@
 
 #include "exec/host/reduce/reduce.h"
 
-namespace tutti::exec::host {
+namespace tutti::exec::host::stream_test {
 namespace {
 
 constexpr size_t kMargin = 64;
@@ -80,4 +80,4 @@ TEST(Stream, IsVisibleToWhoSeesALaterStore) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::host
+}  // namespace tutti::exec::host::stream_test

@@ -10,7 +10,7 @@
 #include "exec/prove/prove.h"
 #include "mutants.h"
 
-namespace tutti::exec::prove {
+namespace tutti::exec::prove::mutants_test {
 namespace {
 
 struct Mutant {
@@ -90,4 +90,4 @@ TEST(PlantedBugs, OneBankIsTooFew) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::prove
+}  // namespace tutti::exec::prove::mutants_test
