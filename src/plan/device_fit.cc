@@ -30,6 +30,18 @@ bool handsOverTooFar(const exec::record::Program& program) {
   return false;
 }
 
+/// `use(port, sends, peer)` for each end of a pipe that the program uses, as often as it does.
+template <class Use>
+void forEachEnd(const exec::record::Program& program, const Use& use) {
+  for (const auto& lane : program.lanes) {
+    for (const algo::Step& step : lane) {
+      if (step.kind != algo::Kind::Pipe) continue;
+      for (int32_t i = 0; i < step.from.count; ++i) use(step.port, false, step.from.at(i).value);
+      for (int32_t i = 0; i < step.to.count; ++i) use(step.port, true, step.to.at(i).value);
+    }
+  }
+}
+
 }  // namespace
 
 Status fitRanks(int32_t ranks) {
@@ -39,18 +51,6 @@ Status fitRanks(int32_t ranks) {
       "{} ranks on GPUs of one host: this version of tutti connects at most {}. Rings and messages between all of them are {} ends "
       "of pipes on a channel, and kernels hold {}; TUTTI_DEVICE=host computes on CPUs",
       ranks, kMostDeviceRanks, endsOfRanks(ranks), exec::cuda::kMostEnds);
-}
-
-DeviceFits::Ends DeviceFits::endsOf(const exec::record::Program& program) {
-  Ends ends;
-  for (const auto& lane : program.lanes) {
-    for (const algo::Step& step : lane) {
-      if (step.kind != algo::Kind::Pipe) continue;
-      for (int32_t i = 0; i < step.from.count; ++i) ends.insert({step.port, false, step.from.at(i).value});
-      for (int32_t i = 0; i < step.to.count; ++i) ends.insert({step.port, true, step.to.at(i).value});
-    }
-  }
-  return ends;
 }
 
 /// Gives the ends of each rank on each track away, in the order of algo/list.h, for all roots.
@@ -67,7 +67,7 @@ void DeviceFits::setAside() {
     for (int32_t r = 0; r < ranks; ++r)
       for (int32_t peer = 0; peer < ranks; ++peer)
         for (const uint8_t port : kMessagePorts)
-          if (peer != r) taken[at(track, r)].insert({{port, false, peer}, {port, true, peer}});
+          if (peer != r) taken[at(track, r)].set(placeOf(port, false, peer)).set(placeOf(port, true, peer));
   for (const Algorithm& algorithm : exec::record::algorithms()) {
     if (algorithm.traits.needs == algo::Needs::PeerMemory) continue;
     std::vector<Ends> with = taken;
@@ -75,8 +75,9 @@ void DeviceFits::setAside() {
     for (int32_t track = 0; track < tracks; ++track)
       for (int32_t r = 0; r < ranks; ++r)
         for (int32_t root = 0; root < roots; ++root)
-          with[at(track, r)].merge(endsOf(algorithm.record(layout_.view(Rank(r), Rank(root), ChannelId(track)))));
-    if (std::all_of(with.begin(), with.end(), [](const auto& ends) { return ends.size() <= exec::cuda::kMostEnds; }))
+          forEachEnd(algorithm.record(layout_.view(Rank(r), Rank(root), ChannelId(track))),
+                     [&](uint8_t port, bool sends, int32_t peer) { with[at(track, r)].set(placeOf(port, sends, peer)); });
+    if (std::all_of(with.begin(), with.end(), [](const auto& ends) { return ends.count() <= exec::cuda::kMostEnds; }))
       taken = std::move(with);
     else
       withoutRoom_.insert(&algorithm);
@@ -85,16 +86,16 @@ void DeviceFits::setAside() {
   tracks_.resize(static_cast<size_t>(ranks));
   for (int32_t track = 0; track < tracks; ++track)
     for (int32_t r = 0; r < ranks; ++r)
-      for (const End& end : taken[at(track, r)]) tracks_[static_cast<size_t>(r)][end] |= uint64_t{1} << track;
+      for (size_t end = 0; end < kEnds; ++end)
+        if (taken[at(track, r)].test(end)) tracks_[static_cast<size_t>(r)][end] |= uint64_t{1} << track;
 }
 
 exec::cuda::Tracks DeviceFits::tracksOf(Rank rank, uint8_t port, bool sends, Rank peer) {
   if (!isSetAside_) setAside();
   if (tracks_.empty()) return {};
-  const auto& known = tracks_[static_cast<size_t>(rank.value)];
-  const auto found = known.find({port, sends, peer.value});
+  const uint64_t known = tracks_[static_cast<size_t>(rank.value)][placeOf(port, sends, peer.value)];
   const uint64_t all = ~uint64_t{0} >> (exec::cuda::kMostTracks - layout_.tracks());
-  const uint64_t bits = found == known.end() ? all : found->second;
+  const uint64_t bits = known == 0 ? all : known;
   return bits == all ? exec::cuda::Tracks{} : exec::cuda::Tracks{bits, layout_.tracks()};
 }
 
@@ -102,7 +103,8 @@ exec::cuda::Tracks DeviceFits::tracksOf(Rank rank, uint8_t port, bool sends, Ran
 Status DeviceFits::check(const Algorithm& algorithm, KernelId kernel, const exec::record::Program& program, Rank rank, uint64_t& ports) {
   const auto packed = exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, rank);
   if (!packed) return packed.error();
-  const Ends ends = endsOf(program);
+  std::set<std::tuple<uint8_t, bool, int32_t>> ends;
+  forEachEnd(program, [&](uint8_t port, bool sends, int32_t peer) { ends.emplace(port, sends, peer); });
   if (ends.size() > exec::cuda::kMostEnds)
     return error(Code::InvalidArgument, "{} has {} ends of pipes on a channel; kernels hold {}", algorithm.traits.name, ends.size(),
                  exec::cuda::kMostEnds);

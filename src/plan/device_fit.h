@@ -7,11 +7,14 @@
 //    ranks all of them have room.
 #pragma once
 
+#include <array>
+#include <bitset>
 #include <map>
 #include <set>
 #include <tuple>
 #include <vector>
 
+#include "algo/sendrecv.h"
 #include "connect/layout.h"
 #include "exec/cuda/launch.h"
 #include "exec/record/catalog.h"
@@ -45,10 +48,12 @@ class DeviceFits {
   exec::cuda::Tracks tracksOf(Rank rank, uint8_t port, bool sends, Rank peer);
 
  private:
-  /// A program's end of a pipe: port, whether it sends, peer.
-  using End = std::tuple<uint8_t, bool, int32_t>;
-  using Ends = std::set<End>;
-  static Ends endsOf(const exec::record::Program& program);
+  /// A program's ends of pipes, of up to kMostDeviceRanks ranks: port, whether it sends, peer.
+  static constexpr size_t kEnds = (algo::kStarPort + 1) * 2 * kMostDeviceRanks;
+  using Ends = std::bitset<kEnds>;
+  static constexpr size_t placeOf(uint8_t port, bool sends, int32_t peer) {
+    return (port * size_t{2} + (sends ? 1 : 0)) * kMostDeviceRanks + static_cast<size_t>(peer);
+  }
   static Status check(const exec::record::Algorithm& algorithm, exec::cuda::KernelId kernel, const exec::record::Program& program,
                       Rank rank, uint64_t& ports);
   void setAside();
@@ -56,7 +61,7 @@ class DeviceFits {
 
   const connect::Layout& layout_;
   bool isSetAside_ = false;
-  std::vector<std::map<End, uint64_t>> tracks_;  // by rank: tracks as bits; empty: one track, or too many ranks
+  std::vector<std::array<uint64_t, kEnds>> tracks_;  // by rank and end: tracks as bits; empty: one track, or too many ranks
   std::set<const exec::record::Algorithm*> withoutRoom_;
   std::map<std::tuple<const exec::record::Algorithm*, bool, int32_t>, DeviceFit> known_;  // algorithm, Window's or not, root
 };
