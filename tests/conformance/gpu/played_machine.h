@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -38,14 +40,18 @@ class PlayedMachine {
     file_ = testing::TempDir() + "tutti_played_" + std::to_string(getpid()) + ".xml";
     EXPECT_TRUE(topo::writeText(file_, text).ok());
     use_ = std::make_unique<ScopedEnv>("NCCL_TOPO_FILE", file_);
-    layoutOf() = [file = file_](int ranks) {
+    // Of threads, again and again: found once for each number of ranks.
+    layoutOf() = [file = file_, mutex = std::make_shared<std::mutex>(),
+                  known = std::make_shared<std::map<int, connect::Layout>>()](int ranks) {
+      const std::scoped_lock lock(*mutex);
+      if (const auto at = known->find(ranks); at != known->end()) return at->second;
       const auto machine =
           machine::survey({.cuda = nullptr, .openNvml = {}, .files = std::make_shared<topo::detect::RootFiles>(), .topoFile = file});
       std::vector<int> devs(static_cast<size_t>(ranks));
       std::iota(devs.begin(), devs.end(), 0);
       const auto found = machine::findGpuLayout(*machine, devs, {});
       EXPECT_TRUE(found) << found.error().text();
-      return found ? found->layout : connect::Layout::natural(ranks);
+      return known->emplace(ranks, found ? found->layout : connect::Layout::natural(ranks)).first->second;
     };
   }
   ~PlayedMachine() {

@@ -96,6 +96,21 @@ TEST_F(FakeQueuesTest, CopiesAndFillsStayInOrder) {
   EXPECT_EQ(fake.memFree(memory), Error::Success);
 }
 
+TEST_F(FakeQueuesTest, ZerosReachNothingBesideThem) {
+  constexpr size_t kRoom = 6 * 4096;
+  DevicePtr memory = 0;
+  ASSERT_EQ(fake.memAlloc(&memory, kRoom), Error::Success);
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(memory);
+  for (const auto& [first, count] :
+       {std::pair<size_t, size_t>{100, 3 * 4096}, {4096, 8192}, {1, 4095}, {4095, 2}, {0, kRoom}, {5, 0}, {kRoom - 5000, 5000}}) {
+    ASSERT_EQ(fake.memsetD8Async(memory, 0x5a, kRoom, a), Error::Success);
+    ASSERT_EQ(fake.memsetD8Async(memory + first, 0, count, a), Error::Success);
+    for (size_t i = 0; i < kRoom; ++i)
+      ASSERT_EQ(bytes[i], i >= first && i < first + count ? 0 : 0x5a) << i << " of " << first << " and " << count;
+  }
+  EXPECT_EQ(fake.memFree(memory), Error::Success);
+}
+
 TEST_F(FakeQueuesTest, EventsAreOverWhenWhatWasBeforeThemIs) {
   EXPECT_EQ(fake.eventQuery(event), Error::Success) << "never recorded";
   block(a);
