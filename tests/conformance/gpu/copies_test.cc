@@ -196,7 +196,7 @@ class GpuCopies : public testing::Test {
       for (size_t first = 0; first < outBytes(t); first += t.bytes) {
         give(t.kind == Kind::Broadcast ? static_cast<size_t>(t.root) : first / t.bytes, receiver(t, r), salt, part.data(), t.bytes);
         const size_t i = static_cast<size_t>(std::mismatch(part.begin(), part.end(), all + t.offset + first).first - part.begin());
-        if (i < t.bytes) FAIL() << what << ", rank " << r << ", byte " << first + i << ": " << +all[t.offset + first + i] << ", not " << +part[i];
+        ASSERT_EQ(i, t.bytes) << what << ", rank " << r << ": byte " << first + i << " is " << +all[t.offset + first + i];
       }
       for (size_t i = 0; i < t.offset; ++i) ASSERT_EQ(all[i], 0xa5) << what << ": rank " << r << " was written to before its output";
       for (size_t i = t.offset + outBytes(t); i < std::min(room, t.offset + outBytes(t) + 64); ++i)
