@@ -124,7 +124,7 @@ add_custom_target(test_programs)
 # The files of a folder become one executable, test_<folder>, which takes less than half of the time that one each would take; each has a
 # namespace of its own, and a run is of one file (tests/main.cc). test_<path> of its own has what is ALONE, or is compiled with SOURCES,
 # INCLUDES or DEFINITIONS.
-# NEEDS: what must be built although nothing of it is linked.
+# NEEDS: what must be built although nothing of it is linked. INCLUDES are searched last, and nothing is warned of in them.
 function(tutti_test path)
   cmake_parse_arguments(T "ALONE" "TIMEOUT" "DEPENDS;LIBRARIES;NEEDS;SOURCES;INCLUDES;DEFINITIONS;LABELS;ENVIRONMENT" ${ARGN})
   if(TUTTI_TEST_FILES AND NOT path IN_LIST TUTTI_TEST_FILES)

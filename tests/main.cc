@@ -42,8 +42,12 @@ std::string testsIn(std::string_view file, std::string_view filter) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (argc == 1) return RUN_ALL_TESTS();
   constexpr std::string_view flag = "--file=";
-  if (argc < 2 || !std::string_view(argv[1]).starts_with(flag)) return RUN_ALL_TESTS();
+  if (argc > 2 || !std::string_view(argv[1]).starts_with(flag)) {
+    std::fprintf(stderr, "usage: %s [--file=<path below tests/, without _test.cc>] [--gtest_…]\n", argv[0]);
+    return 2;
+  }
   const std::string file = "tests/" + std::string(argv[1] + flag.size()) + "_test.cc";
   const std::string chosen = testsIn(file, GTEST_FLAG_GET(filter));
   if (chosen.empty()) {

@@ -20,6 +20,8 @@ inline constexpr uint8_t kMessagePort = 2;
 inline constexpr uint8_t kUserPort = 3;
 /// What a planner may give gather and scatter, so that they have more channels than all-to-all has.
 inline constexpr uint8_t kStarPort = 5;
+/// How many ports there are: a program uses none from here on.
+inline constexpr uint8_t kPorts = 6;
 
 /// What lane `laneIndex` of a rank has to do with `peer`.
 struct Exchange {

@@ -16,9 +16,6 @@ using conformance::ScopedEnv;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-/// Numbers of the environment are read once per process: before the first communicator.
-const int kWarnsSoon = setenv("TUTTI_WARN_MS", "40", 1);
-
 json readVerdict(ncclComm_t comm) {
   size_t needed = 0;
   EXPECT_EQ(tuttiCommGetVerdict(comm, nullptr, 0, &needed), ok);
@@ -268,7 +265,6 @@ TEST(Verdict, IsLoggedOnceInWords) {
 }
 
 TEST(Verdict, ALongWaitIsExplainedOnce) {
-  ASSERT_EQ(kWarnsSoon, 0);
   const std::string log = logOf([] {
     RankThreads threads(2);
     threads.run([&](int rank, ncclComm_t comm) {

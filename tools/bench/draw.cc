@@ -12,8 +12,6 @@ constexpr uint64_t kScalarSeed = 0x7ca1e;
 constexpr int kMostUnitExponent = 2;
 constexpr uint64_t kProductFactors = 4;
 
-uint64_t maskOf(DataType type) { return ~uint64_t{0} >> (64 - 8 * sizeOf(type)); }
-
 /// The factor of a float MulSum: ±1/2, ±1 or ±2.
 double floatScalar(int rank) {
   const uint64_t bits = mixBits(kScalarSeed, 0, static_cast<uint64_t>(rank));

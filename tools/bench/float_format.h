@@ -25,6 +25,9 @@ struct FloatFormat {
   double quantum() const;
 };
 
+/// The bits of an element's code.
+inline uint64_t maskOf(DataType type) { return ~uint64_t{0} >> (64 - 8 * sizeOf(type)); }
+
 /// `type` is not an integer.
 const FloatFormat& formatOf(DataType type);
 

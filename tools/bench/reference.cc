@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kMostExactRanks = 64;
 
-uint64_t maskOf(DataType type) { return ~uint64_t{0} >> (64 - 8 * sizeOf(type)); }
-
 bool isSigned(DataType type) { return type == DataType::I8 || type == DataType::I32 || type == DataType::I64; }
 
 int64_t signExtend(DataType type, uint64_t code) {

@@ -10,7 +10,6 @@
 namespace tutti::tool {
 namespace {
 
-
 constexpr const char* kExplainFooter = R"(
 Without --topo and --gpus: host devices of this machine, asked through the library (tuttiExplain). --gpus: GPUs of one host that NVSwitches
 join, by the library's own planner and the constants that tutti tune --gpus kept of this machine, if it did; else those of the machine

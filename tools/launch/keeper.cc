@@ -20,7 +20,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kKillTime{10'000};  // after which what cannot be killed is given up
 constexpr int kKillPauseMs = 10;
 constexpr int kDrainMs = 1000;  // after the last process has ended: for output that somebody else holds open
 

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@
 #include "launch/run.h"
 
 namespace tutti::launch {
+
+/// What cannot be killed is given up after this.
+inline constexpr std::chrono::milliseconds kKillTime{10'000};
 
 class Keeper {
  public:

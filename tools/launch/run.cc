@@ -16,8 +16,6 @@
 namespace tutti::launch {
 namespace {
 
-constexpr auto kKillTime = std::chrono::seconds(10);
-
 int complain(const char* what) {
   std::fprintf(stderr, "tutti run: %s: %s\n", what, std::strerror(errno));
   return kExitError;

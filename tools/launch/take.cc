@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience{3000};  // for one address
+constexpr milliseconds kPatienceForOne{3000};  // for one address
 constexpr milliseconds kFirstPause{5};
 constexpr milliseconds kLongestPause{200};
 
@@ -112,7 +112,7 @@ Result<ncclUniqueId> takeId(const Standing& standing, const std::string& secret,
   for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     problem.clear();
     for (const Address& address : addressesOf(standing, hash, problem)) {
-      if (auto answer = ask(address, standing, key, deadline.orAfter(kPatience))) return *std::move(answer);
+      if (auto answer = ask(address, standing, key, deadline.orAfter(kPatienceForOne))) return *std::move(answer);
       if (deadline.isOver()) break;
     }
     if (deadline.isOver()) break;

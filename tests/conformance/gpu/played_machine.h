@@ -51,7 +51,7 @@ class PlayedMachine {
       std::iota(devs.begin(), devs.end(), 0);
       const auto found = machine::findGpuLayout(*machine, devs, {});
       EXPECT_TRUE(found) << found.error().text();
-      return known->emplace(ranks, found ? found->layout : connect::Layout::natural(ranks)).first->second;
+      return found ? known->emplace(ranks, found->layout).first->second : connect::Layout::natural(ranks);
     };
   }
   ~PlayedMachine() {

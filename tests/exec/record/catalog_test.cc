@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "algo/sendrecv.h"
 #include "connect/layout.h"
 
 namespace tutti::exec::record::catalog_test {
@@ -25,6 +26,21 @@ TEST(Catalog, EveryAlgorithmRecordsAsManyLanesAsItSays) {
       const connect::Layout layout = connect::Layout::natural(ranks);
       for (int32_t r = 0; r < ranks; ++r)
         EXPECT_EQ(a.record(layout.view(Rank(r))).lanes.size(), static_cast<size_t>(a.lanes(ranks))) << a.traits.name;
+    }
+  }
+}
+
+TEST(Catalog, EveryAlgorithmUsesPortsThatThereAre) {
+  for (const Algorithm& a : algorithms()) {
+    for (const int32_t ranks : {2, 5, 8}) {
+      const connect::Layout layout = connect::Layout::natural(ranks);
+      for (int32_t r = 0; r < ranks; ++r) {
+        for (const auto& lane : a.record(layout.view(Rank(r))).lanes)
+          for (const algo::Step& step : lane)
+            if (step.kind == algo::Kind::Pipe) {
+              EXPECT_LT(step.port, algo::kPorts) << a.traits.name;
+            }
+      }
     }
   }
 }
