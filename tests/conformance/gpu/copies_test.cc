@@ -280,7 +280,7 @@ TEST_P(GpuCopiesOfRanks, EveryByteIsRightAndNoKernelMovesAny) {
       for (const bool inPlace : {false, true}) {
         run({Kind::AllGather, bytes, offset, inPlace}, true, ++salt);
         run({Kind::AllToAll, bytes, offset, false}, true, ++salt);
-        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>(salt % ranks())}, true, ++salt);
+        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>((bytes + offset) % ranks())}, true, ++salt);
       }
   run({Kind::AllGather, 0, 0}, false);
   run({Kind::Broadcast, 0, 0}, false);
@@ -358,7 +358,7 @@ TEST_P(GpuMovedOfRanks, EveryByteOfALittleIsRightAndOneBlockMovesIt) {
         const Way way = bytes < 8192 || (bytes % 16 == 0 && offset == 0) ? Way::Block : Way::CopiesOrBlock;
         run({Kind::AllGather, bytes, offset, inPlace}, way, ++salt);
         run({Kind::AllToAll, bytes, offset, false}, way, ++salt);
-        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>(salt % ranks())}, way, ++salt);
+        run({Kind::Broadcast, bytes, offset, inPlace, static_cast<int>((bytes + offset) % ranks())}, way, ++salt);
       }
   run({Kind::AllGather, 50'000, 16, false}, Way::CopiesOrBlock, ++salt);
   run({Kind::AllGather, 50'000, 1, true}, Way::Copies, ++salt);  // and what either has counted, the other knows
@@ -467,7 +467,7 @@ TEST_P(GpuMovedTogetherOfRanks, EveryByteIsRightAndSeveralBlocksMoveIt) {
       run({Kind::AllGather, bytes, 0, inPlace}, way, ++salt);
       EXPECT_TRUE(bytes != most || HostKernels::counts().movedBlocks > 1);
       run({Kind::AllToAll, bytes, 0, false}, way, ++salt);
-      run({Kind::Broadcast, bytes, 0, inPlace, static_cast<int>(salt % ranks())}, way, ++salt);
+      run({Kind::Broadcast, bytes, 0, inPlace, static_cast<int>((bytes / 16 + (inPlace ? 1 : 0)) % ranks())}, way, ++salt);
     }
   // Askew: left to engines, and what either has counted, the other knows.
   run({Kind::AllGather, 50'003, 1, true}, Way::CopiesOrBlock, ++salt);
