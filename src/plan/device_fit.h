@@ -49,7 +49,7 @@ class DeviceFits {
 
  private:
   /// A program's ends of pipes, of up to kMostDeviceRanks ranks: port, whether it sends, peer.
-  static constexpr size_t kEnds = algo::kPorts * 2 * kMostDeviceRanks;
+  static constexpr size_t kEnds = size_t{algo::kPorts} * 2 * kMostDeviceRanks;
   using Ends = std::bitset<kEnds>;
   static constexpr size_t placeOf(uint8_t port, bool sends, int32_t peer) {
     return (port * size_t{2} + (sends ? 1 : 0)) * kMostDeviceRanks + static_cast<size_t>(peer);
