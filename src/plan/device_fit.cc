@@ -18,6 +18,7 @@ constexpr uint8_t kMessagePorts[] = {algo::kMessagePort, algo::kUserPort};
 
 /// Of messages to all and from all, and of a ring.
 constexpr int32_t endsOfRanks(int32_t ranks) { return static_cast<int32_t>(std::size(kMessagePorts)) * 2 * (ranks - 1) + 2; }
+static_assert(algo::kStarPort < algo::kPorts);
 static_assert(algo::kPorts * 2 * (kMostStarRanks - 1) <= exec::cuda::kMostEnds);
 static_assert(endsOfRanks(kMostDeviceRanks) <= exec::cuda::kMostEnds && endsOfRanks(kMostDeviceRanks + 1) > exec::cuda::kMostEnds);
 
