@@ -11,9 +11,9 @@
 namespace tutti::bench::gpu {
 namespace {
 
-constexpr int kMostCalls = 6;     // of a step
+constexpr int kMostCallsOfStep = 6;
 constexpr int kStreams = 3;
-constexpr int kMostLaunches = 3;  // of one graph
+constexpr int kMostLaunchesOfGraph = 3;
 constexpr int kStepsOfSplit = 64;  // then communicators are made anew
 
 /// The same on all ranks; no distribution of the standard library, whose numbers are nobody's promise.
@@ -55,7 +55,7 @@ class Torture {
     while (streams_.size() < kStreams) streams_.push_back(device.makeStream());
     // One element a rank is the least that every operation and type has.
     const uint64_t bytes = std::max(options.maxBytes, sizeof(uint64_t) * static_cast<uint64_t>(world.ranks()));
-    for (int call = 0; call < kMostCalls; ++call) {
+    for (int call = 0; call < kMostCallsOfStep; ++call) {
       sends_.push_back(device.allocate(bytes));
       receives_.push_back(device.allocate(bytes));
     }
@@ -97,7 +97,7 @@ class Torture {
     const int rank = world_.rank(), ranks = world_.ranks();
     const ncclComm_t comm = library_.connect(world_, 0);
     members_ = {{comm, rank, ranks}};
-    members_.push_back({library_.split(comm, 0, -rank), ranks - 1 - rank, ranks});           // the other way round
+    members_.push_back({library_.split(comm, 0, -rank), ranks - 1 - rank, ranks});                     // the other way round
     members_.push_back({library_.split(comm, rank % 2, rank), rank / 2, (ranks + 1 - rank % 2) / 2});  // even and odd ranks
   }
   void disconnect() {
@@ -108,7 +108,7 @@ class Torture {
 
   void plan(Chance& chance, uint64_t step) {
     planned_.clear();
-    const size_t calls = 1 + chance.below(kMostCalls);
+    const size_t calls = 1 + chance.below(kMostCallsOfStep);
     const size_t shared = chance.below(members_.size());
     for (size_t call = 0; call < calls; ++call) {
       Planned planned;
@@ -124,7 +124,7 @@ class Torture {
       const uint64_t most = options_.maxBytes / sizeOf(planned.kind.type) / static_cast<uint64_t>(world_.ranks());
       planned.kind.count = chance.size(std::max<uint64_t>(most, 1));
       planned.stream = static_cast<int>(chance.below(kStreams));
-      planned.seed = (options_.seed << 32) + step * kMostCalls + call;
+      planned.seed = (options_.seed << 32) + step * kMostCallsOfStep + call;
       planned_.push_back(planned);
     }
   }
@@ -156,7 +156,7 @@ class Torture {
     plan(chance, step);
     const bool isGroup = chance.oneIn(3);
     const bool isGraph = chance.oneIn(3) && device_.hasGraphs();
-    const int launches = 1 + static_cast<int>(chance.below(kMostLaunches));
+    const int launches = 1 + static_cast<int>(chance.below(kMostLaunchesOfGraph));
     world_.step(format("seed {}, {} calls{}{}, the first {}", options_.seed, planned_.size(), isGroup ? " in a group" : "",
                        isGraph ? " in a graph" : "", describe(planned_[0].kind, members_[planned_[0].member].ranks)));
     for (size_t call = 0; call < planned_.size(); ++call) {

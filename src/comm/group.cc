@@ -10,29 +10,29 @@
 namespace tutti::comm {
 namespace {
 
-using exec::host::Stream;
 using exec::host::Work;
+using Streams = std::vector<std::shared_ptr<exec::host::Stream>>;
 
 /// The calls of one communicator in a launch.
 struct Share {
   HandleTable::Use use;
   std::vector<PendingCall> calls;
-  std::vector<std::shared_ptr<Stream>> streams;  // distinct; null: complete on return
-  bool inBackground = false;                     // some calls had no stream, and nobody waits for them
+  Streams streams;            // distinct; null: complete on return
+  bool inBackground = false;  // some calls had no stream, and nobody waits for them
 };
 
 /// Shares that have a stream in common, directly or through others: they run on one thread, or they would wait for each other.
 struct Cluster {
   std::vector<std::unique_ptr<Work>> works;
-  std::vector<std::shared_ptr<Stream>> streams;
+  Streams streams;
   int32_t spins = 0;
 };
 
-bool intersects(const std::vector<std::shared_ptr<Stream>>& a, const std::vector<std::shared_ptr<Stream>>& b) {
+bool intersects(const Streams& a, const Streams& b) {
   return std::any_of(a.begin(), a.end(), [&](const auto& s) { return std::find(b.begin(), b.end(), s) != b.end(); });
 }
 
-void addStreams(std::vector<std::shared_ptr<Stream>>& to, const std::vector<std::shared_ptr<Stream>>& from) {
+void addStreams(Streams& to, const Streams& from) {
   for (const auto& s : from)
     if (std::find(to.begin(), to.end(), s) == to.end()) to.push_back(s);
 }

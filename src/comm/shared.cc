@@ -10,8 +10,6 @@
 
 namespace tutti::comm {
 
-using exec::host::Stream;
-
 Shared::~Shared() {
   if (worker_ != nullptr) process().retiredWorkers.add(std::move(worker_));
 }
@@ -33,10 +31,10 @@ void Shared::failAll(const Status& cause) {
   for (const auto& hub : hubs) hub->waitQuiet();
 }
 
-Result<std::shared_ptr<Stream>> Shared::worker() {
+Result<std::shared_ptr<exec::host::Stream>> Shared::worker() {
   const std::lock_guard lock(mutex_);
   if (worker_ == nullptr) {
-    auto worker = std::make_shared<Stream>();
+    auto worker = std::make_shared<exec::host::Stream>();
     if (Status status = worker->start(config::get<config::Param::SetThreadName>() ? "tutti worker" : nullptr); !status.ok())
       return tl::unexpected(std::move(status));
     worker_ = std::move(worker);
@@ -44,8 +42,8 @@ Result<std::shared_ptr<Stream>> Shared::worker() {
   return worker_;
 }
 
-void RetiredWorkers::add(std::shared_ptr<Stream> worker) {
-  std::vector<std::shared_ptr<Stream>> idle;
+void RetiredWorkers::add(std::shared_ptr<exec::host::Stream> worker) {
+  std::vector<std::shared_ptr<exec::host::Stream>> idle;
   // What it runs has finished or failed, but for launches that wait for streams of others.
   constexpr int kTries = 200;
   for (int i = 0; i < kTries && !worker->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -147,9 +147,9 @@ TEST(MatrixReference, RefusesWrongResults) {
     c.operation = operation;
     for (int t = 0; t < kNumDataTypes; ++t) {
       c.type = static_cast<DataType>(t);
-      std::vector<Bytes> inputs;
+      std::vector<Contents> inputs;
       for (int r = 0; r < c.ranks; ++r) inputs.push_back(makeInput(c, r));
-      Bytes output = expectedOutput(c, inputs)[0];
+      Contents output = expectedOutput(c, inputs)[0];
       EXPECT_EQ(checkPrecise(c, inputs, 0, output), "") << describe(c);
       // The sign, or the top bit of an integer, of the last element.
       output.back() ^= std::byte{0x80};

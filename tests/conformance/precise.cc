@@ -42,7 +42,7 @@ long double decode(DataType type, uint64_t bits) {
   return negative ? -magnitude : magnitude;
 }
 
-uint64_t readBits(const Bytes& bytes, uint64_t index, size_t size) {
+uint64_t readBits(const Contents& bytes, uint64_t index, size_t size) {
   uint64_t bits = 0;
   std::memcpy(&bits, bytes.data() + index * size, size);
   return bits;
@@ -117,7 +117,7 @@ Bounded floatResult(const Case& c, const std::vector<uint64_t>& xs) {
 
 }  // namespace
 
-std::string checkPrecise(const Case& c, const std::vector<Bytes>& inputs, int rank, const Bytes& output) {
+std::string checkPrecise(const Case& c, const std::vector<Contents>& inputs, int rank, const Contents& output) {
   const size_t size = sizeOf(c.type);
   const uint64_t begin = c.kind == Kind::ReduceScatter ? static_cast<uint64_t>(rank) * c.count : 0;
   std::vector<uint64_t> xs(inputs.size());

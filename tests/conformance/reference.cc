@@ -55,7 +55,7 @@ class Fold {
   using Element = ElementOf<type>;
   using Values = std::vector<Element>;
 
-  Fold(const Case& c, const std::vector<Bytes>& inputs) : case_(c), inputs_(inputs) {
+  Fold(const Case& c, const std::vector<Contents>& inputs) : case_(c), inputs_(inputs) {
     for (int r = 0; r < c.ranks; ++r) {
       Scaling scaling;
       if (c.operation >= kPreMulHost) scaling.hasFactor = true, scaling.factor = scalarOf(c, r);
@@ -121,14 +121,14 @@ class Fold {
   }
 
   const Case& case_;
-  const std::vector<Bytes>& inputs_;
+  const std::vector<Contents>& inputs_;
   std::vector<Scaling> scalings_;
 };
 
 /// The whole reduction, chunk by chunk in the order that the algorithm states for the chunk on the channel's track, which the prover has
 /// compared with its steps.
 template <DataType type>
-Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs, int32_t channels) {
+Contents reduceAll(const Case& c, const std::vector<Contents>& inputs, int32_t channels) {
   const Fold<type> fold(c, inputs);
   const exec::prove::Subject* algorithm = exec::prove::findSubject(collectiveOf(c.kind), c.algorithm);
   const int32_t chunks = algorithm->chunks(c.ranks);
@@ -139,7 +139,7 @@ Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs, int32_t channel
   expressions.reset(c.ranks);
   exec::prove::OrderBuilder builder(expressions);
 
-  Bytes result(total * sizeof(ElementOf<type>));
+  Contents result(total * sizeof(ElementOf<type>));
   for (int32_t channel = 0; channel < channels; ++channel) {
     std::vector<algo::LayoutView> views;
     for (int r = 0; r < c.ranks; ++r) views.push_back(layout.view(Rank(r), Rank(c.root), ChannelId(channel)));
@@ -157,19 +157,19 @@ Bytes reduceAll(const Case& c, const std::vector<Bytes>& inputs, int32_t channel
   return result;
 }
 
-Bytes slice(const Bytes& bytes, size_t begin, size_t size) {
+Contents slice(const Contents& bytes, size_t begin, size_t size) {
   return {bytes.begin() + static_cast<std::ptrdiff_t>(begin), bytes.begin() + static_cast<std::ptrdiff_t>(begin + size)};
 }
 
 /// What rank `rank` receives in a collective that moves.
-Bytes movedTo(const Case& c, const std::vector<Bytes>& inputs, int rank) {
+Contents movedTo(const Case& c, const std::vector<Contents>& inputs, int rank) {
   const size_t block = c.count * sizeOf(c.type);
   const auto root = static_cast<size_t>(c.root);
   const auto self = static_cast<size_t>(rank);
-  const auto join = [&](const std::function<Bytes(size_t)>& part) {
-    Bytes all;
+  const auto join = [&](const std::function<Contents(size_t)>& part) {
+    Contents all;
     for (size_t r = 0; r < inputs.size(); ++r) {
-      const Bytes piece = part(r);
+      const Contents piece = part(r);
       all.insert(all.end(), piece.begin(), piece.end());
     }
     return all;
@@ -179,7 +179,7 @@ Bytes movedTo(const Case& c, const std::vector<Bytes>& inputs, int rank) {
     case Kind::Bcast: return inputs[root];
     case Kind::AllGather: return join([&](size_t r) { return inputs[r]; });
     case Kind::AlltoAll: return join([&](size_t r) { return slice(inputs[r], self * block, block); });
-    case Kind::Gather: return self == root ? join([&](size_t r) { return inputs[r]; }) : Bytes();
+    case Kind::Gather: return self == root ? join([&](size_t r) { return inputs[r]; }) : Contents();
     case Kind::Scatter: return slice(inputs[root], self * block, block);
     case Kind::Exchange: return inputs[(self + inputs.size() - 1) % inputs.size()];
     default: return {};
@@ -188,9 +188,9 @@ Bytes movedTo(const Case& c, const std::vector<Bytes>& inputs, int rank) {
 
 }  // namespace
 
-Bytes makeInput(const Case& c, int rank) {
+Contents makeInput(const Case& c, int rank) {
   Random random(mix(c.seed, static_cast<uint64_t>(rank) + 1));
-  Bytes bytes(sendElems(c) * sizeOf(c.type));
+  Contents bytes(sendElems(c) * sizeOf(c.type));
   if (c.data == Data::Wild || isInteger(c.type)) {
     for (size_t i = 0; i < bytes.size(); i += 8) {
       const uint64_t word = random.next();
@@ -221,23 +221,23 @@ uint64_t scalarOf(const Case& c, int rank) {
   return bits;
 }
 
-std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs, int32_t channels) {
-  std::vector<Bytes> outputs(inputs.size());
+std::vector<Contents> expectedOutput(const Case& c, const std::vector<Contents>& inputs, int32_t channels) {
+  std::vector<Contents> outputs(inputs.size());
   if (!reduces(c.kind)) {
     for (int r = 0; r < c.ranks; ++r) outputs[static_cast<size_t>(r)] = movedTo(c, inputs, r);
     return outputs;
   }
-  const Bytes all = withType(c.type, [&]<DataType type>() { return reduceAll<type>(c, inputs, channels); });
+  const Contents all = withType(c.type, [&]<DataType type>() { return reduceAll<type>(c, inputs, channels); });
   const size_t block = c.count * sizeOf(c.type);
   for (int r = 0; r < c.ranks; ++r) {
-    Bytes& out = outputs[static_cast<size_t>(r)];
+    Contents& out = outputs[static_cast<size_t>(r)];
     if (c.kind == Kind::AllReduce || (c.kind == Kind::Reduce && r == c.root)) out = all;
     if (c.kind == Kind::ReduceScatter) out = slice(all, static_cast<size_t>(r) * block, block);
   }
   return outputs;
 }
 
-std::string firstDifference(const Case& c, const std::byte* got, const Bytes& wanted) {
+std::string firstDifference(const Case& c, const std::byte* got, const Contents& wanted) {
   if (wanted.empty() || std::memcmp(got, wanted.data(), wanted.size()) == 0) return {};
   size_t differing = 0;
   size_t first = wanted.size();

@@ -20,21 +20,21 @@
 
 namespace tutti::conformance {
 
-using Bytes = std::vector<std::byte>;
+using Contents = std::vector<std::byte>;
 
 /// What rank `rank` passes as its send buffer. Depends on the case's seed, data and the rank alone.
-Bytes makeInput(const Case& c, int rank);
+Contents makeInput(const Case& c, int rank);
 
 /// The pre-multiplied sum's scalar of a rank, as one element, low bytes first.
 uint64_t scalarOf(const Case& c, int rank);
 
 /// The output of every rank; empty for a rank whose output buffer must stay as it was. `channels`, of the call's plan, says on which track
 /// of the layout an element is combined, where there are several.
-std::vector<Bytes> expectedOutput(const Case& c, const std::vector<Bytes>& inputs, int32_t channels = 1);
+std::vector<Contents> expectedOutput(const Case& c, const std::vector<Contents>& inputs, int32_t channels = 1);
 
 /// Empty when `output`, the result of a reduction of ordinary data on `rank`, is as near as the tolerance says. Long outputs are
 /// looked at in a few hundred places.
-std::string checkPrecise(const Case& c, const std::vector<Bytes>& inputs, int rank, const Bytes& output);
+std::string checkPrecise(const Case& c, const std::vector<Contents>& inputs, int rank, const Contents& output);
 
 /// Who neighbours whom among so many ranks: as the library finds it where the test runs. Natural order, in nodes of TUTTI_NODE_RANKS; by
 /// place where the harness has placed the ranks; whatever a test has put here.
@@ -42,6 +42,6 @@ using LayoutOf = std::function<connect::Layout(int ranks)>;
 LayoutOf& layoutOf();
 
 /// The first difference in words; empty when the bytes are equal.
-std::string firstDifference(const Case& c, const std::byte* got, const Bytes& wanted);
+std::string firstDifference(const Case& c, const std::byte* got, const Contents& wanted);
 
 }  // namespace tutti::conformance

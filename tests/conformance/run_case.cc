@@ -105,7 +105,7 @@ bool isPoisoned(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-void CaseRunner::prepare(const Case& c, int rank, const Bytes& input, Buffers& buffers) {
+void CaseRunner::prepare(const Case& c, int rank, const Contents& input, Buffers& buffers) {
   const size_t size = sizeOf(c.type);
   const size_t sendBytes = sendElems(c) * size;
   const size_t recvBytes = recvElems(c) * size;
@@ -128,9 +128,10 @@ void CaseRunner::prepare(const Case& c, int rank, const Bytes& input, Buffers& b
   if (c.nullUnused && !usesRecv(c, rank)) buffers.recvPointer = nullptr;
 }
 
-std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected, const Buffers& buffers) {
+std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Contents>& inputs, const Contents& expected,
+                               const Buffers& buffers) {
   if (!buffers.send.guardsIntact() || !buffers.recv.guardsIntact()) return "memory beside a buffer was written";
-  const Bytes& input = inputs[static_cast<size_t>(rank)];
+  const Contents& input = inputs[static_cast<size_t>(rank)];
   const bool shares = c.inPlace && buffers.sendPointer != buffers.send.data();
   if (!shares && !input.empty() && std::memcmp(buffers.send.data(), input.data(), input.size()) != 0 && c.kind != Kind::Bcast)
     return "the input was changed";
@@ -140,14 +141,14 @@ std::string CaseRunner::verify(const Case& c, int rank, const std::vector<Bytes>
   }
   if (std::string difference = firstDifference(c, buffers.output, expected); !difference.empty()) return difference;
   if (reduces(c.kind) && c.data == Data::Ordinary)
-    return checkPrecise(c, inputs, rank, Bytes(buffers.output, buffers.output + expected.size()));
+    return checkPrecise(c, inputs, rank, Contents(buffers.output, buffers.output + expected.size()));
   return {};
 }
 
 void CaseRunner::runCase(const Case& c, int rank, ncclComm_t comm) {
   if (rank == 0) threads_.announce(describe(c));
   Buffers buffers;
-  std::vector<Bytes>& inputs = inputs_[rounds_[static_cast<size_t>(rank)]++ % 2];
+  std::vector<Contents>& inputs = inputs_[rounds_[static_cast<size_t>(rank)]++ % 2];
   inputs[static_cast<size_t>(rank)] = makeInput(c, rank);
   prepare(c, rank, inputs[static_cast<size_t>(rank)], buffers);
   threads_.meet();
@@ -212,7 +213,7 @@ class MovedOut {
 }  // namespace
 
 std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc, const std::function<void()>& settle) {
-  std::vector<Bytes> inputs;
+  std::vector<Contents> inputs;
   for (int r = 0; r < c.ranks; ++r) inputs.push_back(makeInput(c, r));
   CaseRunner::Buffers buffers;
   CaseRunner::prepare(c, rank, inputs[static_cast<size_t>(rank)], buffers);

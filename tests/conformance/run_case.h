@@ -38,8 +38,8 @@ class CaseRunner {
     std::byte* output = nullptr;
   };
   friend std::string runCaseAlone(const Case& c, int rank, ncclComm_t comm, bool fromMemAlloc, const std::function<void()>& settle);
-  static void prepare(const Case& c, int rank, const Bytes& input, Buffers& buffers);
-  static std::string verify(const Case& c, int rank, const std::vector<Bytes>& inputs, const Bytes& expected, const Buffers& buffers);
+  static void prepare(const Case& c, int rank, const Contents& input, Buffers& buffers);
+  static std::string verify(const Case& c, int rank, const std::vector<Contents>& inputs, const Contents& expected, const Buffers& buffers);
   void report(const Case& c, int rank, const std::string& problem);
 
   RankThreads& threads_;
@@ -47,9 +47,9 @@ class CaseRunner {
   uint64_t hash_ = 0xcbf29ce484222325ull;
   std::atomic<int> failures_{0};
   // Of the cases in turn: each written by its rank before the first meeting, read by all until they come to the next case's first.
-  std::vector<Bytes> inputs_[2];
-  std::vector<Bytes> expected_;   // written by rank 0 between the meetings, read by all after the second
-  std::vector<uint64_t> rounds_;  // cases so far, one a rank
+  std::vector<Contents> inputs_[2];
+  std::vector<Contents> expected_;  // written by rank 0 between the meetings, read by all after the second
+  std::vector<uint64_t> rounds_;    // cases so far, one a rank
 };
 
 /// The same for a rank that is alone in its process and computes for itself what all ranks give and get; in words what is wrong.

@@ -99,7 +99,7 @@ class LendingRank {
   /// With other data each turn.
   void replay(Graph graph, Case c, uint64_t turn) {
     c.seed = turn + 77;
-    std::vector<conformance::Bytes> inputs;
+    std::vector<conformance::Contents> inputs;
     for (int r = 0; r < c.ranks; ++r) inputs.push_back(makeInput(c, r));
     std::memset(out, static_cast<int>(kPoison), kRoom);
     const auto& own = inputs[static_cast<size_t>(self_.index())];

@@ -167,7 +167,7 @@ class GpuMapped : public testing::Test {
   std::vector<void*> outs;
   std::vector<ncclWindow_t> inWindows;
   std::vector<ncclWindow_t> outWindows;
-  std::vector<Bytes> inputs;
+  std::vector<Contents> inputs;
 
  private:
   void registerThem(const std::vector<void*>& memory, std::vector<ncclWindow_t>& windows) {
@@ -228,7 +228,7 @@ TEST_F(GpuMapped, PreMultipliedSumsGoAnotherWay) {
   ASSERT_EQ(callAll(c, ops), ncclSuccess);
   await();
   EXPECT_EQ(HostKernels::counts().mapped, before.mapped);
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(checkPrecise(c, inputs, r, Bytes(out(c, r), out(c, r) + c.count * sizeof(float))), "");
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(checkPrecise(c, inputs, r, Contents(out(c, r), out(c, r) + c.count * sizeof(float))), "");
   for (size_t r = 0; r < 2; ++r) EXPECT_EQ(ncclRedOpDestroy(ops[r], comms[r]), ncclSuccess);
 }
 

@@ -108,7 +108,7 @@ TEST_P(GpuTracks, TheOrderIsThatOfTheChannelsTrack) {
   c.algorithm = GetParam();
   c.ranks = kRanks;
   c.count = kCount;
-  std::vector<Bytes> inputs;
+  std::vector<Contents> inputs;
   for (const float* const values : in) {
     const auto* const bytes = reinterpret_cast<const std::byte*>(values);
     inputs.emplace_back(bytes, bytes + kCount * sizeof(float));
