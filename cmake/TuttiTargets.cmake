@@ -120,13 +120,15 @@ set(TUTTI_TEST_FILES "" CACHE STRING "The tests to build, as paths below tests/ 
 add_custom_target(test_programs)
 
 # tutti_test(<path> [DEPENDS core …] [LIBRARIES target …] [NEEDS target …] [ALONE] [SOURCES c.cc …] [INCLUDES folder …] [DEFINITIONS A=1 …]
-# [TIMEOUT seconds] [LABELS …] [ENVIRONMENT A=1 …]): the tests of tests/<path>_test.cc, as one test of ctest.
+# [TIMEOUT seconds] [WAITS] [LABELS …] [ENVIRONMENT A=1 …]): the tests of tests/<path>_test.cc, as one test of ctest.
 # The files of a folder become one executable, test_<folder>, which takes two thirds of the time that one each would take; each has a
 # namespace of its own, and a run is of one file (tests/main.cc). test_<path> of its own has what is ALONE, or is compiled with SOURCES,
 # INCLUDES or DEFINITIONS.
 # NEEDS: what must be built although nothing of it is linked. INCLUDES are searched last, and nothing is warned of in them.
+# WAITS: for most of its time, for deadlines and peers that are gone. Others count as two of the tests that run at a time, which are twice as
+# many as there are cores (scripts/test): so cores have something to do, and those that use them do not share one.
 function(tutti_test path)
-  cmake_parse_arguments(T "ALONE" "TIMEOUT" "DEPENDS;LIBRARIES;NEEDS;SOURCES;INCLUDES;DEFINITIONS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "ALONE;WAITS" "TIMEOUT" "DEPENDS;LIBRARIES;NEEDS;SOURCES;INCLUDES;DEFINITIONS;LABELS;ENVIRONMENT" ${ARGN})
   if(TUTTI_TEST_FILES AND NOT path IN_LIST TUTTI_TEST_FILES)
     return()
   endif()
@@ -158,7 +160,10 @@ function(tutti_test path)
     add_dependencies(${target} ${T_NEEDS})
   endif()
   set_property(GLOBAL PROPERTY TUTTI_TEST_COMMAND_${path} ${target} ${command})
-  tutti_add_test(${path} ${path} TIMEOUT ${T_TIMEOUT} LABELS ${T_LABELS} ENVIRONMENT ${T_ENVIRONMENT})
+  if(T_WAITS)
+    set(waits WAITS)
+  endif()
+  tutti_add_test(${path} ${path} ${waits} TIMEOUT ${T_TIMEOUT} LABELS ${T_LABELS} ENVIRONMENT ${T_ENVIRONMENT})
 endfunction()
 
 # tutti_test_again(<path> <name> [FILTER GoogleTest's] [TIMEOUT …] [LABELS …] [ENVIRONMENT …]): the tests of that file once more, otherwise.
@@ -170,7 +175,7 @@ function(tutti_test_again path name)
 endfunction()
 
 function(tutti_add_test path name)
-  cmake_parse_arguments(T "" "FILTER;TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "WAITS" "FILTER;TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
   get_property(command GLOBAL PROPERTY TUTTI_TEST_COMMAND_${path})
   if(T_FILTER)
     list(APPEND command --gtest_filter=${T_FILTER})
@@ -181,4 +186,7 @@ function(tutti_add_test path name)
   add_test(NAME ${name} COMMAND ${command})
   # What somebody has measured on this machine is nothing that a test may depend on.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" ENVIRONMENT "TUTTI_CACHE_DIR=none;${T_ENVIRONMENT}")
+  if(NOT T_WAITS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+  endif()
 endfunction()

@@ -48,6 +48,7 @@ class Memory {
 
 /// Small enough for sums of a few.
 int valueAt(size_t i, int rank, int round) { return static_cast<int>((i * 2654435761U >> 8) & 0xffffff) + rank * 77 + round; }
+int sumAt(size_t i, int ranks, int round) { return ranks * valueAt(i, 0, round) + 77 * (ranks * (ranks - 1) / 2); }
 
 /// `bytes`: calls of so many and more go past the caches. What goes through them is placed only if a rank's part is long.
 void placeResults(const char* bytes) {
@@ -80,10 +81,9 @@ void sumAll(Self& self, ncclComm_t comm, const Call& call, uint32_t fromMemAlloc
                            std::to_string(call.outOffset) + (call.inPlace ? ", in place" : "");
   ASSERT_EQ(ncclAllReduce(in, out, call.count, ncclInt, ncclSum, comm, nullptr), ok) << ncclGetLastError(comm);
   for (size_t i = 0; i < call.count; ++i) {
-    int expected = 0;
-    for (int rank = 0; rank < self.count(); ++rank) expected += valueAt(i, rank, round);
-    ASSERT_EQ(out[i], expected) << "element " << i << " of " << text;
-    ASSERT_TRUE(call.inPlace || in[i] == valueAt(i, self.index(), round)) << "input " << i << " of " << text;
+    const int expected = sumAt(i, self.count(), round);
+    if (out[i] != expected) FAIL() << out[i] << " instead of " << expected << ", element " << i << " of " << text;
+    if (!call.inPlace && in[i] != valueAt(i, self.index(), round)) FAIL() << "input " << i << " of " << text << " has become " << in[i];
   }
   const std::byte* const begin = outMemory.data();
   const auto isLeft = [](std::byte b) { return b == std::byte{0x5a}; };
@@ -132,9 +132,8 @@ void sumInTurn(ncclComm_t comm, int rank, int ranks, bool fromMemAlloc) {
       std::memset(others.data(), 0x5a, count * sizeof(int));
       ASSERT_EQ(ncclAllReduce(from, to, count, ncclInt, ncclSum, comm, nullptr), ok) << ncclGetLastError(comm);
       for (size_t i = 0; i < count; ++i) {
-        int expected = 0;
-        for (int r = 0; r < ranks; ++r) expected += valueAt(i, r, round);
-        ASSERT_EQ(to[i], expected) << "element " << i << " of " << count;
+        const int expected = sumAt(i, ranks, round);
+        if (to[i] != expected) FAIL() << to[i] << " instead of " << expected << ", element " << i << " of " << count;
       }
       // A call that places nothing must not write to where the one before has placed.
       const std::vector<int> before(to, to + count);
