@@ -42,9 +42,9 @@ void MeshCore::sayGoodbye(const std::shared_ptr<Link>& link, bool isLast) {
 
 /// Also for connections that are still being made: what is to be said on them goes with the process.
 void MeshCore::settle() {
-  constexpr std::chrono::milliseconds kMost(500);
-  const auto end = std::chrono::steady_clock::now() + kMost;
-  if (core_->reactor.settle(kMost)) (void)allSaid_.wait_until(end);
+  constexpr std::chrono::milliseconds kPatience(500);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  if (core_->reactor.settle(kPatience)) (void)allSaid_.wait_until(end);
 }
 
 void MeshCore::close() {

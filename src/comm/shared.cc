@@ -16,7 +16,7 @@ Shared::~Shared() {
 
 void Shared::add(const std::shared_ptr<transport::local::Hub>& hub) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(hubs_, [](const auto& known) { return known.expired(); });
+  std::erase_if(hubs_, [](const auto& held) { return held.expired(); });
   hubs_.push_back(hub);
 }
 
@@ -24,8 +24,8 @@ void Shared::failAll(const Status& cause) {
   std::vector<std::shared_ptr<transport::local::Hub>> hubs;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& known : hubs_)
-      if (auto hub = known.lock()) hubs.push_back(std::move(hub));
+    for (const auto& held : hubs_)
+      if (auto hub = held.lock()) hubs.push_back(std::move(hub));
   }
   for (const auto& hub : hubs) hub->failAll(cause);
   for (const auto& hub : hubs) hub->waitQuiet();

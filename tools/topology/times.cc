@@ -68,7 +68,6 @@ Result<std::vector<Compared>> compareTimes(const std::string& file, const std::s
 Result<std::vector<TimesOfRun>> timeRuns(const std::string& file, const FactsOptions& facts, int runs, const GraphFactsOptions& graphs) {
   std::vector<TimesOfRun> all;
   for (int i = 0; i < runs; ++i) {
-    TimesOfRun run;
     const double begin = cpuMs();
     const auto machine = topo::readXml(file);
     if (!machine) return tl::unexpected(machine.error());

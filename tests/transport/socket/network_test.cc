@@ -192,7 +192,6 @@ TEST(SocketComm, TellsALeaveFromALoss) {
     if (politely) joined.send->takeLeave();
     joined.send.reset();
     std::vector<std::byte> room(10);
-    net::Request received;
     Poll found = Poll::Pending;
     for (int i = 0; i < 10'000 && found == Poll::Pending; ++i) found = joined.recv->check();
     EXPECT_EQ(found, politely ? Poll::Ready : Poll::Failed);
