@@ -121,7 +121,7 @@ add_custom_target(test_programs)
 
 # tutti_test(<path> [DEPENDS core …] [LIBRARIES target …] [NEEDS target …] [ALONE] [SOURCES c.cc …] [INCLUDES folder …] [DEFINITIONS A=1 …]
 # [TIMEOUT seconds] [WAITS] [LABELS …] [ENVIRONMENT A=1 …]): the tests of tests/<path>_test.cc, as one test of ctest.
-# The files of a folder become one executable, test_<folder>, which takes two thirds of the time that one each would take; each has a
+# The files of a folder become one executable, test_<folder>, which takes half to two thirds of the time that one each would take; each has a
 # namespace of its own, and a run is of one file (tests/main.cc). test_<path> of its own has what is ALONE, or is compiled with SOURCES,
 # INCLUDES or DEFINITIONS.
 # NEEDS: what must be built although nothing of it is linked. INCLUDES are searched last, and nothing is warned of in them.
@@ -160,6 +160,7 @@ function(tutti_test path)
     add_dependencies(${target} ${T_NEEDS})
   endif()
   set_property(GLOBAL PROPERTY TUTTI_TEST_COMMAND_${path} ${target} ${command})
+  set(waits "")
   if(T_WAITS)
     set(waits WAITS)
   endif()
