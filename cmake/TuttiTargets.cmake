@@ -146,7 +146,7 @@ function(tutti_test path)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${target} PRIVATE TUTTI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     tutti_test_speed_up(${target})
-    if(command)  # all files at once: eight at a time would take a quarter to a half longer
+    if(command)  # all files at once: eight at a time would take a fifth to two fifths longer
       set_target_properties(${target} PROPERTIES UNITY_BUILD ${TUTTI_UNITY} UNITY_BUILD_BATCH_SIZE 0)
     endif()
     add_dependencies(test_programs ${target})
