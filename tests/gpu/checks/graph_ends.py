@@ -14,6 +14,7 @@ RUNS = 20          # launches of one that is to run: with calls of half a buffer
 END_S = 2.0        # of ncclCommDestroy, which waits for what runs
 ABORT_S = 0.1      # of ncclCommAbort
 LOST_BYTES = 2 << 20  # one unit of the driver's memory
+PASSES = 6         # behind the first
 OWN = ("pipes", "windows", "boards", "kernels")
 
 
@@ -87,28 +88,39 @@ def level(world):
     return [{name: told[name] for name in OWN} for told in memory], [rank.device.free_bytes() for rank in world.local]
 
 
+def cells(world, meeting, end):
+    """Every cell of one end of communicators. How many, and how long the slowest end took."""
+    slowest, count = 0.0, 0
+    for use in USES:
+        for graph_goes_first in (True, False) if use != "later" else (False,):
+            try:
+                slowest = max(slowest, cell(world, meeting, end, use, graph_goes_first))
+            except Exception as error:
+                first = "graph" if graph_goes_first else "communicator"
+                raise AssertionError(f"{end}, graph {use}, {first} goes first: {type(error).__name__}: {error}") from error
+            count += 1
+    return count, slowest
+
+
 def ends(world, end):
-    """Every cell of one end of communicators, twice: after the second time nothing more is held than after the first."""
+    """Every cell of one end of communicators, until nothing more is held after a pass than after the one before. What the driver takes for
+    itself it takes once, whenever that is (10 MiB in one run of three on H200); what is lost with each communicator is lost in every pass."""
     meeting = world.create()
     world.meet(meeting)
-    slowest, levels, cells = 0.0, [], 0
-    for _ in range(2):
-        for use in USES:
-            for graph_goes_first in (True, False) if use != "later" else (False,):
-                try:
-                    slowest = max(slowest, cell(world, meeting, end, use, graph_goes_first))
-                except Exception as error:
-                    first = "graph" if graph_goes_first else "communicator"
-                    raise AssertionError(f"{end}, graph {use}, {first} goes first: {type(error).__name__}: {error}") from error
-                cells += 1
-        levels.append(level(world))
+    count, slowest = cells(world, meeting, end)
+    own, free = level(world)
+    taken = []  # bytes of the GPU that has lost most, by pass
+    while not taken or (world.most_of(meeting, taken[-1]) > LOST_BYTES and len(taken) < PASSES):
+        _, took = cells(world, meeting, end)
+        slowest = max(slowest, took)
+        own_then, free_then = level(world)
+        grown = any(now[name] > then[name] for now, then in zip(own_then, own) for name in OWN)
+        expect(not grown, f"a communicator has {own_then} after all that, and had {own}")
+        taken.append(max(then - now for then, now in zip(free, free_then)))
+        free = free_then
     world.destroy(meeting)
-    (own, free), (own_then, free_then) = levels
-    grown = any(now[name] > then[name] for now, then in zip(own_then, own) for name in OWN)
-    expect(not grown, f"a communicator has {own_then} after all that, and had {own}")
-    lost = max(b - a for b, a in zip(free, free_then))
-    expect(lost <= LOST_BYTES, f"{lost} bytes of a GPU are gone with {cells // 2} communicators and graphs")
-    return f"{cells} cells, {end} took {1000 * slowest:.1f} ms at most, {lost} bytes lost"
+    expect(taken[-1] <= LOST_BYTES, f"with {count} communicators and graphs each time, bytes of a GPU are gone: {taken}")
+    return f"{count} cells, {end} took {1000 * slowest:.1f} ms at most, lost in each pass behind the first: {taken} bytes"
 
 
 def abort_of_one_that_waits(world):

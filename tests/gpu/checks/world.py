@@ -108,6 +108,15 @@ class World:
         self.lib.all_reduce(rank.target, rank.target, 1, nccl.FLOAT64, nccl.MAX, comms[0], rank.other)
         rank.device.synchronize(rank.other)
 
+    def most_of(self, comms, value):
+        """The largest of what each rank gives, on all ranks; a meeting as well."""
+        if self.alone:
+            return value
+        rank = self.local[0]
+        rank.device.write(rank.target, struct.pack("d", value))
+        self.meet(comms)
+        return struct.unpack("d", rank.device.read(rank.target, 8))[0]
+
     def clean(self):
         """The GPUs, and CUDA, are as if nothing had been: an error of a kernel would come back from every call from then on."""
         for rank in self.local:
