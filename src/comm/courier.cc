@@ -33,8 +33,8 @@ bool isSpreadKind(News news) { return news == News::Failed || news == News::Depa
 
 }  // namespace
 
-Courier::Courier(const bootstrap::Roster& roster, progress::Engine& engine)
-    : roster_(roster), engine_(engine), spread_(std::make_shared<Spread>(roster, seal(0, News::Spread, {}), realClock())) {}
+Courier::Courier(const bootstrap::Roster& roster, std::shared_ptr<progress::Engine> engine)
+    : roster_(roster), engine_(std::move(engine)), spread_(std::make_shared<Spread>(roster, seal(0, News::Spread, {}), realClock())) {}
 
 void Courier::introduce(const std::shared_ptr<Hub>& hub) {
   std::deque<Waiting> waiting;

@@ -32,10 +32,10 @@ class Distant;
 class Courier : public Spread::Audience, public std::enable_shared_from_this<Courier> {
  public:
   /// `roster` outlives it: its mesh holds the handlers.
-  Courier(const bootstrap::Roster& roster, progress::Engine& engine);
+  Courier(const bootstrap::Roster& roster, std::shared_ptr<progress::Engine> engine);
 
   const bootstrap::Roster& roster() const { return roster_; }
-  progress::Engine& engine() const { return engine_; }
+  progress::Engine& engine() const { return *engine_; }
 
   /// The hub can be spoken to from now on: it gets its Remote, unless it has one.
   void introduce(const std::shared_ptr<transport::local::Hub>& hub);
@@ -62,7 +62,7 @@ class Courier : public Spread::Audience, public std::enable_shared_from_this<Cou
   bool hearFor(uint64_t hub, int32_t from, News news, std::span<const std::byte> body);
 
   const bootstrap::Roster& roster_;
-  progress::Engine& engine_;
+  const std::shared_ptr<progress::Engine> engine_;
   const std::shared_ptr<Spread> spread_;
   std::mutex mutex_;
   std::map<uint64_t, std::weak_ptr<Distant>> hubs_;

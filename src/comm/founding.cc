@@ -119,7 +119,7 @@ Status Foundations::share(Foundation& foundation, const Wish& wish) const {
   if (roster.hosts.size() > 1) {
     const auto engine = engine_(wish);
     if (!engine) return engine.error();
-    foundation.courier = std::make_shared<Courier>(roster, **engine);
+    foundation.courier = std::make_shared<Courier>(roster, *engine);
     const bool onGpu = foundation.grouping.places.front().multiprocessors > 0;
     auto site = site_((*engine)->network(), onGpu);
     if (!site) return std::move(site).error();

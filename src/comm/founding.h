@@ -29,7 +29,7 @@ class Foundations {
     transport::net::Use use;
   };
   /// `engine`: moves what goes to other hosts over such a network; asked once there are some.
-  using Engines = std::function<Result<progress::Engine*>(const Wish& wish)>;
+  using Engines = std::function<Result<std::shared_ptr<progress::Engine>>(const Wish& wish)>;
   /// `site`: what this machine is like, with the devices of a network, and with its GPUs or without.
   using SiteOf = std::function<Result<Site>(const transport::net::Network& network, bool onGpu)>;
   /// `exportsFd`: the descriptor of this process's table of memory that others may map, or -1; asked once processes share memory.

@@ -66,18 +66,21 @@ std::string nameOf(const std::string& wanted) {
 
 Result<std::shared_ptr<Network>> openNetwork(const std::string& wanted) { return open(nameOf(wanted), {}); }
 
-Result<progress::Engine*> Networks::engine(const std::string& wanted, const Use& use) {
+Result<std::shared_ptr<progress::Engine>> Networks::engine(const std::string& wanted, const Use& use) {
   const std::string name = nameOf(wanted);
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<progress::Engine>& engine = engines_[name];
-  if (engine != nullptr) return engine.get();
+  if (std::shared_ptr<progress::Engine> engine = engines_[name].lock()) return engine;
   auto network = open(name, use);
   if (!network) return tl::unexpected(std::move(network).error());
   observe::info(observe::Subsys::Init | observe::Subsys::Net, "Using network {}", (*network)->name());
-  auto made = progress::Engine::create(std::move(*network));
+  auto made = progress::Engine::create(std::move(*network), config::get<Param::SetThreadName>() != 0);
   if (!made) return tl::unexpected(std::move(made).error());
-  engine = std::move(*made);
-  return engine.get();
+  std::shared_ptr<progress::Engine> engine(made->release(), [this](const progress::Engine* last) {
+    const std::lock_guard whileItEnds(mutex_);
+    delete last;  // NOLINT(cppcoreguidelines-owning-memory): what release() gave
+  });
+  engines_[name] = engine;
+  return engine;
 }
 
 }  // namespace tutti::comm

@@ -19,7 +19,7 @@ constexpr Nanoseconds kNap{50'000};
 
 Engine::Engine(std::shared_ptr<net::Network> network) : network_(std::move(network)), blind_(network_->acceptDescriptors().empty()) {}
 
-Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<net::Network> network) {
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<net::Network> network, bool namesThread) {
   std::unique_ptr<Engine> engine(new Engine(std::move(network)));
   Status status = engine->poller_.open();
   if (status.ok()) status = engine->sleeperBell_.open();
@@ -27,7 +27,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<net::Network> net
   for (const int descriptor : engine->network_->acceptDescriptors()) {
     if (status.ok()) status = engine->poller_.add(descriptor, &engine->acceptWatcher_);
   }
-  if (status.ok()) status = engine->startThread();
+  if (status.ok()) status = engine->startThread(namesThread);
   if (!status.ok()) return tl::unexpected(std::move(status).at("start the progress engine"));
   return engine;
 }

@@ -28,8 +28,8 @@ namespace net = transport::net;
 
 class Engine {
  public:
-  /// Starts the engine's thread.
-  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<net::Network> network);
+  /// Starts the engine's thread, with a name of its own if `namesThread`.
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<net::Network> network, bool namesThread = false);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
@@ -95,7 +95,7 @@ class Engine {
   Nanoseconds longestSleep(Nanoseconds wanted) const;
 
   // The engine's thread, in watch.cc.
-  Status startThread();
+  Status startThread(bool isNamed);
   void run();
   bool runKicked();
   void watchQuietly(uint64_t& seenPasses, int64_t& tickMs);

@@ -14,8 +14,8 @@ constexpr Nanoseconds kForEver{-1};
 
 }  // namespace
 
-Status Engine::startThread() {
-  auto started = tutti::startThread("tutti-progress", "that moves data between hosts", [this] { run(); });
+Status Engine::startThread(bool isNamed) {
+  auto started = tutti::startThread(isNamed ? "tutti progress" : nullptr, "that moves data between hosts", [this] { run(); });
   if (!started) return std::move(started).error();
   thread_ = std::move(*started);
   return {};

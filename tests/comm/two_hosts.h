@@ -93,7 +93,7 @@ class TwoHosts {
       roster.mesh = std::make_shared<PostMesh>(p, post);
       side.engine = progress::makeEngine();
       side.arena = transport::local::Arena::ofThreads(p);
-      side.courier = std::make_shared<Courier>(roster, *side.engine);
+      side.courier = std::make_shared<Courier>(roster, side.engine);
     }
   }
 
@@ -142,7 +142,7 @@ class TwoHosts {
  private:
   struct Side {
     std::shared_ptr<bootstrap::Roster> roster;
-    std::unique_ptr<progress::Engine> engine;
+    std::shared_ptr<progress::Engine> engine;
     std::shared_ptr<transport::local::Arena> arena;
     std::shared_ptr<Courier> courier;
   };

@@ -81,17 +81,16 @@ int64_t openMemoryKiB() {
 }
 
 /// Once what ends by itself has done so: a service's thread stays a tenth of a second, the door of ranks that failed to meet two seconds,
-/// and a connection whose other side does not answer five. A process keeps its table of memory of ncclMemAlloc, the engine of a network to
-/// other hosts, and what gives the memory of its GPUs to other processes: each of the last two a thread and its descriptors.
+/// and a connection whose other side does not answer five. A process keeps its table of memory of ncclMemAlloc, and what gives
+/// the memory of its GPUs to other processes: a thread and its descriptors.
 void expectNothingLeft(const Footprint& before) {
 #if defined(TUTTI_ON_GPUS)
   constexpr bool kHasGpus = true;
 #else
   constexpr bool kHasGpus = false;
 #endif
-  const bool hasEngine = std::getenv("NCCL_HOSTID") != nullptr;
-  const Footprint most{.descriptors = before.descriptors + 1 + (hasEngine ? 7 : 0) + (kHasGpus ? 2 : 0),
-                       .threads = before.threads + (hasEngine ? 1 : 0) + (kHasGpus ? 1 : 0),
+  const Footprint most{.descriptors = before.descriptors + 1 + (kHasGpus ? 2 : 0),
+                       .threads = before.threads + (kHasGpus ? 1 : 0),
                        .sharedKiB = before.sharedKiB + 4};
   const auto isLeft = [&most](const Footprint& now) {
     return now.threads > most.threads || now.descriptors > most.descriptors || now.sharedKiB > most.sharedKiB;

@@ -66,10 +66,13 @@ class NotingMesh final : public bootstrap::Mesh {
   const int32_t self_;
 };
 
-progress::Engine& engine() {
-  static const auto one = progress::Engine::create(std::make_shared<SilentNetwork>());
-  promise(one.has_value(), "an engine can be made");
-  return **one;
+const std::shared_ptr<progress::Engine>& engine() {
+  static const auto one = [] {
+    auto made = progress::Engine::create(std::make_shared<SilentNetwork>());
+    promise(made.has_value(), "an engine can be made");
+    return std::shared_ptr<progress::Engine>(std::move(*made));
+  }();
+  return one;
 }
 
 /// Process 1 shares host 1 with process 2; processes 0 and 3 are alone on theirs. A rank each.

@@ -29,20 +29,31 @@ Status watch(int epoll, int fd, uint64_t what) {
 }  // namespace
 
 Result<std::shared_ptr<Acceptor>> Acceptor::create(const std::vector<LocalAddress>& addresses, const Settings& settings) {
-  std::shared_ptr<Acceptor> acceptor(new Acceptor(settings));
+  std::shared_ptr<Acceptor> acceptor(new Acceptor(addresses, settings));
   acceptor->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   acceptor->completed_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!acceptor->epoll_ || !acceptor->completed_) return fail(Code::SystemError, "make an epoll set: {}", errorText(errno));
   if (Status status = watch(acceptor->epoll_.get(), acceptor->completed_.get(), kCompleted); !status.ok()) return tl::unexpected(status);
   Status problem = error(Code::InvalidArgument, "no address to listen on");
-  for (const LocalAddress& local : addresses) {
-    if (Status status = acceptor->listenOn(local); !status.ok()) {
-      observe::info(observe::Subsys::Net, "NET/Socket : {}", status.text());
-      problem = std::move(status);
-    }
-  }
-  if (acceptor->listening_.empty()) return tl::unexpected(std::move(problem));
+  std::erase_if(acceptor->addresses_, [&](const LocalAddress& local) {
+    Status status = acceptor->listenOn(local);
+    if (status.ok()) return false;
+    observe::info(observe::Subsys::Net, "NET/Socket : {}", status.text());
+    problem = std::move(status);
+    return true;
+  });
+  if (acceptor->addresses_.empty()) return tl::unexpected(std::move(problem));
+  acceptor->listening_.clear();
   return acceptor;
+}
+
+Status Acceptor::listen() {
+  Status problem;
+  for (const LocalAddress& local : addresses_) {
+    if (Status status = listenOn(local); !status.ok()) problem = std::move(status);
+  }
+  isListening_ = true;
+  return listening_.empty() ? problem : Status();
 }
 
 Status Acceptor::listenOn(const LocalAddress& local) {
@@ -68,6 +79,7 @@ Status Acceptor::listenOn(const LocalAddress& local) {
 }
 
 std::vector<Address> Acceptor::addresses(std::string_view interface) const {
+  const std::lock_guard lock(mutex_);
   std::vector<Address> found;
   for (const bool own : {true, false}) {
     for (const Listening& one : listening_) {
@@ -77,11 +89,13 @@ std::vector<Address> Acceptor::addresses(std::string_view interface) const {
   return found;
 }
 
-void Acceptor::open(uint64_t listenId, const Key& key, uint16_t streams) {
+Status Acceptor::open(uint64_t listenId, const Key& key, uint16_t streams) {
   const std::lock_guard lock(mutex_);
+  if (doors_.empty()) TUTTI_TRY(listen());
   Door& door = doors_[listenId];
   door.key = key;
   door.streams = streams;
+  return Status();
 }
 
 void Acceptor::close(uint64_t listenId) {
@@ -90,7 +104,9 @@ void Acceptor::close(uint64_t listenId) {
   if (found == doors_.end()) return;
   forget(found->second.key);
   doors_.erase(found);
-  if (doors_.empty()) pending_.clear();  // nobody is left whom they could want
+  if (!doors_.empty()) return;
+  listening_.clear();
+  pending_.clear();  // nobody is left whom they could want
 }
 
 Result<std::optional<Accepted>> Acceptor::take(uint64_t listenId) {

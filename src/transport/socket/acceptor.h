@@ -6,7 +6,8 @@
 // 2. Strangers hold at most kMostPending descriptors, each for the handshake's timeout, or for a grace when they are too many or
 //    descriptors are scarce. Until then those who connect stay in the kernel's queue, and are looked for each kPause: a queue that cannot
 //    be emptied must not keep awake whoever waits for descriptor().
-// 3. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
+// 3. It listens while a listener is open, and no longer: who comes in between is refused by the kernel.
+// 4. descriptor() becomes ready when poll() may have something to do, or did something for another listener.
 #pragma once
 
 #include <atomic>
@@ -40,17 +41,17 @@ class Acceptor {
   static constexpr std::chrono::milliseconds kPause{10};            ///< between two looks while there is no room
   static constexpr std::chrono::milliseconds kGraceOfSilent{100};  ///< of those who have not greeted a listener
 
-  /// Listens on a free port of each address; one that cannot be listened on is left out, none at all is an error.
+  /// Of addresses that can be listened on; one that cannot is left out, none at all is an error.
   static Result<std::shared_ptr<Acceptor>> create(const std::vector<LocalAddress>& addresses, const Settings& settings);
 
-  /// Lets connections to `listenId` in; `streams` is how many sockets each has.
-  void open(uint64_t listenId, const Key& key, uint16_t streams);
+  /// Lets connections to `listenId` in; `streams` is how many sockets each has. Listens on a free port of each address, unless it does.
+  Status open(uint64_t listenId, const Key& key, uint16_t streams);
   /// No more of them; what has come and was not taken is closed.
   void close(uint64_t listenId);
   /// The next complete connection, if there is one. Does what poll() does when there is none yet.
   Result<std::optional<Accepted>> take(uint64_t listenId);
 
-  /// Addresses with their ports; those of `interface` first.
+  /// Addresses with their ports, while one is open; those of `interface` first.
   std::vector<Address> addresses(std::string_view interface) const;
   int descriptor() const { return epoll_.get(); }
   /// Writes what there is to be said about those who were dropped.
@@ -91,7 +92,9 @@ class Acceptor {
   };
   enum class Step : uint8_t { Wait, Drop, Done };
 
-  explicit Acceptor(const Settings& settings) : settings_(settings) {}
+  Acceptor(const std::vector<LocalAddress>& addresses, const Settings& settings) : addresses_(addresses), settings_(settings) {}
+  /// On one address at least.
+  Status listen();
   Status listenOn(const LocalAddress& local);
   Status poll();
   Status acceptAll(int listener);
@@ -106,11 +109,12 @@ class Acceptor {
   Step drop(const Pending& pending, std::string_view why);
   void report(const Address& peer, std::string_view why);
 
+  std::vector<LocalAddress> addresses_;  ///< const from create() on
   const Settings settings_;
   UniqueFd epoll_;
   UniqueFd completed_;  ///< an eventfd: told whenever a connection is complete, so that every listener's waiter looks
-  std::vector<Listening> listening_;
   mutable std::mutex mutex_;  ///< protects what follows
+  std::vector<Listening> listening_;
   bool isListening_ = true;     ///< the listening sockets are watched
   Clock::time_point resumeAt_;  ///< while they are not
   std::unordered_map<uint64_t, Door> doors_;

@@ -19,14 +19,13 @@ constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 40;
 
 class SocketListener final : public net::Listener {
  public:
+  /// `acceptor`: has been opened for `invitation`.
   SocketListener(std::shared_ptr<Acceptor> acceptor, const Invitation& invitation, const Settings& settings)
       : acceptor_(std::move(acceptor)),
         id_(invitation.listenId),
         streams_(invitation.streams),
         settings_(settings),
-        handle_(encode(invitation)) {
-    acceptor_->open(id_, invitation.key, static_cast<uint16_t>(1 + streams_.data()));
-  }
+        handle_(encode(invitation)) {}
   ~SocketListener() override { acceptor_->close(id_); }
 
   const net::Handle& handle() const override { return handle_; }
@@ -99,6 +98,8 @@ Result<std::unique_ptr<net::Listener>> SocketNetwork::listen(int32_t device) {
   fillRandom(invitation.key);
   fillRandom({reinterpret_cast<uint8_t*>(&invitation.listenId), sizeof invitation.listenId});
   invitation.streams = one.streams;
+  if (Status status = acceptor_->open(invitation.listenId, invitation.key, static_cast<uint16_t>(1 + one.streams.data())); !status.ok())
+    return tl::unexpected(std::move(status).at("listen for a peer"));
   invitation.addresses = acceptor_->addresses(one.interface);
   std::unique_ptr<net::Listener> listener = std::make_unique<SocketListener>(acceptor_, invitation, settings_);
   forget(invitation.key);

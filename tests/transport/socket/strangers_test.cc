@@ -96,6 +96,23 @@ class Strangers : public testing::Test {
   Invitation invitation_;
 };
 
+/// It would be nobody's to drop them then.
+TEST_F(Strangers, NobodyCanConnectWhileNoListenerIsOpen) {
+  const UniqueFd early = knock();
+  auto second = network_->listen(0);
+  ASSERT_TRUE(second);
+  listener_.reset();
+  knock();  // the second keeps the door open
+  second->reset();
+  char byte = 0;
+  EXPECT_LE(recv(early.get(), &byte, 1, 0), 0) << "who waited is sent away";
+  const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_NE(::connect(late.get(), invitation_.addresses[0].raw(), invitation_.addresses[0].length()), 0);
+  EXPECT_EQ(errno, ECONNREFUSED);
+  listener_ = std::move(*network_->listen(0));
+  expectFriendsComeIn();
+}
+
 TEST_F(Strangers, WhoSendGarbageAreDropped) {
   std::mt19937 random(11);
   for (int i = 0; i < 30; ++i) {
