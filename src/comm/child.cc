@@ -24,7 +24,7 @@ namespace {
 class Child final : public Setup {
  public:
   Child(Communicator& parent, ChildRequest request, Clock& clock)
-      : Setup(request.kind == ChildRequest::Kind::Split ? "ncclCommSplit" : "ncclCommShrink", clock, {parent.timeoutMs()}),
+      : Setup(request.kind == ChildRequest::Kind::Split ? "ncclCommSplit" : "ncclCommShrink", clock, parent.timeoutMs()),
         parent_(parent),
         request_(std::move(request)) {}
 

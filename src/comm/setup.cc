@@ -12,6 +12,19 @@
 #include "transport/device/endpoint.h"
 
 namespace tutti::comm {
+namespace {
+
+/// A communicator is made, or not, at some time also where calls may wait for ever: a rank that has not come by then never will.
+WaitLimit limitOf(int64_t ofCallsMs) {
+  const int64_t ownMs = std::max<int64_t>(0, config::get<config::Param::TuttiInitTimeoutMs>());
+  if (ofCallsMs > 0 && (ownMs == 0 || ofCallsMs <= ownMs)) return {ofCallsMs};
+  return {ownMs, "TUTTI_INIT_TIMEOUT_MS"};
+}
+
+}  // namespace
+
+Setup::Setup(const char* function, Clock& clock, int64_t ofCallsMs)
+    : callName(function), limit_(limitOf(ofCallsMs)), patience_(clock, function) {}
 
 Status Setup::start() {
   const std::lock_guard lock(mutex_);
@@ -111,18 +124,14 @@ Status Setup::explainWait() {
 
 namespace {
 
-/// An init ends at some time also where calls may wait for ever: a rank that has not come by then never will.
-WaitLimit initLimit() {
-  const int64_t ofCalls = config::get<config::Param::TuttiTimeoutMs>();
-  const int64_t ofInits = std::max<int64_t>(0, config::get<config::Param::TuttiInitTimeoutMs>());
-  if (ofCalls > 0 && (ofInits == 0 || ofCalls <= ofInits)) return {ofCalls};
-  return {ofInits, "TUTTI_INIT_TIMEOUT_MS"};
-}
-
 class Join final : public Setup {
  public:
   Join(Communicator& comm, ncclComm* handle, const JoinRequest& request, Clock& clock)
-      : Setup(request.function, clock, initLimit()), comm_(comm), handle_(handle), ids_(request.ids), failed_(request.failed) {}
+      : Setup(request.function, clock, config::get<config::Param::TuttiTimeoutMs>()),
+        comm_(comm),
+        handle_(handle),
+        ids_(request.ids),
+        failed_(request.failed) {}
 
  private:
   Status arrive() override {

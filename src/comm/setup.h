@@ -35,8 +35,8 @@ class Setup {
   void giveUp(const Status& cause);
 
  protected:
-  /// `limit`: how long it may wait for the others.
-  Setup(const char* function, Clock& clock, WaitLimit limit) : callName(function), limit_(limit), patience_(clock, function) {}
+  /// `ofCallsMs`: how long calls may wait for others, 0 for ever; what makes communicators has a limit of its own as well.
+  Setup(const char* function, Clock& clock, int64_t ofCallsMs);
 
   virtual Status arrive() = 0;
   /// What ends the wait early, or nothing.
