@@ -53,7 +53,7 @@ Result<ncclUniqueId> exchangeByParent(const Standing& standing, const MakeId& ma
     const ssize_t received = count < 0 ? -1 : recv(descriptor, &id, kIdBytes, MSG_DONTWAIT);
     if (received == static_cast<ssize_t>(kIdBytes)) return id;
     if (received < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    return fail(Code::RemoteError, "tutti run has gone before rank 0 gave the unique id");
+    return fail(Code::RemoteError, "there will be no unique id: rank 0 has ended without giving one, or tutti run has gone");
   }
 }
 
@@ -67,22 +67,42 @@ Result<Descriptor> Post::open(size_t rank) {
 }
 
 void Post::serve(size_t rank) {
+  bool isOver = false;
+  if (!read(rank, isOver) && isOver) close(rank);
+}
+
+void Post::close(size_t rank) {
+  if (descriptor(rank) < 0) return;
+  bool isOver = false;
+  while (rank == 0 && read(rank, isOver)) {
+  }
+  sockets_[rank].reset();
+  isLast_ = isLast_ || rank == 0;
+  for (size_t other = 1; isLast_ && other < sockets_.size(); ++other) answer(other);
+}
+
+bool Post::read(size_t rank, bool& isOver) {
   char message[1 + kIdBytes + 1];  // one byte more than any message has
   const ssize_t received = recv(descriptor(rank), message, sizeof message, MSG_DONTWAIT);
-  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (received <= 0) return close(rank);
+  isOver = received == 0 || (received < 0 && errno != EAGAIN && errno != EINTR);
+  if (received <= 0) return false;
   if (received == 1 && message[0] == kGet) {
     asks_[rank] = 1;
-    return answer(rank);
+    answer(rank);
   }
-  if (rank != 0 || received != 1 + static_cast<ssize_t>(kIdBytes) || message[0] != kPut) return;  // nobody's message
+  if (rank != 0 || received != 1 + static_cast<ssize_t>(kIdBytes) || message[0] != kPut) return true;  // nobody's message
   std::memcpy(&id_, message + 1, kIdBytes);
   ++ids_;
   for (size_t other = 0; other < sockets_.size(); ++other) answer(other);
+  return true;
 }
 
 void Post::answer(size_t rank) {
-  if (!asks_[rank] || taken_[rank] == ids_ || descriptor(rank) < 0) return;
+  if (!asks_[rank] || descriptor(rank) < 0) return;
+  if (taken_[rank] == ids_) {
+    if (isLast_) sockets_[rank].reset();
+    return;
+  }
   asks_[rank] = 0;
   taken_[rank] = ids_;
   // A rank has one question open at a time, so its socket has room; one that has gone closes its end, which poll tells.

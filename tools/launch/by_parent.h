@@ -4,7 +4,8 @@
 // not ours may speak it too (docs/launching.md).
 // 1. The latest id counts, and each rank gets it once: a rank that asks again waits for the next one. So programs that a rank runs one
 //    after another exchange an id each.
-// 2. Post belongs to the thread that supervises the ranks and never blocks.
+// 2. Once rank 0 has ended, who waits for an id that was not given, or asks for another one, is hung up on.
+// 3. Post belongs to the thread that supervises the ranks and never blocks.
 #pragma once
 
 #include <array>
@@ -26,13 +27,16 @@ class Post {
 
   /// The rank's end of a new socket; it is closed on exec.
   Result<Descriptor> open(size_t rank);
-  void close(size_t rank) { sockets_[rank].reset(); }
+  /// The rank has ended. What it had sent before is still read.
+  void close(size_t rank);
   /// To be polled for reading; -1 when closed.
   int descriptor(size_t rank) const { return sockets_[rank].get(); }
   /// Reads what the rank sent, and answers all who can be answered.
   void serve(size_t rank);
 
  private:
+  /// One message; false: there is none, and `isOver` says whether there will be.
+  bool read(size_t rank, bool& isOver);
   void answer(size_t rank);
 
   std::vector<Descriptor> sockets_;
@@ -40,6 +44,7 @@ class Post {
   std::vector<char> asks_;       ///< whether the rank waits for one
   ncclUniqueId id_{};
   uint64_t ids_ = 0;  ///< how many rank 0 has given
+  bool isLast_ = false;  ///< rank 0 has ended
 };
 
 }  // namespace tutti::launch

@@ -181,8 +181,10 @@ void Keeper::judge(int rank, int status) {
 
 void Keeper::end(int signal) {
   signalAll(signal);
+  asked_ = signal;
+  const double seconds = phase_ == Phase::Ending || signal != SIGTERM ? options_.graceSeconds / 2 : options_.graceSeconds;
   phase_ = Phase::Ending;
-  deadline_ = Deadline::after(std::max(toMilliseconds(options_.graceSeconds), milliseconds(1)));
+  deadline_ = Deadline::after(std::max(toMilliseconds(seconds), milliseconds(1)));
 }
 
 void Keeper::signalAll(int signal) const {
@@ -210,6 +212,7 @@ void Keeper::checkTime() {
     say(format("not done after {} s (--timeout); ending all ranks", options_.timeoutSeconds));
     return end(SIGTERM);
   }
+  if (phase_ == Phase::Ending && asked_ != SIGTERM) return end(SIGTERM);  // a shell has its background jobs ignore SIGINT
   if (phase_ == Phase::Ending) {
     std::string left;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -38,6 +38,7 @@ class Served {
     standing.descriptor = ends_[static_cast<size_t>(rank)].get();
     return exchangeByParent(standing, makeId, Deadline::after(timeout));
   }
+  void leave(int rank) { ends_[static_cast<size_t>(rank)].reset(); }
   int end(int rank) const { return ends_[static_cast<size_t>(rank)].get(); }
 
  private:
@@ -92,6 +93,49 @@ TEST(ByParent, TheLatestIdCounts) {
   const Result<ncclUniqueId> again = job.exchange(1, makeNone, milliseconds(50));
   ASSERT_FALSE(again);
   EXPECT_NE(again.error().text().find("rank 0 has not given"), std::string::npos);
+}
+
+TEST(ByParent, NobodyWaitsForARankThatHasEnded) {
+  Served job(4);
+  std::atomic<int> refused{0};
+  const auto expectNone = [&](int rank) {
+    const Result<ncclUniqueId> id = job.exchange(rank, makeNone);
+    ASSERT_FALSE(id);
+    EXPECT_NE(id.error().text().find("rank 0 has ended"), std::string::npos) << id.error().text();
+    ++refused;
+  };
+  std::thread early([&] { expectNone(1); });
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_EQ(refused, 0) << "it may still come";
+  job.leave(0);
+  early.join();
+  expectNone(2);
+  EXPECT_EQ(refused, 2);
+}
+
+TEST(ByParent, AnIdOutlivesRank0) {
+  Post post(3);
+  Result<Descriptor> root = post.open(0);
+  Result<Descriptor> prompt = post.open(1);
+  Result<Descriptor> late = post.open(2);
+  ASSERT_TRUE(root && prompt && late);
+  Standing standing = standingOf(Launcher::TuttiRun, 0, 3);
+  standing.descriptor = root->get();
+  EXPECT_TRUE(isId(exchangeByParent(standing, makerOf(3), Deadline::never()), 3));
+  EXPECT_EQ(send(prompt->get(), "G", 1, 0), 1);
+  root->reset();
+  post.serve(1);
+  post.close(0);  // before anybody has read what it sent
+  EXPECT_EQ(send(late->get(), "G", 1, 0), 1);
+  post.serve(2);
+  for (const Descriptor* end : {&*prompt, &*late}) {
+    char id[sizeof(ncclUniqueId) + 1];
+    EXPECT_EQ(recv(end->get(), id, sizeof id, MSG_DONTWAIT), static_cast<ssize_t>(sizeof(ncclUniqueId)));
+  }
+  EXPECT_EQ(send(late->get(), "G", 1, 0), 1);
+  post.serve(2);
+  char more = 0;
+  EXPECT_EQ(recv(late->get(), &more, 1, MSG_DONTWAIT), 0) << "another one will not come";
 }
 
 TEST(ByParent, AParentThatHasGoneIsAnError) {

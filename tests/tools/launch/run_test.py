@@ -224,6 +224,21 @@ class Signals(unittest.TestCase):
             self.assertEqual(code, 128 + number)
             self.assertEqual(sorted(out.splitlines()), [f"[0] got {number.name}", f"[1] got {number.name}"])
 
+    def test_those_that_ignore_an_interrupt_are_asked_to_end(self):
+        job = started("-n", "2", "--grace", "4", "--", *SHELL, "trap '' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+        self.assertIn("up", job.stdout.readline() + job.stdout.readline())
+        job.send_signal(signal.SIGINT)
+        code, out, _ = self.finish(job)
+        self.assertEqual((code, out.count("asked")), (128 + signal.SIGINT, 2))
+
+    def test_nobody_waits_for_the_id_of_a_rank_that_has_ended(self):
+        script = f'[ $RANK = 0 ] && exit 0; exec {TUTTI} bench all_reduce -e 8 --timeout 50'
+        begin = time.monotonic()
+        code, _, err = run("-n", "2", "--", *SHELL, script)
+        self.assertNotEqual(code, 0)
+        self.assertIn("rank 0 has ended", err)
+        self.assertLess(time.monotonic() - begin, 20)
+
     def test_user_signals_pass_and_end_nothing(self):
         job = started("-n", "2", "--", *SHELL, "trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done")
         job.stdout.readline()
