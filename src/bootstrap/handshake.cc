@@ -91,8 +91,9 @@ void Handshake::onAnswer() {
   std::memcpy(acceptorNonce_.data(), room_.data(), sizeof(Nonce));
   std::memcpy(theirs.data(), room_.data() + sizeof(Nonce), sizeof(Proof));
   if (!equal(theirs, prove(secret_, Side::Acceptor, greeting_, acceptorNonce_)))
-    return fail(Code::InvalidUsage, greeting_.purpose == Purpose::Root ? format("{} does not know this job's secret", name_)
-                                                                       : format("{} is another process, or one of another job", name_));
+    return fail(Code::InvalidUsage, greeting_.purpose == Purpose::Root
+                                        ? format("{} does not know this job's secret, or is no process of tutti", name_)
+                                        : format("{} is another process, or one of another job", name_));
   const Proof own = prove(secret_, Side::Connector, greeting_, acceptorNonce_);
   std::memcpy(room_.data(), own.data(), own.size());
   send(own.size(), &Handshake::finish);

@@ -33,7 +33,7 @@ Dialer::Plan planFor(const UniqueId& root) {
   plan.purpose = Purpose::Root;
   plan.topic = root.hash;
   plan.secret = root.secret;
-  plan.whom = "the root of the unique id";
+  plan.whom = root.isFixed ? "rank 0 at the address of NCCL_COMM_ID" : "the root of the unique id";
   return plan;
 }
 

@@ -136,7 +136,8 @@ void Layouts::begin() {
   if (begunFor_ == devices_.generation()) return;
   begunFor_ = devices_.generation();
   if (ahead_.joinable()) ahead_.join();
-  auto started = startThread("tutti-topology", "that looks at the machine", [this] { (void)machineOf(true); });
+  const char* const name = config::get<config::Param::SetThreadName>() ? "tutti topology" : nullptr;
+  auto started = startThread(name, "that looks at the machine", [this] { (void)machineOf(true); });
   if (started) ahead_ = std::move(*started);  // else describe() does it
 }
 

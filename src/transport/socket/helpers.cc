@@ -12,7 +12,8 @@
 
 namespace tutti::transport::socket {
 
-Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams) {
+Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams,
+                                                 bool namesThreads) {
   std::unique_ptr<Helpers> helpers(new Helpers(direction));
   helpers->done_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!helpers->done_) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
@@ -29,7 +30,8 @@ Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<
   }
   for (auto& worker : helpers->workers_) {
     auto started =
-        startThread("tutti-socket", "that helps a socket", [self = helpers.get(), worker = worker.get()] { self->run(*worker); });
+        startThread(namesThreads ? "tutti socket" : nullptr, "that helps a socket",
+                                [self = helpers.get(), worker = worker.get()] { self->run(*worker); });
     if (!started) return tl::unexpected(std::move(started).error());
     worker->thread = std::move(*started);
   }

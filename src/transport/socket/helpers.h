@@ -29,7 +29,8 @@ class Helpers {
   enum class Direction : uint8_t { Send, Receive };
 
   /// `sockets`: of the connection; all but the first are data streams.
-  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams);
+  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams,
+                                                 bool namesThreads);
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
   ~Helpers();

@@ -22,7 +22,7 @@ Result<std::unique_ptr<RecvComm>> RecvComm::create(std::vector<UniqueFd> sockets
   const iovec part{&welcome, sizeof welcome};
   (void)sendSome(comm->sockets_[0].get(), &part, 1);  // where it cannot be sent, the first read will say why
   if (comm->sockets_.size() > 1) {
-    auto helpers = Helpers::create(Helpers::Direction::Receive, std::span(comm->sockets_), streams);
+    auto helpers = Helpers::create(Helpers::Direction::Receive, std::span(comm->sockets_), streams, settings.namesThreads);
     if (!helpers) return tl::unexpected(std::move(helpers).error());
     comm->helpers_ = std::move(*helpers);
     comm->descriptors_.push_back(comm->helpers_->descriptor());

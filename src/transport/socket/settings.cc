@@ -38,6 +38,7 @@ Settings readSettings() {
   settings.sendBuffer = config::get<Param::SocketSndbuf>();
   settings.retryCount = std::max(0, count(config::get<Param::SocketRetryCnt>()));
   settings.retrySleepMs = std::max(0, count(config::get<Param::SocketRetrySleepMsec>()));
+  settings.namesThreads = config::get<Param::SetThreadName>() != 0;
   return settings;
 }
 
