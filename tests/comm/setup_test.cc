@@ -210,6 +210,22 @@ TEST(Child, OfAShrinkIsMissedByTheParentsRanks) {
   EXPECT_STREQ(observe::lastErrorText(), "ncclCommShrink: rank 3 has waited for 11 s: ranks 0, 2 of 3 have not come");
 }
 
+TEST(Child, EndsAtTheDeadlineOfInitsWhereCallsHaveNone) {
+  for (const ChildRequest& request : {split(0, 0), shrink({1})}) {
+    JoinedRanks ranks(4);
+    ManualClock clock;
+    ncclComm* made = nullptr;
+    const auto setup = childOf(ranks, 3, &made, request, clock);
+    ASSERT_TRUE(setup->start().ok());
+    clock.advance(std::chrono::minutes(30) - std::chrono::milliseconds(1));
+    EXPECT_EQ(setup->advance(), Poll::Pending);
+    clock.advance(std::chrono::milliseconds(1));
+    ASSERT_EQ(setup->advance(), Poll::Failed);
+    EXPECT_EQ(setup->status().code(), Code::RemoteError);
+    EXPECT_NE(setup->status().text().find("TUTTI_INIT_TIMEOUT_MS allows: ranks 0, "), std::string::npos) << setup->status().text();
+  }
+}
+
 TEST(Child, ThatFailedIsRememberedForWhoComesLater) {
   JoinedRanks ranks(2);
   ncclComm* made[2] = {};
