@@ -48,7 +48,7 @@ void addRun(CLI::App& app, const std::vector<std::string>& tail, Action& action)
   command->add_flag("--bind", options->isBound, "bind each rank to one core, in turn");
   command->add_option("--timeout", options->timeoutSeconds, "seconds after which all ranks are ended [no limit]")
       ->check(within(0.0, kMostSeconds));
-  command->add_option("--grace", options->graceSeconds, "seconds between SIGTERM and SIGKILL")
+  command->add_option("--grace", options->graceSeconds, "seconds between SIGTERM and SIGKILL, and between another signal and SIGTERM")
       ->capture_default_str()
       ->check(within(0.0, kMostSeconds));
   command->add_option("--nodes", options->nodes, "play so many hosts, with a network namespace each [none]")

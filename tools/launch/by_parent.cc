@@ -22,12 +22,16 @@ Status checkSocket(int descriptor) {
                descriptor);
 }
 
+/// Hung up on.
+Status noId() { return error(Code::RemoteError, "there will be no unique id: rank 0 has ended without giving one, or tutti run has gone"); }
+
 Status sendMessage(int descriptor, const void* data, size_t bytes) {
   ssize_t sent = 0;
   do {
     sent = send(descriptor, data, bytes, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(bytes)) return {};
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return noId();
   return error(Code::RemoteError, "tutti run does not take the unique id's message: {}", std::strerror(errno));
 }
 
@@ -53,7 +57,7 @@ Result<ncclUniqueId> exchangeByParent(const Standing& standing, const MakeId& ma
     const ssize_t received = count < 0 ? -1 : recv(descriptor, &id, kIdBytes, MSG_DONTWAIT);
     if (received == static_cast<ssize_t>(kIdBytes)) return id;
     if (received < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    return fail(Code::RemoteError, "there will be no unique id: rank 0 has ended without giving one, or tutti run has gone");
+    return tl::unexpected(noId());
   }
 }
 
@@ -83,7 +87,9 @@ void Post::close(size_t rank) {
 
 bool Post::read(size_t rank, bool& isOver) {
   char message[1 + kIdBytes + 1];  // one byte more than any message has
-  const ssize_t received = recv(descriptor(rank), message, sizeof message, MSG_DONTWAIT);
+  const auto receive = [&] { return recv(descriptor(rank), message, sizeof message, MSG_DONTWAIT); };
+  ssize_t received = receive();
+  if (received < 0 && errno == ECONNRESET) received = receive();  // told once, ahead of messages that are there: it left some unread
   isOver = received == 0 || (received < 0 && errno != EAGAIN && errno != EINTR);
   if (received <= 0) return false;
   if (received == 1 && message[0] == kGet) {

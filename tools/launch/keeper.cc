@@ -182,9 +182,8 @@ void Keeper::judge(int rank, int status) {
 void Keeper::end(int signal) {
   signalAll(signal);
   asked_ = signal;
-  const double seconds = phase_ == Phase::Ending || signal != SIGTERM ? options_.graceSeconds / 2 : options_.graceSeconds;
   phase_ = Phase::Ending;
-  deadline_ = Deadline::after(std::max(toMilliseconds(seconds), milliseconds(1)));
+  deadline_ = Deadline::after(std::max(toMilliseconds(options_.graceSeconds), milliseconds(1)));
 }
 
 void Keeper::signalAll(int signal) const {

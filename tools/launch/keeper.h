@@ -2,7 +2,7 @@
 //
 // One thread: a loop around poll() that never blocks on anything else.
 // 1. The job ends early when a rank fails, a signal comes, the time is over, or whoever called `tutti run` has gone: SIGTERM (or the
-//    signal that came, and SIGTERM after half of the grace) to all descendants, after the grace SIGKILL, at the second signal at once.
+//    signal that came, and SIGTERM after a grace) to all descendants, after the grace SIGKILL, at the second signal at once.
 // 2. What descendants of the ranks leave behind when the ranks have ended is ended the same way.
 // 3. The first failure is told, and gives the exit code.
 #pragma once

@@ -18,7 +18,7 @@ struct RunOptions {
   bool hasPrefix = true;      ///< each line of output begins with the rank
   bool isBound = false;       ///< rank i runs on the i-th allowed core, in turn
   double timeoutSeconds = 0;  ///< for the whole job; 0: none
-  double graceSeconds = 5;    ///< from the polite signal to SIGKILL
+  double graceSeconds = 5;    ///< from the signal that came to SIGTERM, and from SIGTERM to SIGKILL
   int nodes = 0;              ///< network namespaces that the ranks are spread over; 0: none, all stay in this one
 };
 
