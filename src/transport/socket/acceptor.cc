@@ -43,7 +43,7 @@ Result<std::shared_ptr<Acceptor>> Acceptor::create(const std::vector<LocalAddres
     return true;
   });
   if (acceptor->addresses_.empty()) return tl::unexpected(std::move(problem));
-  acceptor->listening_.clear();
+  acceptor->stopListening();
   return acceptor;
 }
 
@@ -53,7 +53,29 @@ Status Acceptor::listen() {
     if (Status status = listenOn(local); !status.ok()) problem = std::move(status);
   }
   isListening_ = true;
-  return listening_.empty() ? problem : Status();
+  if (listening_.empty()) return problem;
+  if (!problem.ok()) {
+    failure_ = problem.text();
+    hasWords_.store(true, std::memory_order_relaxed);
+  }
+  return Status();
+}
+
+/// Closing alone would leave a door open, and its event, where a process that was forked from this one has the same socket.
+void Acceptor::stopListening() {
+  for (const Listening& one : listening_) {
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, one.fd.get(), nullptr);
+    (void)shutdown(one.fd.get(), SHUT_RDWR);
+  }
+  listening_.clear();
+}
+
+void Acceptor::forgetPending(std::map<uint64_t, Pending>::iterator who) {
+  if (who->second.fd) {
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, who->second.fd.get(), nullptr);
+    (void)shutdown(who->second.fd.get(), SHUT_RDWR);
+  }
+  pending_.erase(who);
 }
 
 Status Acceptor::listenOn(const LocalAddress& local) {
@@ -105,8 +127,8 @@ void Acceptor::close(uint64_t listenId) {
   forget(found->second.key);
   doors_.erase(found);
   if (!doors_.empty()) return;
-  listening_.clear();
-  pending_.clear();  // nobody is left whom they could want
+  stopListening();
+  while (!pending_.empty()) forgetPending(pending_.begin());  // nobody is left whom they could want
 }
 
 Result<std::optional<Accepted>> Acceptor::take(uint64_t listenId) {
@@ -159,7 +181,7 @@ Acceptor::Room Acceptor::makeRoom() {
   });
   if (slow == pending_.end()) return Room::Later;
   report(slow->second.peer, "it was slow to prove itself while others wait");
-  pending_.erase(slow);
+  forgetPending(slow);
   return Room::Made;
 }
 
@@ -211,7 +233,7 @@ void Acceptor::advance(uint64_t pendingId) {
   Step step = read(found->second);
   if (step == Step::Done) step = finish(found->second);
   if (step == Step::Wait) return;
-  pending_.erase(found);
+  forgetPending(found);
 }
 
 /// Takes in what has come, up to the end of the proof: what follows it belongs to the connection.
@@ -285,7 +307,7 @@ void Acceptor::expire() {
   nextExpiry_ = now + kInterval;
   while (!pending_.empty() && pending_.begin()->second.deadline <= now) {
     report(pending_.begin()->second.peer, "it did not prove itself in time");
-    pending_.erase(pending_.begin());
+    forgetPending(pending_.begin());
   }
   for (auto& [id, door] : doors_) {
     std::erase_if(door.assemblies, [&](const auto& entry) {
@@ -310,16 +332,21 @@ void Acceptor::report(const Address& peer, std::string_view why) {
 void Acceptor::speak() {
   if (!hasWords_.load(std::memory_order_relaxed)) return;
   std::string words;
+  std::string failure;
   int64_t dropped = 0;
   {
     const std::lock_guard lock(mutex_);
     const Clock::time_point now = Clock::now();
-    if (unreported_ == 0 || now - reported_ < std::chrono::seconds(1)) return;
-    reported_ = now;
-    dropped = std::exchange(unreported_, 0);
-    words = std::exchange(words_, {});
-    hasWords_.store(false, std::memory_order_relaxed);
+    failure = std::exchange(failure_, {});
+    if (unreported_ > 0 && now - reported_ >= std::chrono::seconds(1)) {
+      reported_ = now;
+      dropped = std::exchange(unreported_, 0);
+      words = std::exchange(words_, {});
+    }
+    hasWords_.store(unreported_ > 0, std::memory_order_relaxed);
   }
+  if (!failure.empty()) observe::info(observe::Subsys::Init | observe::Subsys::Net, "NET/Socket : {}", failure);
+  if (dropped == 0) return;
   observe::info(observe::Subsys::Init | observe::Subsys::Net, "NET/Socket : dropped {} connection{} from {}", dropped,
                 dropped == 1 ? "" : "s, the last", words);
 }

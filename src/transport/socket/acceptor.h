@@ -98,7 +98,9 @@ class Acceptor {
   Status listenOn(const LocalAddress& local);
   Status poll();
   Status acceptAll(int listener);
+  void stopListening();
   void setListening(bool isListening);
+  void forgetPending(std::map<uint64_t, Pending>::iterator who);
   enum class Room : uint8_t { Made, Later, None };
   Room makeRoom();
   void advance(uint64_t pendingId);
@@ -124,6 +126,7 @@ class Acceptor {
   Clock::time_point reported_;
   int64_t unreported_ = 0;
   std::string words_;                 ///< of the latest of them
+  std::string failure_;               ///< an address that could not be listened on, which was not said yet
   std::atomic<bool> hasWords_{false};  ///< a hint to speak(), which then looks under the lock: orders nothing
 };
 

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <random>
@@ -111,6 +114,31 @@ TEST_F(Strangers, NobodyCanConnectWhileNoListenerIsOpen) {
   EXPECT_EQ(errno, ECONNREFUSED);
   listener_ = std::move(*network_->listen(0));
   expectFriendsComeIn();
+}
+
+/// Such as a program's helpers, which have copies of all its descriptors until they start something else.
+TEST_F(Strangers, AForkedProcessKeepsNoDoorOpen) {
+  const UniqueFd early = knock();
+  poll();  // it is let in, to prove itself
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(child, 0);
+  listener_.reset();
+  char byte = 0;
+  EXPECT_EQ(recv(early.get(), &byte, 1, 0), 0) << "who waited is sent away";
+  const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_NE(::connect(late.get(), invitation_.addresses[0].raw(), invitation_.addresses[0].length()), 0);
+  EXPECT_EQ(errno, ECONNREFUSED);
+  listener_ = std::move(*network_->listen(0));
+  poll();
+  pollfd quiet{network_->acceptDescriptors()[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&quiet, 1, 20), 0) << "nobody is there, and whoever waits sleeps";
+  expectFriendsComeIn();
+  EXPECT_EQ(kill(child, SIGKILL), 0);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(Strangers, WhoSendGarbageAreDropped) {
