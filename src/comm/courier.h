@@ -1,7 +1,8 @@
 // Brings messages between the processes of communicators to the hubs that they are for: where pipes between hosts end, that a
 // communicator has failed, who has departed, who has come to a meeting.
 //
-// Owner: shared by the mesh's handlers and the Distant of each hub. Any thread; messages are handled on the bootstrap's thread.
+// Owner: shared by the mesh's handlers and the Distant of each hub; keeps the engine. Any thread; messages are handled on that of the
+// bootstrap.
 // 1. A message for a hub that this process does not have yet waits for it, as a process may be a step behind; up to kMostWaiting bytes of
 //    them for all hubs together.
 // 2. What concerns all hosts spreads from host to host (spread.h), to one process of each: the first that can be reached. One whose ranks

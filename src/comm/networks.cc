@@ -66,21 +66,59 @@ std::string nameOf(const std::string& wanted) {
 
 Result<std::shared_ptr<Network>> openNetwork(const std::string& wanted) { return open(nameOf(wanted), {}); }
 
+/// Keeps an engine, and ends it with the last who uses it.
+struct Networks::Life {
+  Networks& owner;
+  Entry* entry = nullptr;
+  std::unique_ptr<progress::Engine> engine;
+
+  explicit Life(Networks& networks) : owner(networks) {}
+  Life(const Life&) = delete;
+  Life& operator=(const Life&) = delete;
+  ~Life() {
+    if (engine == nullptr) return;
+    {
+      const std::lock_guard lock(owner.mutex_);
+      engine.reset();
+      entry->isRunning = false;
+    }
+    owner.ended_.notify_all();
+  }
+};
+
+/// Under the lock.
+Result<std::shared_ptr<Network>> Networks::networkOf(const std::string& name, const Use& use) {
+  Entry& entry = entries_[name];
+  if (entry.plugin != nullptr) return entry.plugin;
+  auto network = open(name, use);
+  if (network && lower(std::string((*network)->name())) != kSocket) entry.plugin = *network;
+  return network;
+}
+
+Status Networks::check(const std::string& wanted) {
+  const std::lock_guard lock(mutex_);
+  const auto network = networkOf(nameOf(wanted), {});
+  return network ? Status() : Status(network.error());
+}
+
 Result<std::shared_ptr<progress::Engine>> Networks::engine(const std::string& wanted, const Use& use) {
   const std::string name = nameOf(wanted);
-  const std::lock_guard lock(mutex_);
-  if (std::shared_ptr<progress::Engine> engine = engines_[name].lock()) return engine;
-  auto network = open(name, use);
+  auto made = std::make_shared<Life>(*this);  // it takes the lock when it goes
+  std::unique_lock lock(mutex_);
+  Entry& entry = entries_[name];
+  std::shared_ptr<Life> life;
+  ended_.wait(lock, [&] { return (life = entry.life.lock()) != nullptr || !entry.isRunning; });
+  if (life != nullptr) return std::shared_ptr<progress::Engine>(life, life->engine.get());
+  auto network = networkOf(name, use);
   if (!network) return tl::unexpected(std::move(network).error());
   observe::info(observe::Subsys::Init | observe::Subsys::Net, "Using network {}", (*network)->name());
-  auto made = progress::Engine::create(std::move(*network), config::get<Param::SetThreadName>() != 0);
-  if (!made) return tl::unexpected(std::move(made).error());
-  std::shared_ptr<progress::Engine> engine(made->release(), [this](const progress::Engine* last) {
-    const std::lock_guard whileItEnds(mutex_);
-    delete last;  // NOLINT(cppcoreguidelines-owning-memory): what release() gave
-  });
-  engines_[name] = engine;
-  return engine;
+  auto engine = progress::Engine::create(std::move(*network), config::get<Param::SetThreadName>() != 0);
+  if (!engine) return tl::unexpected(std::move(engine).error());
+  made->engine = std::move(*engine);
+  made->entry = &entry;
+  entry.life = made;
+  entry.isRunning = true;
+  return std::shared_ptr<progress::Engine>(made, made->engine.get());
 }
 
 }  // namespace tutti::comm

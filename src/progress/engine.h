@@ -1,6 +1,7 @@
 // The progress engine: moves the messages of remote pipes. Whoever waits drives it; a thread of its own takes over when nobody does.
 //
-// Owner: whoever opens the network (one engine for all its devices); JobGroups point to it and must be gone first. Any thread.
+// Owner: the communicators that use the network, together (one engine for all its devices); JobGroups point to it and must be gone first.
+// Any thread but the engine's own may be the last.
 // 1. One thread at a time makes a pass over the jobs. Who finds another one at it goes on at once with what it was doing.
 // 2. A pass has no lock but its own, makes no system call that waits, allocates nothing and logs nothing. It is short, and ends
 //    early when somebody asks for the lock.

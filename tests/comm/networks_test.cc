@@ -1,0 +1,88 @@
+#include "comm/networks.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "config/params.h"
+
+namespace tutti::comm::networks_test {
+namespace {
+
+ptrdiff_t threads() {
+  const std::filesystem::directory_iterator all("/proc/self/task");
+  return std::distance(begin(all), end(all));
+}
+
+/// A thread that has been joined may be in the list for another moment.
+bool becomes(ptrdiff_t wanted) {
+  for (int i = 0; i < 2000 && threads() != wanted; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return threads() == wanted;
+}
+
+class NetworksTest : public testing::Test {
+ protected:
+  NetworksTest() {
+    ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    config::resetForTest();
+  }
+  ~NetworksTest() override {
+    ::unsetenv("NCCL_SOCKET_IFNAME");
+    config::resetForTest();
+  }
+  Networks networks_;
+};
+
+TEST_F(NetworksTest, AnEngineIsSharedAndEndsWithTheLastWhoUsesIt) {
+  const ptrdiff_t before = threads();
+  auto first = networks_.engine("Socket");
+  ASSERT_TRUE(first) << first.error().text();
+  auto second = networks_.engine("socket");
+  ASSERT_TRUE(second);
+  EXPECT_EQ(first->get(), second->get());
+  first->reset();
+  EXPECT_EQ(threads(), before + 1);
+  second->reset();
+  EXPECT_TRUE(becomes(before));
+  ASSERT_TRUE(networks_.engine("socket")) << "another one";
+  EXPECT_TRUE(becomes(before));
+}
+
+TEST_F(NetworksTest, AnotherEngineBeginsWhenTheOneBeforeHasEnded) {
+  constexpr int kUsers = 4;
+  const ptrdiff_t before = threads();
+  std::atomic<ptrdiff_t> most{0};
+  std::vector<std::thread> users;
+  for (int user = 0; user < kUsers; ++user) {
+    users.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        auto engine = networks_.engine("socket");
+        ASSERT_TRUE(engine) << engine.error().text();
+        EXPECT_FALSE((*engine)->progress()) << "it lives, and has nothing to do";
+        const ptrdiff_t now = threads();
+        ptrdiff_t seen = most;
+        while (now > seen && !most.compare_exchange_weak(seen, now)) {
+        }
+      }
+    });
+  }
+  for (std::thread& user : users) user.join();
+  EXPECT_LE(most, before + kUsers + 2) << "one that has been joined may still be listed";
+  EXPECT_TRUE(becomes(before));
+}
+
+TEST_F(NetworksTest, ANameThatNobodyHasIsAnError) {
+  const ptrdiff_t before = threads();
+  const Status unknown = networks_.check("nobody");
+  EXPECT_EQ(unknown.code(), Code::InvalidUsage);
+  EXPECT_NE(unknown.text().find("there is no network 'nobody'"), std::string::npos) << unknown.text();
+  EXPECT_FALSE(networks_.engine("nobody"));
+  EXPECT_TRUE(networks_.check("socket").ok());
+  EXPECT_EQ(threads(), before);
+}
+
+}  // namespace
+}  // namespace tutti::comm::networks_test
