@@ -40,6 +40,11 @@ class Strangers : public testing::Test {
     (void)setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     return fd;
   }
+  void expectNobodyListens() const {
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_NE(::connect(fd.get(), invitation_.addresses[0].raw(), invitation_.addresses[0].length()), 0);
+    EXPECT_EQ(errno, ECONNREFUSED);
+  }
   void poll() {
     auto got = listener_->accept();
     ASSERT_TRUE(got) << got.error().text();
@@ -109,9 +114,7 @@ TEST_F(Strangers, NobodyCanConnectWhileNoListenerIsOpen) {
   second->reset();
   char byte = 0;
   EXPECT_LE(recv(early.get(), &byte, 1, 0), 0) << "who waited is sent away";
-  const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_NE(::connect(late.get(), invitation_.addresses[0].raw(), invitation_.addresses[0].length()), 0);
-  EXPECT_EQ(errno, ECONNREFUSED);
+  expectNobodyListens();
   listener_ = std::move(*network_->listen(0));
   expectFriendsComeIn();
 }
@@ -129,9 +132,7 @@ TEST_F(Strangers, AForkedProcessKeepsNoDoorOpen) {
   listener_.reset();
   char byte = 0;
   EXPECT_EQ(recv(early.get(), &byte, 1, 0), 0) << "who waited is sent away";
-  const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_NE(::connect(late.get(), invitation_.addresses[0].raw(), invitation_.addresses[0].length()), 0);
-  EXPECT_EQ(errno, ECONNREFUSED);
+  expectNobodyListens();
   listener_ = std::move(*network_->listen(0));
   poll();
   pollfd quiet{network_->acceptDescriptors()[0], POLLIN, 0};
