@@ -58,8 +58,8 @@ Status checkRange(const char* field, int value, int least, int most) {
 /// Names that every installation knows are accepted where no network is needed; others must be those of plugins.
 Status checkNetwork(const char* name) {
   if (name == nullptr || strcasecmp(name, "Socket") == 0 || strcasecmp(name, "IB") == 0) return {};
-  const Status known = comm::process().networks.check(name);
-  return known.ok() ? known : Status(known).at("config field netName");
+  const auto network = comm::openNetwork(name);
+  return network ? Status() : Status(network.error()).at("config field netName");
 }
 
 Status checkFields(const ncclConfig_t& c) {

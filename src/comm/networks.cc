@@ -77,29 +77,12 @@ struct Networks::Life {
   Life& operator=(const Life&) = delete;
   ~Life() {
     if (engine == nullptr) return;
-    {
-      const std::lock_guard lock(owner.mutex_);
-      engine.reset();
-      entry->isRunning = false;
-    }
+    engine.reset();
+    const std::lock_guard lock(owner.mutex_);
+    entry->isRunning = false;
     owner.ended_.notify_all();
   }
 };
-
-/// Under the lock.
-Result<std::shared_ptr<Network>> Networks::networkOf(const std::string& name, const Use& use) {
-  Entry& entry = entries_[name];
-  if (entry.plugin != nullptr) return entry.plugin;
-  auto network = open(name, use);
-  if (network && lower(std::string((*network)->name())) != kSocket) entry.plugin = *network;
-  return network;
-}
-
-Status Networks::check(const std::string& wanted) {
-  const std::lock_guard lock(mutex_);
-  const auto network = networkOf(nameOf(wanted), {});
-  return network ? Status() : Status(network.error());
-}
 
 Result<std::shared_ptr<progress::Engine>> Networks::engine(const std::string& wanted, const Use& use) {
   const std::string name = nameOf(wanted);
@@ -109,7 +92,7 @@ Result<std::shared_ptr<progress::Engine>> Networks::engine(const std::string& wa
   std::shared_ptr<Life> life;
   ended_.wait(lock, [&] { return (life = entry.life.lock()) != nullptr || !entry.isRunning; });
   if (life != nullptr) return std::shared_ptr<progress::Engine>(life, life->engine.get());
-  auto network = networkOf(name, use);
+  auto network = open(name, use);
   if (!network) return tl::unexpected(std::move(network).error());
   observe::info(observe::Subsys::Init | observe::Subsys::Net, "Using network {}", (*network)->name());
   auto engine = progress::Engine::create(std::move(*network), config::get<Param::SetThreadName>() != 0);

@@ -3,8 +3,7 @@
 // Owner: the process, for good. Any thread.
 // 1. An engine lives as long as communicators that use it: its thread and its descriptors go with the last of them. Another for the same
 //    network is made when it has gone.
-// 2. What a plugin has opened stays: threads of its own may run its code, and older versions cannot be ended.
-// 3. NCCL_NET wins over what a configuration names. Where nothing is named: the first external network of NCCL_NET_PLUGIN that has devices,
+// 2. NCCL_NET wins over what a configuration names. Where nothing is named: the first external network of NCCL_NET_PLUGIN that has devices,
 //    else sockets. All ranks must come to the same one; pipes between different ones are refused (comm/distant.h).
 #pragma once
 
@@ -27,19 +26,15 @@ class Networks {
   /// `wanted`: the name that a configuration gives, in any case; empty: none. InvalidUsage when there is no network of that name, or no
   /// interface to use. `use`: the communicator that asks, if one does: where it is the first, the network is opened for it.
   Result<std::shared_ptr<progress::Engine>> engine(const std::string& wanted, const transport::net::Use& use = {});
-  /// Whether engine() would find a network of that name.
-  Status check(const std::string& wanted);
 
  private:
   struct Life;
   struct Entry {
-    std::shared_ptr<transport::net::Network> plugin;  ///< null: none, or sockets
     std::weak_ptr<Life> life;
     bool isRunning = false;  ///< the engine, also while it ends
   };
-  Result<std::shared_ptr<transport::net::Network>> networkOf(const std::string& name, const transport::net::Use& use);
 
-  std::mutex mutex_;  ///< held while an engine begins or ends
+  std::mutex mutex_;  ///< held while a network is opened and an engine begins
   std::condition_variable ended_;
   std::map<std::string, Entry> entries_;  // by what was wanted, in lower case
 };

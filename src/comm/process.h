@@ -1,5 +1,6 @@
 // All process-wide mutable state of the library: handles, meetings of ranks, host streams, ncclMemAlloc memory, and what a
-// thread has chosen. (The log and the parsed environment are the two documented exceptions: observe/log.cc, config/params.cc.)
+// thread has chosen. (The log, the parsed environment and the plugins that are loaded are the documented exceptions: observe/log.cc,
+// config/params.cc, transport/plugin/library.cc.)
 //
 // Owner: itself; made at first use and never destroyed, so that threads which outlive main() stay safe. Any thread may call.
 #pragma once

@@ -22,7 +22,7 @@ Status checkSocket(int descriptor) {
                descriptor);
 }
 
-/// Hung up on.
+/// Of a rank whose socket tutti run has closed.
 Status noId() { return error(Code::RemoteError, "there will be no unique id: rank 0 has ended without giving one, or tutti run has gone"); }
 
 Status sendMessage(int descriptor, const void* data, size_t bytes) {

@@ -1,5 +1,8 @@
 #include "transport/plugin/library.h"
 
+#include <map>
+#include <utility>
+
 #include "plugin/loader.h"
 
 namespace tutti::transport::plugin {
@@ -26,6 +29,21 @@ std::vector<std::string> pluginNames(std::string_view list) {
   return names;
 }
 
+namespace {
+
+/// Those that have been initialised, by their networks.
+struct Initialised {
+  std::mutex mutex;
+  std::map<const void*, std::shared_ptr<Library>> libraries;
+};
+/// Never destroyed: what they run may outlive main().
+Initialised& initialised() {
+  static auto* const all = new Initialised();  // NOLINT(cppcoreguidelines-owning-memory)
+  return *all;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Library>> Library::load(std::string_view name, int newest) {
   std::shared_ptr<Library> library(new Library());
   auto opened = tutti::plugin::open(name, "nccl-net");
@@ -34,6 +52,10 @@ Result<std::shared_ptr<Library>> Library::load(std::string_view name, int newest
   const auto found = tutti::plugin::find(library->library_, versions(), newest);
   library->raw_ = found.raw;
   if (library->raw_ == nullptr) return fail(Code::InvalidUsage, "{} exports no network of version 8 to {}", name, newest);
+  {
+    const std::lock_guard lock(initialised().mutex);
+    if (const auto kept = initialised().libraries.find(found.raw); kept != initialised().libraries.end()) return kept->second;
+  }
   library->version_ = found.version;
   const char* const own = library->version_->name(library->raw_);
   if (!tutti::plugin::isName(own)) return fail(Code::InvalidUsage, "{} has no name", name);
@@ -44,12 +66,21 @@ Result<std::shared_ptr<Library>> Library::load(std::string_view name, int newest
   return library;
 }
 
+void Library::forgetForTest() {
+  const std::lock_guard lock(initialised().mutex);
+  initialised().libraries.clear();
+}
+
 Status Library::init(const net::Use& use, void** context) {
   *context = nullptr;
   const std::lock_guard lock(mutex_);
   if (!version_->initPerComm && initialised_) return Status();
   const int code = version_->init(raw_, context, use, tutti::plugin::logger());
-  initialised_ = code == 0;
+  if (code == 0 && !initialised_) {
+    const std::lock_guard keeping(initialised().mutex);
+    initialised().libraries.emplace(raw_, shared_from_this());
+    initialised_ = true;
+  }
   return statusOf(code, networkName_, "init");
 }
 

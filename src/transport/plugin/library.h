@@ -1,6 +1,7 @@
 // External libraries that may hold a network: which files NCCL_NET_PLUGIN names, and what they export.
 //
-// Owner: shared by the networks made from it; unloaded with the last of them. Any thread.
+// Owner: shared by the networks made from it; one that has been initialised is the process's, for good: threads of its own may run its
+// code, and versions before 11 have nothing that ends them. Any thread.
 // 1. A value is tried as plugin/loader.h says: as it is given, then as libnccl-net-<value>.so.
 // 2. "none" names no file, "STATIC_PLUGIN" the program itself; nothing given: libnccl-net.so. At most kMostNames of a list count.
 // 3. Of several versions the newest is taken.
@@ -22,10 +23,14 @@ inline constexpr size_t kMostNames = 14;
 
 /// The names of the list, in order; empty when external plugins are off.
 std::vector<std::string> pluginNames(std::string_view list);
-class Library {
+class Library : public std::enable_shared_from_this<Library> {
  public:
-  /// SystemError when no file can be opened, InvalidUsage when none exports a version up to `newest`.
+  /// The one that has been initialised, if there is one. SystemError when no file can be opened, InvalidUsage when none exports a
+  /// version up to `newest`.
   static Result<std::shared_ptr<Library>> load(std::string_view name, int newest = 11);
+
+  /// No library has been initialised; there is no network any more.
+  static void forgetForTest();
 
   const Version& version() const { return *version_; }
   const void* raw() const { return raw_; }

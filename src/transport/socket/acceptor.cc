@@ -54,11 +54,18 @@ Status Acceptor::listen() {
   }
   isListening_ = true;
   if (listening_.empty()) return problem;
-  if (!problem.ok()) {
+  if (!problem.ok() && problem.text() != failure_) {
     failure_ = problem.text();
+    saysFailure_ = true;
     hasWords_.store(true, std::memory_order_relaxed);
   }
   return Status();
+}
+
+/// With this they end also where a process that was forked from this one has them too.
+void Acceptor::shutDown(const std::vector<UniqueFd>& streams) {
+  for (const UniqueFd& stream : streams)
+    if (stream) (void)shutdown(stream.get(), SHUT_RDWR);
 }
 
 /// Closing alone would leave a door open, and its event, where a process that was forked from this one has the same socket.
@@ -124,7 +131,10 @@ void Acceptor::close(uint64_t listenId) {
   const std::lock_guard lock(mutex_);
   const auto found = doors_.find(listenId);
   if (found == doors_.end()) return;
-  forget(found->second.key);
+  Door& door = found->second;
+  forget(door.key);
+  for (const auto& [id, assembly] : door.assemblies) shutDown(assembly.streams);
+  for (const Accepted& accepted : door.complete) shutDown(accepted.streams);
   doors_.erase(found);
   if (!doors_.empty()) return;
   stopListening();
@@ -311,9 +321,10 @@ void Acceptor::expire() {
   }
   for (auto& [id, door] : doors_) {
     std::erase_if(door.assemblies, [&](const auto& entry) {
-      const bool isLate = entry.second.deadline <= now;
-      if (isLate) report(entry.second.peer, "not all of its streams came in time");
-      return isLate;
+      if (entry.second.deadline > now) return false;
+      report(entry.second.peer, "not all of its streams came in time");
+      shutDown(entry.second.streams);
+      return true;
     });
   }
 }
@@ -337,7 +348,7 @@ void Acceptor::speak() {
   {
     const std::lock_guard lock(mutex_);
     const Clock::time_point now = Clock::now();
-    failure = std::exchange(failure_, {});
+    if (std::exchange(saysFailure_, false)) failure = failure_;
     if (unreported_ > 0 && now - reported_ >= std::chrono::seconds(1)) {
       reported_ = now;
       dropped = std::exchange(unreported_, 0);

@@ -54,7 +54,7 @@ class Acceptor {
   /// Addresses with their ports, while one is open; those of `interface` first.
   std::vector<Address> addresses(std::string_view interface) const;
   int descriptor() const { return epoll_.get(); }
-  /// Writes what there is to be said about those who were dropped.
+  /// Writes what there is to be said about those who were dropped, and addresses that cannot be listened on any more.
   void speak();
   size_t pendingForTest() const;
 
@@ -98,6 +98,7 @@ class Acceptor {
   Status listenOn(const LocalAddress& local);
   Status poll();
   Status acceptAll(int listener);
+  static void shutDown(const std::vector<UniqueFd>& streams);
   void stopListening();
   void setListening(bool isListening);
   void forgetPending(std::map<uint64_t, Pending>::iterator who);
@@ -126,7 +127,8 @@ class Acceptor {
   Clock::time_point reported_;
   int64_t unreported_ = 0;
   std::string words_;                 ///< of the latest of them
-  std::string failure_;               ///< an address that could not be listened on, which was not said yet
+  std::string failure_;               ///< of the latest address that could not be listened on
+  bool saysFailure_ = false;          ///< which has not been said yet
   std::atomic<bool> hasWords_{false};  ///< a hint to speak(), which then looks under the lock: orders nothing
 };
 

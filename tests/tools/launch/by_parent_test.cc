@@ -138,6 +138,27 @@ TEST(ByParent, AnIdOutlivesRank0) {
   EXPECT_EQ(recv(late->get(), &more, 1, MSG_DONTWAIT), 0) << "another one will not come";
 }
 
+TEST(ByParent, AnIdCountsAlsoWhereRank0LeavesSomethingUnread) {
+  Post post(2);
+  Result<Descriptor> root = post.open(0);
+  Result<Descriptor> other = post.open(1);
+  ASSERT_TRUE(root && other);
+  Standing standing = standingOf(Launcher::TuttiRun, 0, 2);
+  standing.descriptor = root->get();
+  EXPECT_TRUE(isId(exchangeByParent(standing, makerOf(1), Deadline::never()), 1));
+  EXPECT_EQ(send(root->get(), "G", 1, 0), 1);
+  post.serve(0);
+  post.serve(0);  // it has its own id now, which it will not read
+  EXPECT_TRUE(isId(exchangeByParent(standing, makerOf(2), Deadline::never()), 2));
+  root->reset();
+  post.close(0);
+  EXPECT_EQ(send(other->get(), "G", 1, 0), 1);
+  post.serve(1);
+  ncclUniqueId id{};
+  EXPECT_EQ(recv(other->get(), &id, sizeof id, MSG_DONTWAIT), static_cast<ssize_t>(sizeof id));
+  EXPECT_TRUE(isId(Result<ncclUniqueId>(id), 2));
+}
+
 TEST(ByParent, AParentThatHasGoneIsAnError) {
   Served job(2);
   job.stop();

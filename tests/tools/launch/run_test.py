@@ -225,7 +225,7 @@ class Signals(unittest.TestCase):
             self.assertEqual(sorted(out.splitlines()), [f"[0] got {number.name}", f"[1] got {number.name}"])
 
     def test_those_that_ignore_an_interrupt_are_asked_to_end(self):
-        job = started("-n", "2", "--grace", "1", "--", *SHELL, "trap '' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+        job = started("-n", "2", "--grace", "2", "--", *SHELL, "trap '' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done")
         self.assertIn("up", job.stdout.readline() + job.stdout.readline())
         job.send_signal(signal.SIGINT)
         code, out, _ = self.finish(job)

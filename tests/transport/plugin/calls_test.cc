@@ -178,7 +178,10 @@ std::unique_ptr<PluginNetwork> open(int version, const net::Use& use = {}) {
 
 class PluginCalls : public testing::Test {
  protected:
-  PluginCalls() { record = {}; }
+  PluginCalls() {
+    Library::forgetForTest();
+    record = {};
+  }
 };
 class PluginCallsOf : public PluginCalls, public testing::WithParamInterface<int> {};
 
@@ -276,6 +279,22 @@ TEST_F(PluginCalls, TheContextThatFoundTheDevicesIsNotLeftOver) {
             (Calls{"init of 0 class -1", "devices", "properties 0", "properties 1", "init of 5 class 2", "finalize 1"}));
   first.reset();
   EXPECT_EQ(record.calls.back(), "finalize 2");
+}
+
+/// As it is when communicators are made and destroyed in turns. Versions before 11 have no end, so they begin once.
+TEST_P(PluginCallsOf, ANetworkThatIsOpenedAgainAsksForItsDevicesAgain) {
+  const bool initsEach = GetParam() >= 11;
+  for (const int64_t times : {1, 2, 3}) {
+    const auto network = open(GetParam());
+    ASSERT_NE(network, nullptr);
+    EXPECT_EQ(network->devices(), 2);
+    const auto count = [](std::string_view what) {
+      return std::count_if(record.calls.begin(), record.calls.end(), [what](const std::string& call) { return call.starts_with(what); });
+    };
+    EXPECT_EQ(count("init"), initsEach ? times : 1);
+    EXPECT_EQ(count("devices"), times);
+    EXPECT_EQ(count("finalize"), initsEach ? times - 1 : 0);
+  }
 }
 
 TEST_F(PluginCalls, AnInitThatFailsFailsThatCommunicatorAlone) {
