@@ -84,6 +84,12 @@ struct Networks::Life {
   }
 };
 
+void Networks::forgetEngines() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // who has it is not here
+  if (!lock.owns_lock()) return;
+  for (auto& [name, entry] : entries_) entry = {};
+}
+
 Result<std::shared_ptr<progress::Engine>> Networks::engine(const std::string& wanted, const Use& use) {
   const std::string name = nameOf(wanted);
   auto made = std::make_shared<Life>(*this);  // it takes the lock when it goes

@@ -26,6 +26,8 @@ class Networks {
   /// `wanted`: the name that a configuration gives, in any case; empty: none. InvalidUsage when there is no network of that name, or no
   /// interface to use. `use`: the communicator that asks, if one does: where it is the first, the network is opened for it.
   Result<std::shared_ptr<progress::Engine>> engine(const std::string& wanted, const transport::net::Use& use = {});
+  /// In a process that has just been forked, whose only thread this is: engines of the other one do not run here.
+  void forgetEngines();
 
  private:
   struct Life;

@@ -64,7 +64,7 @@ Fork origin;
 void noteFork() {
   if (known == nullptr) return;
   known->handles.forgetVisits();
-  if (known->handles.live() == 0) return;
+  if (known->handles.live() == 0) return known->networks.forgetEngines();  // one may have been about to end
   origin.communicators = known->handles.live();
   origin.parent = static_cast<int32_t>(getppid());
   loneVisitor = nullptr;

@@ -1,6 +1,8 @@
 #include "comm/networks.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -73,6 +75,25 @@ TEST_F(NetworksTest, AnotherEngineBeginsWhenTheOneBeforeHasEnded) {
   for (std::thread& user : users) user.join();
   EXPECT_LE(most, before + kUsers + 2) << "one that has been joined may still be listed";
   EXPECT_TRUE(becomes(before));
+}
+
+TEST_F(NetworksTest, AForkedProcessMakesEnginesOfItsOwn) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer ends a forked process that starts a thread";
+#endif
+  const auto here = networks_.engine("socket");
+  ASSERT_TRUE(here);
+  const pid_t child = fork();
+  if (child == 0) {
+    networks_.forgetEngines();
+    const ptrdiff_t before = threads();
+    const auto there = networks_.engine("socket");
+    _exit(there && there->get() != here->get() && threads() == before + 1 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(NetworksTest, ANameThatNobodyHasIsAnError) {
