@@ -75,8 +75,8 @@ class CudaGraph final : public Graph {
         count(child, all);
       } else if (type == cudaGraphNodeTypeKernel) {
         CUDA_KERNEL_NODE_PARAMS kernel{};
-        if (const CUresult code = read(node, &kernel); code != CUDA_SUCCESS)
-          stop("cuGraphKernelNodeGetParams returned {}", static_cast<int>(code));
+        if (const CUresult answer = read(node, &kernel); answer != CUDA_SUCCESS)
+          stop("cuGraphKernelNodeGetParams returned {}", static_cast<int>(answer));
         ++all.kernels;
         const uint64_t blocks = uint64_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
         kernels.push_back(node);
