@@ -4,11 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
+#include <latch>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "../observe/capture_log.h"
 #include "config/params.h"
 
 namespace tutti::comm::networks_test {
@@ -54,27 +57,37 @@ TEST_F(NetworksTest, AnEngineIsSharedAndEndsWithTheLastWhoUsesIt) {
   EXPECT_TRUE(becomes(before));
 }
 
+/// As the example plugin tells, which has a context from the opening of its network to the end of its engine.
 TEST_F(NetworksTest, AnotherEngineBeginsWhenTheOneBeforeHasEnded) {
-  constexpr int kUsers = 4;
-  const ptrdiff_t before = threads();
-  std::atomic<ptrdiff_t> most{0};
+  ::setenv("NCCL_NET_PLUGIN", "example", 1);
+  ::setenv("NCCL_DEBUG_SUBSYS", "NET", 1);
+  config::resetForTest();
+  const observe::play::CaptureLog log("INFO");
+  std::latch together(4);
   std::vector<std::thread> users;
-  for (int user = 0; user < kUsers; ++user) {
+  for (int user = 0; user < 4; ++user) {
     users.emplace_back([&] {
+      together.arrive_and_wait();
       for (int i = 0; i < 100; ++i) {
-        auto engine = networks_.engine("socket");
+        const auto engine = networks_.engine("example");
         ASSERT_TRUE(engine) << engine.error().text();
         EXPECT_FALSE((*engine)->progress()) << "it lives, and has nothing to do";
-        const ptrdiff_t now = threads();
-        ptrdiff_t seen = most;
-        while (now > seen && !most.compare_exchange_weak(seen, now)) {
-        }
       }
     });
   }
   for (std::thread& user : users) user.join();
-  EXPECT_LE(most, before + kUsers + 2) << "one that has been joined may still be listed";
-  EXPECT_TRUE(becomes(before));
+  ::unsetenv("NCCL_NET_PLUGIN");
+  ::unsetenv("NCCL_DEBUG_SUBSYS");
+  std::istringstream lines(log.text());
+  int begun = 0;
+  int lives = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" makes context ") != std::string::npos) ++begun, ++lives;
+    if (line.find(" ends context ") != std::string::npos) --lives;
+    EXPECT_TRUE(lives == 0 || lives == 1) << line;
+  }
+  EXPECT_GT(begun, 1);
+  EXPECT_EQ(lives, 0);
 }
 
 TEST_F(NetworksTest, AForkedProcessMakesEnginesOfItsOwn) {
