@@ -27,7 +27,7 @@ class Post {
 
   /// The rank's end of a new socket; it is closed on exec.
   Result<Descriptor> open(size_t rank);
-  /// The rank has ended. What it had sent before is still read.
+  /// The rank has ended. An id that rank 0 had sent before still counts.
   void close(size_t rank);
   /// To be polled for reading; -1 when closed.
   int descriptor(size_t rank) const { return sockets_[rank].get(); }
@@ -44,7 +44,7 @@ class Post {
   std::vector<char> asks_;       ///< whether the rank waits for one
   ncclUniqueId id_{};
   uint64_t ids_ = 0;  ///< how many rank 0 has given
-  bool isLast_ = false;  ///< rank 0 has ended
+  bool isLast_ = false;  ///< rank 0 has ended: no other id will come
 };
 
 }  // namespace tutti::launch

@@ -29,9 +29,8 @@ Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<
     helpers->streams_.push_back(worker.streams.back().get());
   }
   for (auto& worker : helpers->workers_) {
-    auto started =
-        startThread(namesThreads ? "tutti socket" : nullptr, "that helps a socket",
-                                [self = helpers.get(), worker = worker.get()] { self->run(*worker); });
+    auto started = startThread(namesThreads ? "tutti socket" : nullptr, "that helps a socket",
+                               [self = helpers.get(), worker = worker.get()] { self->run(*worker); });
     if (!started) return tl::unexpected(std::move(started).error());
     worker->thread = std::move(*started);
   }

@@ -18,8 +18,8 @@ struct Settings {
   int32_t retrySleepMs = 100;
   int32_t handshakeTimeoutMs = 10'000;  ///< for a stranger to prove itself
   int32_t attemptTimeoutMs = 3'000;     ///< for one address to answer
-  bool namesThreads = false;            ///< helper threads have names of their own
   int32_t staggerMs = 200;              ///< before the next address is tried beside it
+  bool namesThreads = false;            ///< helper threads have names of their own
 };
 
 /// From the environment.
