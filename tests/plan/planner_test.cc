@@ -356,9 +356,9 @@ bool goesPast(Settings settings, Collective collective, uint64_t bytes, int32_t 
   return plan != nullptr && plan->pastCache;
 }
 
-TEST(Planner, ResultsGoPastTheCacheWhereBothBuffersDoNotFitIntoThreeQuartersOfARanksShare) {
+TEST(Planner, ResultsGoPastTheCacheWhereBothBuffersDoNotFitIntoHalfOfARanksShare) {
   Settings settings;
-  settings.cacheShare = 8 << 20;
+  settings.cacheShare = 12 << 20;
   const auto beyond = [&](Collective collective, uint64_t bytes, int32_t ranks = 2) {
     EXPECT_TRUE(goesPast(settings, collective, bytes + 64, ranks)) << static_cast<int>(collective);
     EXPECT_FALSE(goesPast(settings, collective, bytes, ranks)) << static_cast<int>(collective);
