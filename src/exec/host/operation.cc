@@ -28,7 +28,7 @@ bool storeFor(transport::local::StoreChoice* stores, std::byte* space, const std
   const int64_t began = transport::local::StoreChoice::nowNs();
   const bool isPast = stores->isPast(bytes, began);
   copyBytes(space, value, bytes, isPast);
-  stores->took(bytes, isPast, began, transport::local::StoreChoice::nowNs());
+  stores->took(bytes, isPast, space, began, transport::local::StoreChoice::nowNs());
   return isPast;
 }
 

@@ -128,7 +128,7 @@ void Operation::combineToAll(const algo::Range& range) {
   const int64_t began = transport::local::StoreChoice::nowNs();
   const bool isPast = plan_->results->isPast(bytes, began);
   combineToAll(range, isPast);
-  plan_->results->took(bytes, isPast, began, transport::local::StoreChoice::nowNs());
+  plan_->results->took(bytes, isPast, destination(range), began, transport::local::StoreChoice::nowNs());
 }
 
 /// `isPast`: those of other ranks go past the cache.
