@@ -41,20 +41,24 @@ int BlockBuffers::slots(const CallKind& kind, int calls) const {
   return static_cast<int>(std::min<uint64_t>(fit, static_cast<uint64_t>(calls)));
 }
 
-Place BlockBuffers::place(const CallKind& kind, int slot) const {
-  const uint64_t offset = strideOf(kind, ranks_) * static_cast<uint64_t>(slot);
-  Place place{send_ + offset, receive_ + offset};
+Place placeIn(const CallKind& kind, std::byte* send, std::byte* receive, int rank) {
+  Place place{send, receive};
   if (!kind.isInPlace) return place;
-  const uint64_t own = kind.count * sizeOf(kind.type) * static_cast<uint64_t>(rank_);
+  const uint64_t own = kind.count * sizeOf(kind.type) * static_cast<uint64_t>(rank);
   const Operation& operation = *kind.operation;
   if (operation.receivesBlocks) {
-    if (operation.receives(rank_, kind.root)) place.send = place.receive + own;
+    if (operation.receives(rank, kind.root)) place.send = place.receive + own;
   } else if (operation.sendsBlocks) {
-    if (operation.sends(rank_, kind.root)) place.receive = place.send + own;
+    if (operation.sends(rank, kind.root)) place.receive = place.send + own;
   } else {
     place.receive = place.send;
   }
   return place;
+}
+
+Place BlockBuffers::place(const CallKind& kind, int slot) const {
+  const uint64_t offset = strideOf(kind, ranks_) * static_cast<uint64_t>(slot);
+  return placeIn(kind, send_ + offset, receive_ + offset, rank_);
 }
 
 void BlockBuffers::write(const CallKind& kind, int slots, uint64_t seed) {

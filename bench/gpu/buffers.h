@@ -15,6 +15,9 @@ struct Place {
   std::byte* receive = nullptr;
 };
 
+/// Where a rank's input and output lie in two buffers, each long enough for the call; of calls in place in one of them.
+Place placeIn(const CallKind& kind, std::byte* send, std::byte* receive, int rank);
+
 class BlockBuffers {
  public:
   BlockBuffers(Device& device, const BenchOptions& options, const Library& owner, int rank, int ranks);

@@ -92,6 +92,8 @@ void addTorture(CLI::App& app, BenchOptions& options, Texts& texts) {
       ->capture_default_str()
       ->check(within(0.0, 1e7));
   app.add_flag("--mixed", options.isMixed, "calls of several communicators at once");
+  app.add_option("--buffers", texts.buffers, "plain: cudaMalloc; alloc: ncclMemAlloc; windows: and symmetric windows of each communicator")
+      ->capture_default_str()->check(CLI::IsMember({"plain", "alloc", "windows"}));
 }
 
 /// Everything, where nothing was asked for.

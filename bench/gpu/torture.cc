@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "gpu/buffers.h"
 #include "gpu/device.h"
 
 namespace tutti::bench::gpu {
@@ -14,6 +15,7 @@ namespace {
 constexpr int kMostCallsOfStep = 6;
 constexpr int kStreams = 3;
 constexpr int kMostLaunchesOfGraph = 3;
+constexpr uint64_t kWindowUnit = 2 << 20;  // of a window's memory
 constexpr int kStepsOfSplit = 64;  // then communicators are made anew
 
 /// The same on all ranks; no distribution of the standard library, whose numbers are nobody's promise.
@@ -38,6 +40,7 @@ struct Member {
   ncclComm_t comm = nullptr;
   int rank = 0;
   int ranks = 1;
+  std::vector<ncclWindow_t> windows = {};  ///< of all buffers, where they are to lie in some
 };
 
 struct Planned {
@@ -55,9 +58,10 @@ class Torture {
     while (streams_.size() < kStreams) streams_.push_back(device.makeStream());
     // One element a rank is the least that every operation and type has.
     const uint64_t bytes = std::max(options.maxBytes, sizeof(uint64_t) * static_cast<uint64_t>(world.ranks()));
+    bytes_ = options.buffers == Buffers::Plain ? bytes : (bytes + kWindowUnit - 1) / kWindowUnit * kWindowUnit;
     for (int call = 0; call < kMostCallsOfStep; ++call) {
-      sends_.push_back(device.allocate(bytes));
-      receives_.push_back(device.allocate(bytes));
+      for (std::vector<std::byte*>* side : {&sends_, &receives_})
+        side->push_back(options.buffers == Buffers::Plain ? device.allocate(bytes_) : library_.allocate(bytes_));
     }
   }
 
@@ -99,10 +103,17 @@ class Torture {
     members_ = {{comm, rank, ranks}};
     members_.push_back({library_.split(comm, 0, -rank), ranks - 1 - rank, ranks});                     // the other way round
     members_.push_back({library_.split(comm, rank % 2, rank), rank / 2, (ranks + 1 - rank % 2) / 2});  // even and odd ranks
+    if (options_.buffers != Buffers::Windows) return;
+    for (Member& member : members_)
+      for (const std::vector<std::byte*>* side : {&sends_, &receives_})
+        for (std::byte* memory : *side) member.windows.push_back(library_.openWindow(member.comm, memory, bytes_));
   }
   void disconnect() {
     world_.step("destroy");
-    for (auto member = members_.rbegin(); member != members_.rend(); ++member) library_.destroy(member->comm);
+    for (auto member = members_.rbegin(); member != members_.rend(); ++member) {
+      for (ncclWindow_t window : member->windows) library_.closeWindow(member->comm, window);
+      library_.destroy(member->comm);
+    }
     members_.clear();
   }
 
@@ -123,16 +134,22 @@ class Torture {
       planned.kind.root = static_cast<int>(chance.below(static_cast<uint64_t>(std::max(ranks, 1))));
       const uint64_t most = options_.maxBytes / sizeOf(planned.kind.type) / static_cast<uint64_t>(world_.ranks());
       planned.kind.count = chance.size(std::max<uint64_t>(most, 1));
+      planned.kind.isInPlace = chance.oneIn(4) && operation.hasInPlace;
       planned.stream = static_cast<int>(chance.below(kStreams));
       planned.seed = (options_.seed << 32) + step * kMostCallsOfStep + call;
       planned_.push_back(planned);
     }
   }
 
+  Place place(size_t call) const {
+    return placeIn(planned_[call].kind, sends_[call], receives_[call], members_[planned_[call].member].rank);
+  }
+
   void issue(size_t call, cudaStream_t stream) {
     const Planned& planned = planned_[call];
     const Member& member = members_[planned.member];
-    library_.call(planned.kind, sends_[call], receives_[call], member.rank, member.ranks, member.comm, stream);
+    const Place at = place(call);
+    library_.call(planned.kind, at.send, at.receive, member.rank, member.ranks, member.comm, stream);
   }
   /// As one group, or one by one; all on `stream`, or each on its own.
   void issueAll(bool isGroup, cudaStream_t stream) {
@@ -157,14 +174,17 @@ class Torture {
     const bool isGroup = chance.oneIn(3);
     const bool isGraph = chance.oneIn(3) && device_.hasGraphs();
     const int launches = 1 + static_cast<int>(chance.below(kMostLaunchesOfGraph));
+    if (isGraph && launches > 1)  // the second launch would find the results of the first as its input
+      for (Planned& planned : planned_) planned.kind.isInPlace = false;
     world_.step(format("seed {}, {} calls{}{}, the first {}", options_.seed, planned_.size(), isGroup ? " in a group" : "",
                        isGraph ? " in a graph" : "", describe(planned_[0].kind, members_[planned_[0].member].ranks)));
     for (size_t call = 0; call < planned_.size(); ++call) {
       const Planned& planned = planned_[call];
       const Member& member = members_[planned.member];
       device_.setCodes(makeCodes(planned.kind.type, planned.kind.redOp, member.ranks));
-      device_.spoil(receives_[call], planned.kind.receiveBytes(member.ranks));
-      device_.fill(sends_[call], planned.kind.operation->sendCount(planned.kind.count, member.ranks), planned.seed, member.rank);
+      const Place at = place(call);
+      device_.spoil(at.receive, planned.kind.receiveBytes(member.ranks));  // first: in place, the input lies there
+      device_.fill(at.send, planned.kind.operation->sendCount(planned.kind.count, member.ranks), planned.seed, member.rank);
     }
     holdBack(chance);
     if (isGraph) {
@@ -191,7 +211,7 @@ class Torture {
       device_.setCodes(makeCodes(planned.kind.type, planned.kind.redOp, member.ranks));
       const Expectation expectation = expectationOf(operation, planned.kind.count, member.rank, member.ranks, planned.kind.root);
       const uint64_t count = operation.receiveCount(planned.kind.count, member.ranks);
-      const Difference difference = device_.compare(receives_[call], count, planned.seed, expectation);
+      const Difference difference = device_.compare(place(call).receive, count, planned.seed, expectation);
       wrong += difference.wrong;
       if (difference.wrong == 0) continue;
       std::fprintf(stderr,
@@ -209,7 +229,8 @@ class Torture {
   Library library_;
   std::vector<Member> members_;
   std::vector<cudaStream_t> streams_;
-  std::vector<std::byte*> sends_;
+  uint64_t bytes_ = 0;             // of each buffer
+  std::vector<std::byte*> sends_;  // one of each for a call of a step
   std::vector<std::byte*> receives_;
   std::vector<Planned> planned_;
 };

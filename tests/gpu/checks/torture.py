@@ -15,9 +15,16 @@ from checks import cuda, nccl  # noqa: E402
 from checks.report import Report, expect  # noqa: E402
 
 LIMIT_S = 30  # for one step of a rank; it then hangs
-# What parts are, in turn: many small calls, all sizes, few large ones.
-PARTS = (("small", ["--to", "32K", "--slow-us", "500"]), ("all", ["--to", "16M"]), ("large", ["--to", "256M", "--slow-us", "20000"]))
-HOST_PARTS = (("small", ["--to", "2K", "--slow-us", "300"]), ("all", ["--to", "64K"]), ("large", ["--to", "1M", "--slow-us", "5000"]))
+# What parts are, in turn: many small calls, all sizes, few large ones; calls of several communicators at once; and buffers in symmetric
+# windows, as the library likes to use them, and by blocks or engines wherever they can.
+WINDOWS = ["--buffers", "windows"]
+PARTS = (("small", ["--to", "32K", "--slow-us", "500"]), ("all", ["--to", "16M"]), ("large", ["--to", "256M", "--slow-us", "20000"]),
+         ("mixed", ["--to", "1M", "--mixed"]), ("windows", ["--to", "64M", *WINDOWS]),
+         ("blocks", ["--to", "4M", *WINDOWS, "--a-env", "TUTTI_MAPPED=1"]),
+         ("engines", ["--to", "64M", *WINDOWS, "--a-env", "TUTTI_COPY_ENGINES=1"]),
+         ("zero", ["--to", "16M", *WINDOWS, "--a-env", "NCCL_CTA_POLICY=2"]))
+HOST_PARTS = (("small", ["--to", "2K", "--slow-us", "300"]), ("all", ["--to", "64K"]), ("large", ["--to", "1M", "--slow-us", "5000"]),
+              ("mixed", ["--to", "16K", "--mixed"]))
 PART_S = 60
 
 
