@@ -6,6 +6,7 @@ from support.program import size_text
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 MANY = 1 << 62
 PEAK = 0.95  # G9: of the own peak
+MOVES = ("all_gather", "broadcast", "alltoall", "gather", "scatter", "sendrecv")
 LEAST_LOSS = 0.001  # G10: a smaller loss is not told from none
 
 
@@ -58,17 +59,26 @@ def worst(cells):
     return cell["ratio"], f"{cell['ratio']:.2f} ({named(cell)}, least of {len(cells)})"
 
 
-def allowed(cells, at_least, rate):
-    """The most that stores of kernels at `rate` GB/s would make of each row below `at_least`: the largest, and in words. Bus bandwidth is what a
-    GPU sends a second in these operations."""
-    below = [cell for cell in cells if cell["ratio"] < at_least and cell["b"]["busGBps"] > 0]
-    if not below or not rate:
+def carried(cell, limits):
+    """(GB/s that the link was measured to carry at most for a row, by what): engines where they can be had, in graphs and where nothing is
+    reduced, as peers map captured buffers; stores of kernels otherwise."""
+    rates = [(limits.get("storesGBps"), "stores")]
+    if cell["mode"] == "graph" and cell["op"] in MOVES:
+        rates.append((limits.get("enginesGBps"), "engines"))
+    return max((pair for pair in rates if pair[0]), default=(None, ""))
+
+
+def allowed(cells, at_least, limits):
+    """The most that the link would make of each row below `at_least`: the largest, and in words. Bus bandwidth is what a GPU sends a second in
+    these operations."""
+    below = [(carried(cell, limits), cell) for cell in cells if cell["ratio"] < at_least and cell["b"]["busGBps"] > 0]
+    below = [(rate / cell["b"]["busGBps"], rate, what, cell) for (rate, what), cell in below if rate]
+    if not below:
         return None, ""
-    cell = min(below, key=lambda c: c["b"]["busGBps"])
-    most = rate / cell["b"]["busGBps"]
+    most, rate, what, cell = max(below, key=lambda row: row[0])
     if most > 2 * at_least:
         return most, ""  # something else holds it back
-    return most, f"; stores at {rate:.0f} GB/s would make {most:.2f} of {named(cell)}, where NCCL sends {cell['b']['busGBps']:.0f}"
+    return most, f"; {what} at {rate:.0f} GB/s would make {most:.2f} of {named(cell)}, where NCCL sends {cell['b']['busGBps']:.0f}"
 
 
 def ratio_goal(*parts):
@@ -80,7 +90,7 @@ def ratio_goal(*parts):
             if not cells:
                 return Seen(f"no row of {'/'.join(ops)} from {size_text(least)}")
             ratio, text = worst(cells)
-            limit, why = (None, "") if ratio >= at_least else allowed(cells, at_least, measured.limits.get("storesGBps"))
+            limit, why = (None, "") if ratio >= at_least else allowed(cells, at_least, measured.limits)
             texts.append(text + why)
             is_limited = is_limited and (ratio >= at_least or (limit is not None and limit < at_least))
             must, stretch = must and ratio >= at_least, stretch and ratio >= wished

@@ -108,6 +108,14 @@ class Goals(unittest.TestCase):
         found = seen("G8", cells=cells, limits={"storesGBps": 363.0})
         self.assertEqual((found.is_limited, found.text.count("stores at")), (False, 1), found)
 
+    def test_engines_carry_more_in_graphs(self):
+        limits = {"storesGBps": 359.0, "enginesGBps": 385.0}
+        for mode, is_limited in (("graph", False), ("eager", True)):
+            cells = [cell("sendrecv", size, 2.0) for size in (8, M, 128 * M)]
+            cells[2] |= {"ratio": 1.01, "mode": mode, "b": dict(cells[2]["b"], busGBps=352.0)}
+            found = seen("G8", cells=cells, limits=limits)
+            self.assertEqual((found.must, found.is_limited, "engines at 385" in found.text), (False, is_limited, not is_limited), found)
+
     def test_the_middle_ends_where_the_number_of_gpus_says(self):
         cells = [cell("all_reduce", 64 * K, 1.7), cell("all_reduce", M, 1.1)]
         self.check("G2", False, False, cells=cells)
