@@ -6,7 +6,6 @@ namespace tutti::bench::gpu {
 namespace {
 
 constexpr uint64_t kSlotAlignment = 4096;
-constexpr uint64_t kUnit = 2 << 20;  ///< what allocators ask the driver for: other lengths are given smaller pages
 
 uint64_t strideOf(const CallKind& kind, int ranks) {
   return (std::max<uint64_t>(kind.bytes(ranks), 1) + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
@@ -14,15 +13,19 @@ uint64_t strideOf(const CallKind& kind, int ranks) {
 
 }  // namespace
 
+std::byte* allocate(Device& device, const Library& owner, Buffers kind, uint64_t bytes) {
+  return kind == Buffers::Plain ? device.allocate(bytes) : owner.allocate(bytes);
+}
+
 BlockBuffers::BlockBuffers(Device& device, const BenchOptions& options, const Library& owner, int rank, int ranks)
     : device_(device),
       options_(options),
       owner_(owner),
       rank_(rank),
       ranks_(ranks),
-      capacity_((std::max(options.maxBytes, options.rotateBytes) / kUnit + 1) * kUnit) {
+      capacity_((std::max(options.maxBytes, options.rotateBytes) / kAllocationUnit + 1) * kAllocationUnit) {
   for (std::byte** memory : {&send_, &receive_}) {
-    *memory = options.buffers == Buffers::Plain ? device.allocate(capacity_) : owner.allocate(capacity_);
+    *memory = allocate(device, owner, options.buffers, capacity_);
     device.spoil(*memory, capacity_);
   }
 }

@@ -18,6 +18,11 @@ struct Place {
 /// Where a rank's input and output lie in two buffers, each long enough for the call; of calls in place in one of them.
 Place placeIn(const CallKind& kind, std::byte* send, std::byte* receive, int rank);
 
+/// What is asked for so is a multiple of what allocators ask the driver for: other lengths are given smaller pages.
+inline constexpr uint64_t kAllocationUnit = 2 << 20;
+/// Memory of the kind that is measured: plain, or `owner`'s ncclMemAlloc.
+std::byte* allocate(Device& device, const Library& owner, Buffers kind, uint64_t bytes);
+
 class BlockBuffers {
  public:
   BlockBuffers(Device& device, const BenchOptions& options, const Library& owner, int rank, int ranks);

@@ -15,7 +15,6 @@ namespace {
 constexpr int kMostCallsOfStep = 6;
 constexpr int kStreams = 3;
 constexpr int kMostLaunchesOfGraph = 3;
-constexpr uint64_t kWindowUnit = 2 << 20;  // of a window's memory
 constexpr int kStepsOfSplit = 64;  // then communicators are made anew
 
 /// The same on all ranks; no distribution of the standard library, whose numbers are nobody's promise.
@@ -58,10 +57,9 @@ class Torture {
     while (streams_.size() < kStreams) streams_.push_back(device.makeStream());
     // One element a rank is the least that every operation and type has.
     const uint64_t bytes = std::max(options.maxBytes, sizeof(uint64_t) * static_cast<uint64_t>(world.ranks()));
-    bytes_ = options.buffers == Buffers::Plain ? bytes : (bytes + kWindowUnit - 1) / kWindowUnit * kWindowUnit;
+    bytes_ = options.buffers == Buffers::Plain ? bytes : (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
     for (int call = 0; call < kMostCallsOfStep; ++call) {
-      for (std::vector<std::byte*>* side : {&sends_, &receives_})
-        side->push_back(options.buffers == Buffers::Plain ? device.allocate(bytes_) : library_.allocate(bytes_));
+      for (std::vector<std::byte*>* side : {&sends_, &receives_}) side->push_back(allocate(device, library_, options.buffers, bytes_));
     }
   }
 
