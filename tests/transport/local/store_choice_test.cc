@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "transport/local/pipe.h"
@@ -25,7 +26,7 @@ constexpr Costs kHardlyFar{5500, 4200, 5500};
 /// A writer whose values go round through so many places.
 struct Writer {
   explicit Writer(size_t places = 8, uint64_t size = 65536, StoreChoice how = StoreChoice())
-      : bytes(size), choice(how), isCached(places, true) {}
+      : bytes(size), choice(how), isCached(places, 1) {}
 
   /// How many of so many values went past the cache.
   int store(int values, const Costs& costs) {
@@ -37,9 +38,9 @@ struct Writer {
     at = (at + 1) % isCached.size();
     const bool isPast = choice.isPast(bytes, now);
     const int64_t began = now;
-    now += isPast ? costs.past : isCached[at] ? costs.through : costs.cold;
-    isCached[at] = !isPast;
-    choice.took(bytes, isPast, &isCached[0] + static_cast<ptrdiff_t>(at), began, now);
+    now += isPast ? costs.past : isCached[at] != 0 ? costs.through : costs.cold;
+    isCached[at] = isPast ? 0 : 1;
+    choice.took(bytes, isPast, &isCached[at], began, now);
     now += kBetween;
     return isPast;
   }
@@ -52,12 +53,7 @@ struct Writer {
   static constexpr int64_t kBetween = 1000;
   uint64_t bytes;
   StoreChoice choice;
-  struct Flag {
-    bool is = true;
-    Flag(bool value) : is(value) {}
-    operator bool() const { return is; }
-  };
-  std::vector<Flag> isCached;
+  std::vector<char> isCached;  // of each place
   size_t at = 0;
   int64_t now = 1'000'000;
 };
@@ -175,7 +171,7 @@ TEST(StoreChoice, PlacesThatOthersHavePushedOutOfTheCacheDoNotMisleadIt) {
     (void)writer.store(1000, kNear);
     int past = 0;
     for (int i = 0; i < 200; ++i) {
-      std::fill(writer.isCached.begin(), writer.isCached.end(), false);
+      std::fill(writer.isCached.begin(), writer.isCached.end(), 0);
       past += writer.store(71, kNear);  // anywhere in a lap
     }
     EXPECT_LE(past, 2 * 8) << places << " places";
