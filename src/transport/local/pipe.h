@@ -59,7 +59,7 @@ inline constexpr uint32_t kReachesExports = 2;  ///< memory that ncclMemAlloc ga
 inline constexpr uint32_t kReachesCopies = 4;   ///< anything, by a system call that copies
 
 /// Values of so many bytes and more do not lie in the same place each time, as long as there is room for several.
-inline constexpr uint64_t kMovingBytes = 16384;
+inline constexpr uint64_t kMovingBytes = StoreChoice::kMovingBytes;
 
 /// Where a value lies in `room` bytes that are its own, when it is number `turn` there. Lines that its reader still has in its own cache
 /// take twice to four times as long to write on some machines as those that have gone from there to the cache that all cores share; so

@@ -30,14 +30,14 @@ namespace tutti::transport::local {
 class StoreChoice {
  public:
   /// How many times as fast must be what goes past the cache, or its reader loses more than that: of values that always lie in the same
-  /// place, whose lines the reader still has in a cache of its own, and of those that move on (kMovingBytes, pipe.h).
+  /// place, whose lines the reader still has in a cache of its own, and of those that move on (placeInRoom, pipe.h).
   using Worth = std::array<float, 2>;
   static constexpr Worth kWorthOfValues{5.F, 1.2F};
   /// Of results, whose time is also that of combining them: seen 0.7 to 1.2 near the others, 2.5 to 4 far from them. More is asked for than
   /// of values, as their places are the caller's own, and may be in no cache whoever is near.
   static constexpr Worth kWorthOfResults{1.6F, 1.6F};
   static constexpr uint64_t kLeastBytes = 8192;    ///< shorter values have their lines fetched ahead of time
-  static constexpr uint64_t kMovingBytes = 16384;  ///< from which on Worth[1] holds
+  static constexpr uint64_t kMovingBytes = 16384;  ///< from which on values move on, and Worth[1] holds
   static constexpr int64_t kTrySoonNs = 1'000'000;
   static constexpr int64_t kTryAgainNs = 64'000'000;
   static constexpr int64_t kRestShare = 15;

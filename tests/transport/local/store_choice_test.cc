@@ -83,7 +83,6 @@ TEST(StoreChoice, ResultsHaveABoundOfTheirOwn) {
 
 /// Their reader has the lines in a cache of its own when they are written again.
 TEST(StoreChoice, ValuesThatDoNotMoveOnHaveABoundOfTheirOwn) {
-  static_assert(StoreChoice::kMovingBytes == kMovingBytes);
   EXPECT_LE(Writer(2, kMovingBytes - 1).store(1000, {700, 200, 700}), 2 * 4);
   EXPECT_GE(Writer(2, kMovingBytes - 1).store(1000, {1200, 200, 1200}), 1000 - 12 * 10);
   EXPECT_GE(Writer(2, kMovingBytes).store(1000, {700, 200, 700}), 1000 - 12 * 10);
