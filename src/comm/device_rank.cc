@@ -61,6 +61,14 @@ Call callOf(const plan::Shape& shape) {
   return call;
 }
 
+/// Which buffers make a call go straight to them.
+std::string takenFor(Collective collective, bool mayLend) {
+  const char* const lent = mayLend ? "those of captured calls" : "no others";
+  if (goesOnlyLent(collective)) return format("taken for {}", lent);
+  return format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for {}{}", lent,
+                reduces(collective) ? "; not if each rank has a factor of its own" : "");
+}
+
 WindowCall windowCallOf(const DeviceCall& call) {
   WindowCall made;
   made.call = call.call;
@@ -321,9 +329,7 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
       other.channels = mover == DeviceWindows::Mover::Block ? 1 : windows_->blocksOf(call);
     }
     other.reason = windows_->isTaken(call, {}, chosen->estimatedUs)
-                       ? format("taken for buffers in windows that all ranks have registered as NCCL_WIN_COLL_SYMMETRIC, and for {}{}",
-                                windows_->mayLend(call, chosen->estimatedUs) ? "those of captured calls" : "no others",
-                                isCombined ? "; not if each rank has a factor of its own" : "")
+                       ? takenFor(shape.collective, windows_->mayLend(call, chosen->estimatedUs))
                        : plan::slower(other.estimatedUs, chosen->estimatedUs);
   }
   rejected->push_back(std::move(other));

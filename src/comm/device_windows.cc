@@ -17,6 +17,8 @@ using transport::device::UserWindow;
 
 namespace {
 
+/// And whose buffers only lent ones can be: each rank's arguments tell of its own alone.
+constexpr std::array kCopiedIfLent{Collective::Scatter, Collective::Gather};
 constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Collective::AllToAll};
 /// Blocks that combine: more are hardly faster (docs/decisions/0042-mapped.md), and take multiprocessors from the caller's own kernels.
 constexpr int32_t kMappedBlocks = 12;
@@ -37,14 +39,20 @@ constexpr double kWorthNoBlocks = 1.06;
 constexpr double kWorthLending = 0.98;
 /// So much of memory that is not aligned to vectors a block moves as fast as engines begin.
 constexpr uint64_t kLittleThatIsAskew = 8192;
-/// Above the numbers of all collectives and of what takes a number among them; four bits of a signature.
-constexpr uint64_t kFirstMark = 12;
+/// Of what is only moved, in place of the collective; that is where other calls have their operation. Above the numbers of all collectives
+/// and of what takes a number among them; four bits each. 15 are launches of several calls (device_verdict.cc).
+constexpr uint64_t kCopyMark = 14;
 constexpr int kMarkShift = 60;
-static_assert(kFirstMark > static_cast<uint64_t>(exec::host::kShrinkCall) &&
-              kFirstMark + kCopied.size() <= 15);  // 15 are launches of several calls (device_verdict.cc)
+constexpr int kMovedShift = 52;
+constexpr uint64_t kFourBits = 15;
+static_assert(kCopyMark > static_cast<uint64_t>(exec::host::kShrinkCall) && kNumCollectives <= 16);
 
 bool isMapped(Collective collective) { return collective == Collective::AllReduce || collective == Collective::ReduceScatter; }
-bool isCopied(Collective collective) { return std::find(kCopied.begin(), kCopied.end(), collective) != kCopied.end(); }
+template <size_t N>
+bool isAmong(const std::array<Collective, N>& some, Collective collective) {
+  return std::find(some.begin(), some.end(), collective) != some.end();
+}
+bool isCopied(Collective collective) { return isAmong(kCopied, collective) || isAmong(kCopiedIfLent, collective); }
 
 /// Bytes that a rank gives to one other.
 uint64_t chunkBytes(const Call& call) { return call.count * sizeOf(call.type); }
@@ -61,21 +69,23 @@ uint32_t hashOf(const UserWindow& window, uint64_t offset) {
 uint64_t signatureOnWindows(const Call& call) {
   const uint64_t signature = exec::host::packSignature(exec::host::onWindows(call));
   if (reduces(call.collective)) return signature;
-  const auto at = std::find(kCopied.begin(), kCopied.end(), call.collective) - kCopied.begin();
-  return (signature & ((uint64_t{1} << kMarkShift) - 1)) | (kFirstMark + static_cast<uint64_t>(at)) << kMarkShift;
+  const uint64_t rest = signature & ~(kFourBits << kMarkShift | kFourBits << kMovedShift);
+  return rest | kCopyMark << kMarkShift | static_cast<uint64_t>(call.collective) << kMovedShift;
 }
 
-bool hasCopyMark(uint64_t signature) { return signature >> kMarkShift >= kFirstMark; }
+bool hasCopyMark(uint64_t signature) { return signature >> kMarkShift == kCopyMark; }
 
 uint64_t withoutCopyMark(uint64_t signature) {
-  const uint64_t at = (signature >> kMarkShift) - kFirstMark;
-  if (!hasCopyMark(signature) || at >= kCopied.size()) return signature;
-  return (signature & ((uint64_t{1} << kMarkShift) - 1)) | static_cast<uint64_t>(kCopied[at]) << kMarkShift;
+  if (!hasCopyMark(signature)) return signature;
+  const uint64_t collective = signature >> kMovedShift & kFourBits;
+  return (signature & ~(kFourBits << kMarkShift | kFourBits << kMovedShift)) | collective << kMarkShift;
 }
+
+bool goesOnlyLent(Collective collective) { return isAmong(kCopiedIfLent, collective); }
 
 std::string DeviceWindows::obstacle(Collective collective) const {
   const bool combines = isMapped(collective);
-  if (!combines && !isCopied(collective)) return "only all_gather, all_to_all, broadcast, all_reduce and reduce_scatter go that way";
+  if (!combines && !isCopied(collective)) return "reduce and messages do not go that way";
   if (ranks_ < 2) return "there is nobody to share windows with";
   const When when = combines ? settings_.mapped : settings_.copyEngines;
   if (when == When::Never) return combines ? "TUTTI_MAPPED=0 forbids it" : "TUTTI_COPY_ENGINES=0 forbids it";
@@ -129,9 +139,7 @@ DeviceWindows::Mover DeviceWindows::moverOf(const Call& call, const BufferTraits
   return oneUs < togetherUs ? few : Mover::Blocks;
 }
 
-bool DeviceWindows::goInTurns(const Call& call) const {
-  return call.collective != Collective::Broadcast && chunkBytes(call) >= kInTurnsFrom;
-}
+bool DeviceWindows::goInTurns(const Call& call) const { return !hasRoot(call.collective) && chunkBytes(call) >= kInTurnsFrom; }
 
 double DeviceWindows::copyUs(const Call& call) const {
   const bool mayBeRelayed = call.collective == Collective::Broadcast && ranks_ > 2;
@@ -140,7 +148,7 @@ double DeviceWindows::copyUs(const Call& call) const {
 
 double DeviceWindows::directUs(const Call& call) const {
   using tune::CopyOrder;
-  const bool isByOne = call.collective == Collective::Broadcast;
+  const bool isByOne = call.collective == Collective::Broadcast || call.collective == Collective::Scatter;
   const CopyOrder order = isByOne ? CopyOrder::ByOne : goInTurns(call) ? CopyOrder::InTurns : CopyOrder::AtOnce;
   return tune::copyUs(settings_.machine, ranks_, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call), order);
 }
@@ -207,7 +215,7 @@ Status DeviceWindows::checkBuffer(const UserWindow& window, DevicePtr address) c
 
 Status DeviceWindows::choose(WindowCall& made, double kernelUs) const {
   const Call& call = made.call;
-  if (endpoint_.windows().isEmpty() || call.count == 0 || !obstacle(call.collective).empty()) return {};
+  if (endpoint_.windows().isEmpty() || call.count == 0 || goesOnlyLent(call.collective) || !obstacle(call.collective).empty()) return {};
   if (!isTaken(call, made.traits(), kernelUs)) return {};
   return isMapped(call.collective) ? chooseMapped(made) : chooseCopies(made);
 }
@@ -253,23 +261,34 @@ Status DeviceWindows::chooseMapped(WindowCall& made) const {
   return {};
 }
 
-/// The own part comes last.
+/// The own part comes last. Of scatter and gather a rank's own output is where its arguments say, and whoever the others do not write to
+/// has no window.
 std::vector<DeviceWindows::Piece> DeviceWindows::pieces(const WindowCall& copy) const {
   const Call& call = copy.call;
+  const bool isByRoot = call.collective == Collective::Broadcast || call.collective == Collective::Scatter;
+  const bool isPacked = !isByRoot;  // a rank's output has a chunk of each
+  const bool isCut = call.collective == Collective::AllToAll || call.collective == Collective::Scatter;
+  const bool isRoot = hasRoot(call.collective) && call.root == rank_.value;
   const uint64_t bytes = chunkBytes(call);
-  const uint64_t offset = addressOf(copy.out) - copy.window->base;
+  const uint64_t offset = offsetOf(copy);
   std::vector<Piece> all;
-  if (call.collective == Collective::Broadcast && call.root != rank_.value) return all;
+  if (isByRoot && !isRoot) return all;
   for (int32_t step = 1; step <= ranks_; ++step) {
     const int32_t peer = (rank_.value + step) % ranks_;
-    const uint64_t mine = static_cast<uint64_t>(rank_.value) * bytes;
-    Piece piece{copy.window->at[static_cast<size_t>(peer)] + offset, addressOf(copy.in), bytes};
-    if (call.collective != Collective::Broadcast) piece.to += mine;
-    if (call.collective == Collective::AllToAll) piece.from += static_cast<uint64_t>(peer) * bytes;
-    piece.isOwn = peer == rank_.value;
+    const bool isOwn = peer == rank_.value;
+    if (call.collective == Collective::Gather && peer != call.root) continue;
+    Piece piece{isOwn ? addressOf(copy.out) : copy.window->at[static_cast<size_t>(peer)] + offset, addressOf(copy.in), bytes, isOwn};
+    if (isPacked) piece.to += static_cast<uint64_t>(rank_.value) * bytes;
+    if (isCut) piece.from += static_cast<uint64_t>(peer) * bytes;
     if (piece.to != piece.from) all.push_back(piece);
   }
   return all;
+}
+
+/// Lent buffers are windows of their own. Of scatter and gather some ranks have none.
+uint64_t DeviceWindows::offsetOf(const WindowCall& made) const {
+  if (goesOnlyLent(made.call.collective)) return 0;
+  return addressOf(made.call.collective == Collective::ReduceScatter ? made.in : made.out) - made.window->base;
 }
 
 /// What this rank does between the two kernels: its share of an all-reduce, from all inputs to all outputs, or its chunk of a
@@ -304,8 +323,7 @@ exec::cuda::MappedLaunch DeviceWindows::mapped(const WindowCall& made) const {
 }
 
 uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
-  const bool isReduceScatter = made.call.collective == Collective::ReduceScatter;
-  const uint32_t place = hashOf(*made.window, addressOf(isReduceScatter ? made.in : made.out) - made.window->base);
+  const uint32_t place = hashOf(*made.window, offsetOf(made));
   if (made.inWindow == nullptr)
     return isRelayed(made.call, made.traits()) ? ~place : place;  // ranks that count otherwise find each other elsewhere
   const uint32_t both = place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
@@ -318,10 +336,14 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
   launch.place = placeOf(made);
   std::fill(std::begin(launch.placeOf), std::end(launch.placeOf), launch.place);
   const uint32_t others = ((uint32_t{1} << ranks_) - 1) & ~(uint32_t{1} << rank_.value);
-  const bool isBroadcast = made.call.collective == Collective::Broadcast;
-  const bool isRoot = isBroadcast && made.call.root == rank_.value;
-  launch.writers = !isBroadcast ? others : isRoot ? 0 : uint32_t{1} << made.call.root;
-  launch.written = !isBroadcast || isRoot ? others : 0;
+  launch.writers = launch.written = others;
+  if (hasRoot(made.call.collective)) {
+    const bool isRoot = made.call.root == rank_.value;
+    const uint32_t far = isRoot ? others : uint32_t{1} << made.call.root;
+    const bool isRead = (made.call.collective == Collective::Gather) == isRoot;  // by this rank, from the others or the root
+    launch.writers = isRead ? far : 0;
+    launch.written = isRead ? 0 : far;
+  }
   if (isCarried(made.call, made.traits())) return carryAll(launch, made, stream);
   if (isMapped(made.call.collective)) {
     exec::cuda::MappedLaunch combine = mapped(made);
@@ -346,7 +368,7 @@ bool DeviceWindows::suitsABlock(std::span<const Piece> pieces) {
   });
 }
 
-/// A rank that only receives needs one block to wait.
+/// A rank that has nothing to move needs one block to wait.
 Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, int32_t blocks,
                               Stream stream) {
   exec::cuda::MovedLaunch moved;
@@ -357,7 +379,7 @@ Status DeviceWindows::moveAll(const exec::cuda::CopyLaunch& launch, const Window
   const bool hasOwn = !pieces.empty() && pieces.back().isOwn;
   moved.given = moved.pieces - (hasOwn ? 1 : 0);
   const int32_t most = std::min(settings_.maxChannels, settings_.mappedBlocks);
-  const exec::cuda::Grid grid = moved.given > 0 ? exec::cuda::makeGrid(blocks, most, settings_.mappedClusters) : exec::cuda::Grid{1, 1};
+  const exec::cuda::Grid grid = moved.pieces > 0 ? exec::cuda::makeGrid(blocks, most, settings_.mappedClusters) : exec::cuda::Grid{1, 1};
   moved.givers = exec::cuda::giversOf(grid.blocks, moved.given, hasOwn);
   return executor_.moved(moved, grid, stream);
 }

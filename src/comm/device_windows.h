@@ -10,9 +10,9 @@
 //    copies still go to where the promise says, inside the windows.
 // 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
 //    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
-//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they are left to kernels. What is little
-//    one block moves instead, and what takes engines more than 6% longer several do; engines and blocks say the same to the peers, so here
-//    ranks may differ.
+//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: messages are left to kernels, and the others
+//    go this way where buffers are lent (8). What is little one block moves instead, and what takes engines more than 6% longer several do;
+//    engines and blocks say the same to the peers, so here ranks may differ.
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
@@ -77,13 +77,15 @@ struct WindowCall {
 uint64_t signatureOnWindows(const Call& call);
 bool hasCopyMark(uint64_t signature);
 uint64_t withoutCopyMark(uint64_t signature);
+/// Whether calls of a kind go this way only where ranks lend each other their buffers.
+bool goesOnlyLent(Collective collective);
 
 inline driver::cuda::DevicePtr addressOf(const void* pointer) { return reinterpret_cast<driver::cuda::DevicePtr>(pointer); }
 
 class DeviceWindows {
  public:
   DeviceWindows(Device& device, exec::cuda::Executor& executor, transport::device::Endpoint& endpoint, const plan::DeviceSettings& settings,
-               Rank rank, int32_t ranks)
+                Rank rank, int32_t ranks)
       : device_(device), executor_(executor), endpoint_(endpoint), settings_(settings), rank_(rank), ranks_(ranks) {}
 
   /// Why no call like this one can go this way, whatever its buffers; empty: some can.
@@ -107,8 +109,8 @@ class DeviceWindows {
   Status choose(WindowCall& made, double kernelUs) const;
   /// Whether ranks lend each other the buffers of a captured call like this one, if it has no factors of its own: the same on all ranks.
   bool mayLend(const Call& call, double kernelUs) const;
-  /// The windows of a call's buffers, each of one call: the output, of a reduce-scatter the input; and of an all-reduce both. They have to
-  /// be settled.
+  /// The windows of a call's buffers, each of one call: the output, of a reduce-scatter the input; and of an all-reduce both. Of a gather
+  /// the root's alone, of a scatter those of all others. They have to be settled.
   struct Loan {
     transport::device::UserWindows::Ref first;
     transport::device::UserWindows::Ref second;
@@ -158,6 +160,7 @@ class DeviceWindows {
   Status chooseCopies(WindowCall& made) const;
   Status chooseMapped(WindowCall& made) const;
   std::vector<Piece> pieces(const WindowCall& copy) const;
+  uint64_t offsetOf(const WindowCall& made) const;
   exec::cuda::MappedLaunch mapped(const WindowCall& made) const;
   uint32_t placeOf(const WindowCall& made) const;
   Status checkBuffer(const transport::device::UserWindow& window, driver::cuda::DevicePtr address) const;

@@ -43,10 +43,14 @@ DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
       refusal = error(Code::InvalidUsage, "a buffer at {:#x} begins between two vectors", address);
     return endpoint_.windows().begin(address, Bytes(bytes), kind, readers, std::move(refusal));
   };
+  const auto absent = [&](uint64_t bytes) { return endpoint_.windows().begin(0, Bytes(bytes), kind, readers); };
+  const bool isRoot = call.root == rank_.value;
   switch (call.collective) {
     case Collective::AllReduce: return {begin(out, chunk), begin(in, chunk)};
     case Collective::ReduceScatter: return {begin(in, all), nullptr};
     case Collective::Broadcast: return {begin(out, chunk), nullptr};
+    case Collective::Scatter: return {isRoot ? absent(chunk) : begin(out, chunk), nullptr};
+    case Collective::Gather: return {isRoot ? begin(out, all) : absent(all), nullptr};
     default: break;
   }
   return {begin(out, all), nullptr};

@@ -32,9 +32,9 @@ struct EndpointConfig {
   int32_t slots[kNumProtocols] = {};       ///< of a pipe
   uint64_t slotBytes[kNumProtocols] = {};  ///< of memory
   int32_t windowChannels[kNumWindows] = {};
-  int32_t checks = 1;  ///< calls are compared
-  int32_t copyEngines = 0;  ///< when calls are carried out by them, doubled, and 1 more if by one block where that is faster
-  int32_t mapped = 0;       ///< and by blocks that combine what lies in windows
+  int32_t checks = 1;        ///< calls are compared
+  int32_t copyEngines = 0;   ///< when calls are carried out by them, doubled, and 1 more if by one block where that is faster
+  int32_t mapped = 0;        ///< and by blocks that combine what lies in windows
   int32_t lends = 0;         ///< whether ranks lend each other the buffers of captured calls: 1, and 2: plain memory as well
   int32_t leastBlocks = 1;   ///< of a call, as the user wants
   int32_t plainKernels = 0;  ///< which may be chosen of those whose protocol is Simple
@@ -69,6 +69,7 @@ struct alignas(64) UserWindowCard {
   std::atomic<uint64_t> state;  ///< 2k + 1: what follows is of window k; 2k + 2: and this rank has mapped it, or not
   BankPlace place;
   uint32_t isRefused;  ///< 1: the memory cannot be shared
+  uint32_t isAbsent;   ///< 1: this rank has nothing there, and nothing is mapped of it
   WindowKind kind;
   uint32_t hasFinePages;  ///< Published::At
   uint32_t isUnmapped;    ///< 1: this rank could not map it on some other; before 2k + 2
@@ -83,8 +84,8 @@ struct alignas(64) RankCard {
   uint8_t gpu[16];                  ///< of the device
   char busId[16];                   ///< "0000:1b:00.0"
   EndpointConfig config;
-  Card shared;               ///< what peers touch of board and arrivals: on its GPU where all of them reach it, else on the host
-  uint32_t usesHost;         ///< 1: some pair of it does; before shared.state
+  Card shared;        ///< what peers touch of board and arrivals: on its GPU where all of them reach it, else on the host
+  uint32_t usesHost;  ///< 1: some pair of it does; before shared.state
   Card window[kNumWindows];
   exec::cuda::SharePages cellPages[exec::cuda::kMaxLocalRanks];  ///< by writer, of its window of cells; before that one's state
   UserWindowCard userWindow[2];
@@ -121,9 +122,7 @@ class Page {
  public:
   Page() = default;
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
-  static uint64_t bytesFor(int32_t ranks) {
-    return issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook);
-  }
+  static uint64_t bytesFor(int32_t ranks) { return issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook); }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
     constexpr uint64_t kUnit = alignof(KernelPage);
@@ -138,9 +137,7 @@ class Page {
   }
   RankCard& rank(int32_t rank) const { return reinterpret_cast<RankCard*>(memory_ + kernelBytes(ranks_))[rank]; }
   /// What `rank` says of `peer`.
-  PairCard& pair(int32_t rank, int32_t peer) const {
-    return reinterpret_cast<PairCard*>(memory_ + pairsAt(ranks_))[rank * ranks_ + peer];
-  }
+  PairCard& pair(int32_t rank, int32_t peer) const { return reinterpret_cast<PairCard*>(memory_ + pairsAt(ranks_))[rank * ranks_ + peer]; }
   /// The pipes of a port from one rank to another.
   PipeCards& pipes(exec::cuda::Protocol protocol, int32_t port, int32_t from, int32_t to) const {
     const int32_t at = ((static_cast<int32_t>(protocol) * kPorts + port) * ranks_ + from) * ranks_ + to;

@@ -57,7 +57,7 @@ UserWindows::Ref UserWindows::begin(DevicePtr base, Bytes bytes, WindowKind kind
   window->gpu_ = around_.gpu;
   window->refusal = std::move(refusal);
   unsettled_.push_back(window);
-  if (!window->refusal.ok()) return window;
+  if (!window->refusal.ok() || base == 0) return window;
   const auto at = around_.segments->published().add(*around_.gpu, base, bytes, readers);
   if (at) {
     window->published_ = {around_.segments->published(), at->number};
@@ -99,6 +99,7 @@ void UserWindows::announce(UserWindow& window) {
   own.place.offset = window.offset_;
   own.place.bytes = window.bytes.value;
   own.isRefused = window.refusal.ok() ? 0 : 1;
+  own.isAbsent = window.base == 0 ? 1 : 0;
   own.kind = window.kind;
   own.hasFinePages = window.hasFinePages ? 1 : 0;
   own.isUnmapped = 0;
@@ -138,6 +139,10 @@ void UserWindows::map(UserWindow& window, bool allReach) {
   for (int32_t r = 0; window.reason.empty() && r < page_.ranks(); ++r) {
     if (r == rank_.value) {
       window.at.push_back(window.base);
+      continue;
+    }
+    if (card(r, window.number).isAbsent != 0) {
+      window.at.push_back(0);
       continue;
     }
     const BankPlace& place = card(r, window.number).place;

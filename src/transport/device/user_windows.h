@@ -34,7 +34,7 @@ struct UserWindow {
   std::string reason;                       ///< not usable: why
   uint64_t buffer = 0;                      ///< the driver's number of the memory
   bool hasFinePages = false;                ///< once settled: that of some rank
-  std::vector<driver::cuda::DevicePtr> at;  ///< by rank: where this rank's GPU finds the window of that one
+  std::vector<driver::cuda::DevicePtr> at;  ///< by rank: where this rank's GPU finds the window of that one; 0: it has none
 
   UserWindow() = default;
   UserWindow(const UserWindow&) = delete;
@@ -66,7 +66,7 @@ class UserWindows {
   UserWindows& operator=(const UserWindows&) = delete;
 
   /// [base, base + bytes) of this rank's GPU is the next window. It takes part also where it cannot be shared: `refusal`, with which it
-  /// may begin. `readers`: the other ranks.
+  /// may begin. `readers`: the other ranks. A base of 0: this rank has nothing there, as all others but the root of a gather.
   Ref begin(driver::cuda::DevicePtr base, Bytes bytes, WindowKind kind, Published::Readers readers = Published::Readers::Any,
             Status refusal = {});
   /// Ready: all that have begun are settled. `allReach`: no two ranks exchange data through the host.

@@ -71,9 +71,13 @@ class LendingRank {
   }
   std::byte* sendBuffer(const Case& c) const {
     if (c.inPlace && c.kind == Kind::AllReduce) return recvBuffer(c);
+    if (c.inPlace && c.kind == Kind::Gather && self_.index() == c.root) return recvBuffer(c) + ownChunk(c);
     return in + static_cast<size_t>(c.sendOffset) * sizeOf(c.type);
   }
-  std::byte* recvBuffer(const Case& c) const { return out + static_cast<size_t>(c.recvOffset) * sizeOf(c.type); }
+  std::byte* recvBuffer(const Case& c) const {
+    if (c.inPlace && c.kind == Kind::Scatter && self_.index() == c.root) return sendBuffer(c) + ownChunk(c);
+    return out + static_cast<size_t>(c.recvOffset) * sizeOf(c.type);
+  }
 
   ncclResult_t call(const Case& c) const {
     const auto type = static_cast<ncclDataType_t>(c.type);
@@ -82,6 +86,10 @@ class LendingRank {
       case Kind::AllReduce: return ncclAllReduce(sendBuffer(c), recvBuffer(c), c.count, type, op, comm, stream);
       case Kind::ReduceScatter: return ncclReduceScatter(sendBuffer(c), recvBuffer(c), c.count, type, op, comm, stream);
       case Kind::AllGather: return ncclAllGather(sendBuffer(c), recvBuffer(c), c.count, type, comm, stream);
+      case Kind::Scatter:  // what is of no matter may be nothing
+        return ncclScatter(self_.index() == c.root ? sendBuffer(c) : nullptr, recvBuffer(c), c.count, type, c.root, comm, stream);
+      case Kind::Gather:
+        return ncclGather(sendBuffer(c), self_.index() == c.root ? recvBuffer(c) : nullptr, c.count, type, c.root, comm, stream);
       case Kind::AlltoAll: return ncclAlltoAll(sendBuffer(c), recvBuffer(c), c.count, type, comm, stream);
       default: return ncclBroadcast(sendBuffer(c), recvBuffer(c), c.count, type, c.root, comm, stream);
     }
@@ -108,12 +116,15 @@ class LendingRank {
     synchronize(gpus, stream);
     const auto expected = expectedOutput(c, inputs)[static_cast<size_t>(self_.index())];
     ASSERT_EQ(firstDifference(c, recvBuffer(c), expected), "") << describe(c) << ", turn " << turn << ", rank " << self_.index();
+    if (c.inPlace && c.kind == Kind::Scatter) return;
     const std::byte* const end = recvBuffer(c) + expected.size();
     ASSERT_TRUE(std::all_of(end, end + 256, [](std::byte b) { return b == kPoison; })) << describe(c);
   }
   void destroy(Graph graph) { EXPECT_EQ(gpus.driver().destroyGraph(graph), Error::Success); }
 
  private:
+  size_t ownChunk(const Case& c) const { return static_cast<size_t>(self_.index()) * c.count * sizeOf(c.type); }
+
   ProcessRanks::Self& self_;
   const Memory memory_;
 
@@ -148,7 +159,10 @@ Case shifted(Case c, int rank) {
   return c;
 }
 
-constexpr Kind kKinds[] = {Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather, Kind::AlltoAll, Kind::Broadcast};
+constexpr Kind kKinds[] = {Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather, Kind::AlltoAll,
+                           Kind::Broadcast, Kind::Scatter,       Kind::Gather};
+
+bool goesInPlace(Kind kind) { return kind == Kind::AllReduce || kind == Kind::Scatter || kind == Kind::Gather; }
 
 /// Launches that go straight to buffers, of all kinds; and those through what the library has.
 std::pair<size_t, size_t> launches() {
@@ -186,7 +200,7 @@ TEST_P(GpuLent, EveryReplayHasTheBitsOfTheContract) {
     for (const Kind kind : kKinds)
       for (const uint64_t count : {uint64_t{1}, uint64_t{1007}, uint64_t{20'000}})
         for (const bool inPlace : {false, true}) {
-          if (inPlace && kind != Kind::AllReduce) continue;
+          if (inPlace && !goesInPlace(kind)) continue;
           const DataType type = kind == Kind::AllReduce ? DataType::F32 : DataType::F16;
           const bool areForced = way.isForAll || !reduces(kind);
           ASSERT_NO_FATAL_FAILURE(runGraph(rank, shifted(caseOf(kind, self.count(), type, count, inPlace), self.index()),
@@ -217,7 +231,8 @@ TEST(GpuLentNot, WhereABufferOfOneRankCannotBe) {
   onRanks(3, Memory::Plain, [](ProcessRanks::Self& self, LendingRank& rank) {
     for (const Kind kind : kKinds) {
       Case c = caseOf(kind, 3, DataType::F32, 5001);
-      if (self.index() == 1) c.sendOffset = c.recvOffset = 1;  // between two vectors
+      const int askew = kind == Kind::Gather ? c.root : 1;         // whose output peers write to
+      if (self.index() == askew) c.sendOffset = c.recvOffset = 1;  // between two vectors
       ASSERT_NO_FATAL_FAILURE(runGraph(rank, c, false));
       ASSERT_NO_FATAL_FAILURE(runGraph(rank, caseOf(kind, 3, DataType::F32, 5001), true));  // the next may well be
     }
