@@ -4,6 +4,7 @@
 //   build/release/bin/tutti run -n 2 --no-prefix -- build/release/bin/bench_gloo
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,7 @@ int run(int argc, char** argv) {
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
+  setenv("TUTTI_DEVICE", "host", 1);  // its buffers are memory of the host
   try {
     return tutti::bench::run(argc, argv);
   } catch (const std::exception& problem) {

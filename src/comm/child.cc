@@ -11,6 +11,7 @@
 #include "comm/settings.h"
 #include "comm/setup.h"
 #include "core/format.h"
+#include "core/thread.h"
 #include "exec/host/signature.h"
 #include "exec/host/verdict.h"
 #include "observe/log.h"

@@ -13,6 +13,7 @@
 #include "comm/process.h"
 #include "comm/settings.h"
 #include "core/format.h"
+#include "core/thread.h"
 #include "observe/log.h"
 
 namespace tutti::comm {

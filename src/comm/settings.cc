@@ -1,12 +1,11 @@
 #include "comm/settings.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cctype>
 #include <vector>
 
 #include "config/params.h"
+#include "core/thread.h"
 #include "observe/log.h"
 #include "plan/device_fit.h"
 #include "transport/local/neighbour.h"
@@ -298,11 +297,6 @@ std::shared_ptr<tune::Tuner> openTuner(tune::plugin::Libraries& libraries, const
   std::string networks = config::get<Param::NetPlugin>();
   return libraries.open(config::get<Param::TunerPlugin>(),
                         networks.empty() ? std::vector<std::string>() : transport::plugin::pluginNames(networks), communicator);
-}
-
-int32_t availableCores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
 int32_t readSpins() {

@@ -14,8 +14,6 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
                                                 const exec::cuda::KernelUses& uses, const tune::Platform* measured = nullptr);
 /// NCCL_TUNER_PLUGIN's tuner for a communicator; null when there is none.
 std::shared_ptr<tune::Tuner> openTuner(tune::plugin::Libraries& libraries, const tune::plugin::Communicator& communicator);
-/// Cores that the calling thread may run on. Threads of one process may differ: what ranks have to agree on is agreed when they meet.
-int32_t availableCores();
 /// Tries before a waiting thread gives its core away.
 int32_t readSpins();
 /// Whether ranks share cores, so that a wait looks at who needs the one that it holds.

@@ -8,6 +8,7 @@
 #include "comm/settings.h"
 #include "config/params.h"
 #include "core/format.h"
+#include "core/thread.h"
 #include "observe/log.h"
 #include "transport/device/endpoint.h"
 

@@ -1,7 +1,9 @@
 #include "core/thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <csignal>
 #include <system_error>
 #include <utility>
@@ -22,6 +24,11 @@ Result<std::thread> startThread(const char* name, const char* purpose, std::func
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return started;
+}
+
+int32_t availableCores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 // Threads of the library's own, in a process that belongs to somebody else.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <thread>
 
@@ -12,5 +13,8 @@ namespace tutti {
 /// is what debuggers show; null: that of the program. SystemError when the system has no thread left; `purpose` says in it what the thread
 /// was for.
 Result<std::thread> startThread(const char* name, const char* purpose, std::function<void()> run);
+
+/// Cores that the calling thread may run on, at least 1. Threads of one process may differ.
+int32_t availableCores();
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 
 #include "bench/units.h"
 #include "comm/settings.h"
+#include "core/thread.h"
 #include "exit_codes.h"
 #include "tune/calibrate.h"
 #include "tune/measured.h"
@@ -78,7 +79,7 @@ void show(const std::vector<Probe>& probes, Estimate&& estimate) {
 
 /// Fits the constants of host devices into `platform`; how far off they are.
 Result<double> tuneHost(const TuneOptions& options, tune::Platform& platform) {
-  const int32_t cores = comm::availableCores();
+  const int32_t cores = availableCores();
   const auto probes = measure(cores);
   if (!probes) return tl::unexpected(probes.error());
   const Calibration found = fitHost(*probes, tune::hostMachine(), cores);

@@ -38,7 +38,7 @@ class Acceptor {
  public:
   static constexpr size_t kMostPending = 256;
   static constexpr std::chrono::milliseconds kGrace{500};
-  static constexpr std::chrono::milliseconds kPause{10};            ///< between two looks while there is no room
+  static constexpr std::chrono::milliseconds kPause{10};           ///< between two looks while there is no room
   static constexpr std::chrono::milliseconds kGraceOfSilent{100};  ///< of those who have not greeted a listener
 
   /// Of addresses that can be listened on; one that cannot is left out, none at all is an error.
@@ -115,7 +115,7 @@ class Acceptor {
   std::vector<LocalAddress> addresses_;  ///< const from create() on
   const Settings settings_;
   UniqueFd epoll_;
-  UniqueFd completed_;  ///< an eventfd: told whenever a connection is complete, so that every listener's waiter looks
+  UniqueFd completed_;        ///< an eventfd: told whenever a connection is complete, so that every listener's waiter looks
   mutable std::mutex mutex_;  ///< protects what follows
   std::vector<Listening> listening_;
   bool isListening_ = true;     ///< the listening sockets are watched
@@ -126,9 +126,9 @@ class Acceptor {
   Clock::time_point nextExpiry_;
   Clock::time_point reported_;
   int64_t unreported_ = 0;
-  std::string words_;                 ///< of the latest of them
-  std::string failure_;               ///< of the latest address that could not be listened on
-  bool saysFailure_ = false;          ///< which has not been said yet
+  std::string words_;                  ///< of the latest of them
+  std::string failure_;                ///< of the latest address that could not be listened on
+  bool saysFailure_ = false;           ///< which has not been said yet
   std::atomic<bool> hasWords_{false};  ///< a hint to speak(), which then looks under the lock: orders nothing
 };
 

@@ -12,21 +12,21 @@
 
 namespace tutti::transport::socket {
 
-Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams,
+Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, int32_t threads,
                                                  bool namesThreads) {
   std::unique_ptr<Helpers> helpers(new Helpers(direction));
   helpers->done_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!helpers->done_) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
-  for (int32_t i = 0; i < std::max(1, streams.threads); ++i) {
+  for (int32_t i = 0; i < threads; ++i) {
     auto worker = std::make_unique<Worker>();
     worker->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!worker->wake) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
     helpers->workers_.push_back(std::move(worker));
   }
   for (size_t i = 1; i < sockets.size(); ++i) {
-    Worker& worker = *helpers->workers_[(i - 1) % helpers->workers_.size()];
-    worker.streams.push_back(std::make_unique<Stream>(sockets[i].get()));
-    helpers->streams_.push_back(worker.streams.back().get());
+    auto& served = threads > 0 ? helpers->workers_[(i - 1) % helpers->workers_.size()]->streams : helpers->driven_;
+    served.push_back(std::make_unique<Stream>(sockets[i].get()));
+    helpers->streams_.push_back(served.back().get());
   }
   for (auto& worker : helpers->workers_) {
     auto started = startThread(namesThreads ? "tutti socket" : nullptr, "that helps a socket",
@@ -47,7 +47,8 @@ Helpers::~Helpers() {
 }
 
 uint32_t Helpers::pieceBytes(uint64_t bytes, uint64_t leastBytes) const {
-  const uint64_t even = (bytes + streams_.size() - 1) / streams_.size();
+  const uint64_t pieces = hasThreads() ? streams_.size() : 1;
+  const uint64_t even = (bytes + pieces - 1) / pieces;
   const uint64_t piece = std::max(even, leastBytes);
   return piece > std::numeric_limits<uint32_t>::max() ? 0 : static_cast<uint32_t>(piece);
 }
@@ -75,13 +76,17 @@ void Helpers::fail(int error) {
   (void)eventfd_write(done_.get(), 1);
 }
 
+/// Whether there is anything for it to do.
+bool Helpers::hasPiece(Stream& stream) {
+  if (stream.current.left != nullptr) return true;
+  const auto next = stream.queue.tryPop();
+  if (next) stream.current = *next;
+  return next.has_value();
+}
+
 /// Whether anything moved on the stream.
 bool Helpers::work(Stream& stream) {
-  if (stream.current.left == nullptr) {
-    const auto next = stream.queue.tryPop();
-    if (!next) return false;
-    stream.current = *next;
-  }
+  if (!hasPiece(stream)) return false;
   Piece& piece = stream.current;
   const iovec part{piece.data, std::min<uint64_t>(piece.bytes, uint64_t{1} << 20)};
   const Transfer done = direction_ == Direction::Send ? sendSome(stream.fd, &part, 1) : receiveSome(stream.fd, &part, 1);
@@ -93,10 +98,20 @@ bool Helpers::work(Stream& stream) {
   piece.bytes -= done.bytes;
   if (piece.bytes == 0) {
     // release: pairs with the acquire in test() of the comm; acq: the last one speaks for all pieces.
-    if (piece.left->fetch_sub(1, std::memory_order_acq_rel) == 1) (void)eventfd_write(done_.get(), 1);
+    if (piece.left->fetch_sub(1, std::memory_order_acq_rel) == 1 && hasThreads()) (void)eventfd_write(done_.get(), 1);
     piece.left = nullptr;
   }
   return done.bytes > 0;
+}
+
+bool Helpers::drive(std::span<const std::atomic<uint32_t>> lefts) {
+  bool moved = false;
+  for (auto& stream : driven_) {
+    if (!hasPiece(*stream)) continue;
+    const bool isAmong = std::ranges::any_of(lefts, [&](const auto& left) { return &left == stream->current.left; });
+    if (isAmong) moved = work(*stream) || moved;
+  }
+  return moved;
 }
 
 /// Until there is something to do. False: the end.
@@ -107,13 +122,9 @@ bool Helpers::sleep(Worker& worker) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   bool found = false;
   for (auto& stream : worker.streams) {
-    if (stream->current.left == nullptr) {
-      if (const auto next = stream->queue.tryPop()) {
-        stream->current = *next;
-        found = true;
-      }
-    }
-    if (stream->current.left == nullptr) continue;
+    const bool hadPiece = stream->current.left != nullptr;
+    if (!hasPiece(*stream)) continue;
+    found = found || !hadPiece;
     const int16_t direction = direction_ == Direction::Send ? POLLOUT : POLLIN;
     fds.push_back({stream->fd, direction, 0});
   }

@@ -1,4 +1,5 @@
-// Threads that carry pieces of large messages over the data streams of one connection, where that is asked for.
+// What carries pieces of large messages over the data streams of one connection, where that is asked for: threads, or where those would
+// take the cores of who waits, drive().
 //
 // Owner: a SendComm or RecvComm, whose thread calls everything here. Each thread serves its own streams.
 // 1. Pieces of a stream go in the order of share(); which stream a piece takes depends on sizes alone, so both sides agree.
@@ -28,19 +29,25 @@ class Helpers {
  public:
   enum class Direction : uint8_t { Send, Receive };
 
-  /// `sockets`: of the connection; all but the first are data streams.
-  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, const Streams& streams,
+  /// `sockets`: of the connection; all but the first are data streams. `threads`: 0: drive() moves their bytes.
+  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, int32_t threads,
                                                  bool namesThreads);
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
   ~Helpers();
 
-  /// How a message is cut: at most one piece for each stream. 0: not at all.
+  /// How a message is cut: at most one piece for each stream; without threads it is one piece, and the next message takes another stream.
+  /// 0: not at all.
   uint32_t pieceBytes(uint64_t bytes, uint64_t leastBytes) const;
   /// Whether a peer may cut so.
   bool plausible(uint64_t bytes, uint32_t pieceBytes) const;
   /// Sets `left` to the number of pieces and hands them to the threads. At most kQueue messages at once.
   void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
+
+  /// Where there are no threads: moves what it can of the messages whose count-downs these are, as far as they are at the front of their
+  /// streams. Whether anything moved.
+  bool drive(std::span<const std::atomic<uint32_t>> lefts);
+  bool hasThreads() const { return !workers_.empty(); }
 
   /// errno of the first stream that broke; 0: none.
   int error() const { return error_.load(std::memory_order_acquire); }  // pairs with the release in fail()
@@ -59,18 +66,19 @@ class Helpers {
     explicit Stream(int socket) : fd(socket), queue(kQueue) {}
     int fd;
     SpscQueue<Piece> queue;
-    Piece current;  ///< the thread's own; left is null: none
+    Piece current;  ///< of who serves it; left is null: none
   };
   struct Worker {
     UniqueFd wake;
     std::vector<std::unique_ptr<Stream>> streams;
     std::atomic<bool> asleep{false};  ///< worker (seq_cst) and share() (seq_cst): Dekker's handshake with the queues
-    std::vector<pollfd> fds;  ///< the thread's own
+    std::vector<pollfd> fds;          ///< the thread's own
     std::thread thread;
   };
 
   explicit Helpers(Direction direction) : direction_(direction) {}
   void run(Worker& worker);
+  static bool hasPiece(Stream& stream);
   bool work(Stream& stream);
   bool sleep(Worker& worker);
   void fail(int error);
@@ -79,7 +87,8 @@ class Helpers {
   const Direction direction_;
   UniqueFd done_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Stream*> streams_;  ///< all, in the order in which pieces take them
+  std::vector<std::unique_ptr<Stream>> driven_;  ///< those without a thread: all or none
+  std::vector<Stream*> streams_;                 ///< all, in the order in which pieces take them
   size_t next_ = 0;
   std::atomic<bool> stop_{false};  ///< destructor (seq_cst); pairs with the loads in run() and sleep()
   std::atomic<int> error_{0};

@@ -14,9 +14,9 @@
 #include <memory>
 #include <vector>
 
+#include "core/unique_fd.h"
 #include "transport/net/network.h"
 #include "transport/socket/address.h"
-#include "core/unique_fd.h"
 #include "transport/socket/helpers.h"
 #include "transport/socket/settings.h"
 #include "transport/socket/stream.h"
@@ -42,8 +42,8 @@ class RecvComm final : public net::RecvComm {
  private:
   struct Slot {
     net::InMessage message;
-    uint64_t bytes = 0;     ///< what came
-    uint64_t received = 0;  ///< of it, over stream 0
+    uint64_t bytes = 0;                   ///< what came
+    uint64_t received = 0;                ///< of it, over stream 0
     std::atomic<uint32_t> piecesLeft{0};  ///< helpers: counts down (release); pairs with the acquire in test()
     enum class State : uint8_t { Free, Posted, Arriving, Arrived } state = State::Free;
   };
@@ -73,7 +73,7 @@ class RecvComm final : public net::RecvComm {
   size_t begin_ = 0;          ///< of what lies in the stash
   size_t end_ = 0;
   size_t peeked_ = 0;  ///< bytes before end_ that the kernel still has
-  int drained_ = 0;  ///< so many tests read nothing: the last read found all there was
+  int drained_ = 0;    ///< so many tests read nothing: the last read found all there was
   bool peerLeft_ = false;
   Status status_;
   std::array<std::byte, kStashBytes> stash_;

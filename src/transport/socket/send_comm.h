@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
+#include "core/unique_fd.h"
 #include "transport/net/network.h"
 #include "transport/socket/address.h"
-#include "core/unique_fd.h"
 #include "transport/socket/helpers.h"
 #include "transport/socket/settings.h"
 #include "transport/socket/wire.h"
@@ -45,9 +45,9 @@ class SendComm final : public net::SendComm {
     std::array<Frame, kGather> frames;
     std::array<iovec, 2 * kGather> parts;
     size_t numParts = 0;
-    uint64_t bytes = 0;         ///< of the messages
+    uint64_t bytes = 0;                                       ///< of the messages
     std::array<std::atomic<uint32_t>, kGather> piecesLeft{};  ///< helpers count down (release); pairs with the acquire in test()
-    uint64_t number = 0;  ///< which isend it is
+    uint64_t number = 0;                                      ///< which isend it is
     bool taken = false;
   };
   static constexpr size_t kBatchParts = 64;
@@ -68,7 +68,7 @@ class SendComm final : public net::SendComm {
   uint64_t sending_ = 0;  ///< those that have left completely, as far as stream 0 goes
   size_t part_ = 0;       ///< within slot sending_: the part, and how much of it has left
   uint64_t offset_ = 0;
-  int error_ = 0;         ///< errno; EPIPE when the peer ended the connection
+  int error_ = 0;  ///< errno; EPIPE when the peer ended the connection
   bool peerLeft_ = false;
   std::unique_ptr<Helpers> helpers_;  ///< destroyed first
 };

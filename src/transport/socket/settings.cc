@@ -8,8 +8,9 @@
 #include <string>
 
 #include "config/params.h"
-#include "observe/log.h"
+#include "core/thread.h"
 #include "core/unique_fd.h"
+#include "observe/log.h"
 
 namespace tutti::transport::socket {
 namespace {
@@ -39,7 +40,13 @@ Settings readSettings() {
   settings.retryCount = std::max(0, count(config::get<Param::SocketRetryCnt>()));
   settings.retrySleepMs = std::max(0, count(config::get<Param::SocketRetrySleepMsec>()));
   settings.namesThreads = config::get<Param::SetThreadName>() != 0;
+  settings.cores = availableCores();
   return settings;
+}
+
+int32_t helperThreads(const Settings& settings, int32_t wanted) {
+  constexpr int32_t kLeastCores = 4;
+  return settings.cores < kLeastCores ? 0 : std::min(settings.cores / 2, wanted);
 }
 
 Streams chooseStreams(const Settings& settings, uint32_t vendor) {

@@ -20,6 +20,7 @@ struct Settings {
   int32_t attemptTimeoutMs = 3'000;     ///< for one address to answer
   int32_t staggerMs = 200;              ///< before the next address is tried beside it
   bool namesThreads = false;            ///< helper threads have names of their own
+  int32_t cores = 1024;                 ///< that the process may run on
 };
 
 /// From the environment.
@@ -27,10 +28,14 @@ Settings readSettings();
 
 /// Threads and sockets of a connection.
 struct Streams {
-  int32_t threads = 0;           ///< 0: whoever tests a request moves its bytes, over one socket
+  int32_t threads = 0;  ///< 0: whoever tests a request moves its bytes, over one socket
   int32_t socketsPerThread = 0;
   int32_t data() const { return threads * socketsPerThread; }
 };
+
+/// Threads that help a connection of `wanted`: half of the cores at most, and none where there are fewer than four, for who waits needs one
+/// on both sides. 0: who tests a request moves the bytes of all its sockets.
+int32_t helperThreads(const Settings& settings, int32_t wanted);
 
 /// `vendor`: PCI vendor of the interface, 0 when unknown. At most 16 threads and 64 sockets.
 Streams chooseStreams(const Settings& settings, uint32_t vendor);

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "core/status.h"
-#include "transport/socket/address.h"
 #include "core/unique_fd.h"
+#include "transport/socket/address.h"
 #include "transport/socket/settings.h"
 
 namespace tutti::transport::socket {

@@ -114,6 +114,7 @@ INSTANTIATE_TEST_SUITE_P(All, SocketStreams,
                          testing::Values(Settings{}, Settings{.threads = 1, .socketsPerThread = 1},
                                          Settings{.threads = 2, .socketsPerThread = 3},
                                          Settings{.threads = 3, .socketsPerThread = 1, .minTaskBytes = 1, .inlineBytes = 0},
+                                         Settings{.threads = 2, .socketsPerThread = 2, .cores = 2},
                                          Settings{.receiveBuffer = 131072, .sendBuffer = 65536}));
 
 TEST(SocketComm, SendsHeaderAndPayloadTogetherAsTwoMessages) {

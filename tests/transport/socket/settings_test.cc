@@ -1,7 +1,6 @@
 #include "transport/socket/settings.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "config/params.h"
+#include "core/thread.h"
 
 namespace tutti::transport::socket::settings_test {
 namespace {
@@ -34,6 +34,15 @@ TEST(Streams, AreBoundedInThreadsAndInAll) {
   EXPECT_EQ(chooseStreams({.threads = 2, .socketsPerThread = -1}, 0).data(), 2);
 }
 
+TEST(Streams, HelpersLeaveCoresToThoseWhoWait) {
+  EXPECT_EQ(helperThreads({.cores = 1}, 4), 0);
+  EXPECT_EQ(helperThreads({.cores = 2}, 4), 0);
+  EXPECT_EQ(helperThreads({.cores = 3}, 4), 0);
+  EXPECT_EQ(helperThreads({.cores = 4}, 4), 2);
+  EXPECT_EQ(helperThreads({.cores = 16}, 4), 4);
+  EXPECT_EQ(helperThreads({.cores = 16}, 16), 8);
+}
+
 TEST(Settings, AreReadFromTheEnvironment) {
   setenv("NCCL_SOCKET_NTHREADS", "3", 1);
   setenv("NCCL_NSOCKS_PERTHREAD", "2", 1);
@@ -53,6 +62,7 @@ TEST(Settings, AreReadFromTheEnvironment) {
   EXPECT_EQ(settings.sendBuffer, 8192);
   EXPECT_EQ(settings.retryCount, 5);
   EXPECT_EQ(settings.retrySleepMs, 7);
+  EXPECT_EQ(settings.cores, availableCores());
 }
 
 TEST(Vendor, OfWhatIsNoInterfaceIsUnknown) {
