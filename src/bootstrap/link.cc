@@ -5,9 +5,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "bootstrap/asio.h"
@@ -19,9 +21,15 @@ namespace {
 constexpr size_t kLeastRead = size_t{16} << 10;
 constexpr std::chrono::seconds kFinishLimit(5);
 
+constexpr std::string_view kDoesNotAnswer = "does not answer";
+/// The kernel's words for a side that is not heard.
+constexpr std::array kSilent{ETIMEDOUT, EHOSTUNREACH, EHOSTDOWN, ENETUNREACH, ENETDOWN};
+
 void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof value); }
 
 }  // namespace
+
+bool isSilence(const Status& cause) { return cause.text().find(kDoesNotAnswer) != std::string::npos; }
 
 Result<Socket> openSocket(Reactor& reactor, int family) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -110,7 +118,7 @@ void Link::read() {
                            [self = shared_from_this()](const asio::error_code& problem, size_t bytes) {
                              self->hasReadUnderWay_ = false;
                              if (problem)
-                               self->end(error(Code::RemoteError, "{} is gone: {}", self->peer_, problem.message()));
+                               self->end(self->whyGone(self->isBroken_ ? self->broken_ : problem));
                              else
                                self->onRead(bytes);
                            });
@@ -170,20 +178,27 @@ void Link::write() {
       self->out_.pop_front();
     }
     // What the other side said before it went may lie here unread, and is what its end is known by.
-    if (problem && self->hasReadUnderWay_) return self->giveUpWriting();
-    if (problem) return self->end(error(Code::RemoteError, "{} is gone: {}", self->peer_, problem.message()));
+    if (problem && self->hasReadUnderWay_) return self->giveUpWriting(problem);
+    if (problem) return self->end(self->whyGone(problem));
     if (!self->out_.empty() && self->socket_) return self->write();
     if (self->isFinishing_) self->sayEnd();
   });
 }
 
 /// Reading comes to its end with what lies here already.
-void Link::giveUpWriting() {
+void Link::giveUpWriting(const asio::error_code& problem) {
   isBroken_ = true;
+  broken_ = problem;
   for (const std::vector<std::byte>& frame : out_) queuedBytes_.fetch_sub(frame.size(), std::memory_order_relaxed);
   out_.clear();
   asio::error_code ignored;
   if (socket_) socket_->shutdown(Socket::shutdown_both, ignored);
+}
+
+Status Link::whyGone(const asio::error_code& problem) const {
+  const bool isSilent =
+      std::ranges::any_of(kSilent, [&](int number) { return problem == asio::error_code(number, asio::error::get_system_category()); });
+  return error(Code::RemoteError, "{} {}: {}", peer_, isSilent ? kDoesNotAnswer : "is gone", problem.message());
 }
 
 void Link::end(const Status& cause) {

@@ -30,6 +30,10 @@ Result<Socket> openSocket(Reactor& reactor, int family);
 /// Small messages leave at once; a peer that has vanished is noticed within half a minute.
 void tuneSocket(int fd);
 
+/// Whether a cause that Link::OnClosed was told, also as the text of one that another process was told, is that nothing is heard of the
+/// other side: it may be there, and not be reached.
+bool isSilence(const Status& cause);
+
 class Link : public std::enable_shared_from_this<Link> {
  public:
   using OnFrame = std::function<void(Kind kind, std::span<const std::byte> payload)>;
@@ -60,8 +64,9 @@ class Link : public std::enable_shared_from_this<Link> {
   void write();
   void compact();
   void sayEnd();
-  void giveUpWriting();
+  void giveUpWriting(const asio::error_code& problem);
   void end(const Status& cause);
+  Status whyGone(const asio::error_code& problem) const;
   void release();
 
   Reactor& reactor_;
@@ -82,6 +87,7 @@ class Link : public std::enable_shared_from_this<Link> {
   size_t underWay_ = 0;  // frames at the front of out_ that are being written
   bool isFinishing_ = false;
   bool isBroken_ = false;  // nothing can be written any more; reading will come to an end
+  asio::error_code broken_;  // why
   std::atomic<size_t> queuedBytes_{0};  // a hint, for whoever wants to slow down: orders nothing
 };
 

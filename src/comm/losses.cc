@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/link.h"
 #include "comm/spread.h"
 #include "core/format.h"
 #include "core/host_name.h"
@@ -85,8 +86,9 @@ void failForLoss(Hub& hub, int32_t process, bool tellsOthers) {
 
 void failWithout(Arena& arena, const Roster& roster, int32_t process, const Status& cause) {
   const std::string why = cause.ok() ? "" : format(" ({})", cause.text());
+  const char* const how = bootstrap::isSilence(cause) ? "has ended, or cannot be reached" : "has ended without a word";
   const auto& lost = roster.process(process);
-  arena.lose(process, error(Code::RemoteError, "process {} on {} has ended without a word{}", lost.pid, roster.host(lost.host).name, why));
+  arena.lose(process, error(Code::RemoteError, "process {} on {} {}{}", lost.pid, roster.host(lost.host).name, how, why));
   const bool isOfHost = roster.process(process).host == roster.ownHost;
   const bool tellsOthers = roster.processes.size() <= Spread::kMostDirect;
   for (const auto& hub : arena.hubs()) {  // one that is attached from here on finds the loss itself

@@ -81,6 +81,33 @@ TEST_F(HostsNetworks, AnInterfaceGoesDown) {
   }
 }
 
+/// Without a deadline the kernels' probes end the calls: those of the others, and those of who is cut off. Nobody is said to have ended for
+/// sure.
+TEST_F(HostsNetworks, AnInterfaceThatStaysDownEndsTheCallsWithoutADeadline) {
+  ProcessRanks children(kHosts, [&](Self& self) {
+    enter(self);
+    ncclComm_t comm = joinAll(self);
+    EXPECT_EQ(sumOnce(comm, kHosts), ok) << lastError();
+    self.meet(1);
+    EXPECT_EQ(sumUntilError(comm, 100), ncclRemoteError) << lastError();
+    self.reach(2);
+    EXPECT_TRUE(mentions(lastError(), {"has ended, or cannot be reached", "does not answer"}));
+    if (self.index() != 2) {
+      EXPECT_TRUE(mentions(lastError(), {nameOfHost(2), "rank 2"}));
+    }
+    abortPromptly(comm);
+  });
+  ASSERT_TRUE(children.awaitStageOfAll(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const Stopwatch watch;
+  ASSERT_TRUE(networks_.run(2, "ip link set eth0 down"));
+  std::this_thread::sleep_for(std::chrono::seconds(10));  // awaitStageOfAll() has less patience
+  ASSERT_TRUE(children.awaitStageOfAll(2));
+  EXPECT_LT(watch.seconds(), 29);
+  children.expectAllWell({}, 20);
+  ASSERT_TRUE(networks_.run(2, "ip link set eth0 up"));
+}
+
 /// It comes back before the deadline: nothing has happened.
 TEST_F(HostsNetworks, AnInterfaceGoesDownForAMoment) {
   ProcessRanks children(kHosts, [&](Self& self) {
