@@ -136,8 +136,8 @@ Status Child::inspect() {
       if (!hub.departed(peer) && hub.isOnHost(peer)) failWithout(hub, hub.processOf(peer));
       return cause;
     }
-    if (hub.departed(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
-      return error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
+    if (hub.lastCalls(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
+      return error(Code::RemoteError, "rank {} has finalized, destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
                    parent_.rank().value, callName);
   }
   constexpr std::chrono::milliseconds kBetween(10);

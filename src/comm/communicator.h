@@ -248,6 +248,7 @@ class Communicator {
   void lookAtGpu();
   /// The log, and ncclGetLastError, tell once what has ended the communicator.
   void sayWhy();
+  void tellFinalized();
   /// Says to the peers which collectives come next, and returns the number after theirs.
   uint64_t postOnGpu(std::span<DeviceCall> calls);
   /// The latest collectives beside those of the peers that have come as far: whether all agree.
@@ -315,6 +316,7 @@ class Communicator {
 
   // What any thread may ask or end. The flags are exchanged: whoever is second is told.
   std::atomic<bool> finalized_ = false;
+  std::atomic<bool> isFinalizedTold_ = false;  // the others know
   std::atomic<bool> revoked_ = false;
   std::atomic<uint64_t> busyUntil_ = 0;  // works; by the thread that issues them
   ErrorLatch poison_;

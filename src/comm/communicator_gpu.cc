@@ -76,12 +76,12 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
   Poll poll = look();
   while (poll == Poll::Pending) {
     const Rank missing = gpu_->missing();
-    if (missing.value < 0 || !hub().departed(missing)) return poll;
+    if (missing.value < 0 || !hub().lastCalls(missing)) return poll;
     poll = look();
     if (poll != Poll::Pending || gpu_->missing() != missing) continue;
     cause = hub().latch(rank_).tripped()
                 ? hub().latch(rank_).status()
-                : error(Code::RemoteError, "rank {} has destroyed or aborted its communicator; rank {} waits for its part of a connection",
+                : error(Code::RemoteError, "rank {} has finalized, destroyed or aborted its communicator; rank {} waits for its part of a connection",
                         missing.value, rank_.value);
     return Poll::Failed;
   }

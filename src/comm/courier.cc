@@ -29,7 +29,9 @@ std::vector<std::byte> seal(uint64_t hub, News news, std::span<const std::byte> 
 }
 
 /// What spreads begins with its kind.
-bool isSpreadKind(News news) { return news == News::Failed || news == News::Departed || news == News::Meeting || news == News::Standing; }
+bool isSpreadKind(News news) {
+  return news == News::Failed || news == News::Departed || news == News::Meeting || news == News::Standing || news == News::Finalized;
+}
 
 }  // namespace
 

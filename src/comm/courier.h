@@ -26,7 +26,7 @@
 
 namespace tutti::comm {
 
-enum class News : uint8_t { PipeEnd, PipeCount, Failed, Departed, Meeting, Standing, Spread };
+enum class News : uint8_t { PipeEnd, PipeCount, Failed, Departed, Meeting, Standing, Finalized, Spread };
 
 class Distant;
 

@@ -296,6 +296,11 @@ void Distant::departed(Rank rank, uint64_t calls) {
   if (ranksHere_.fetch_sub(1, std::memory_order_relaxed) == 1) takeLeave();
 }
 
+void Distant::finalized(Rank rank, uint64_t calls) {
+  tellCounts(rank);
+  courier_->sendToHosts(id_, circle_, News::Finalized, encodeDeparture({rank, calls}), Spread::Way::Along);
+}
+
 /// Both ways where they differ: whoever is to be left out may have stopped, and be the one that hears for its host; and nothing may
 /// overtake this, such as that the rank which says it has departed.
 void Distant::tell(std::span<const std::byte> message, std::span<const int32_t> members, bool toAll) {
@@ -324,6 +329,10 @@ bool Distant::hear(News news, std::span<const std::byte> body) {
     case News::Departed:
       if (const auto departure = decodeDeparture(body, hub->ranks()); departure && !hub->isOnHost(departure->rank))
         hub->depart(departure->rank, departure->calls, false);
+      break;
+    case News::Finalized:
+      if (const auto end = decodeDeparture(body, hub->ranks()); end && !hub->isOnHost(end->rank))
+        hub->finalize(end->rank, end->calls, false);
       break;
     case News::Meeting: Meeting::hear(hub, body); break;
     case News::Standing: hearStanding(*hub, body); break;

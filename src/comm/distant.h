@@ -45,6 +45,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   bool isSending(Rank rank) override;
   void failed(const Status& cause) override;
   void departed(Rank rank, uint64_t calls) override;
+  void finalized(Rank rank, uint64_t calls) override;
   void tell(std::span<const std::byte> message, std::span<const int32_t> members, bool toAll) override;
   void adopt(const std::shared_ptr<transport::local::Hub>& child) override;
   void quiet() override;

@@ -26,7 +26,7 @@ void Distant::tellCount(const Key& key, uint64_t messages) const {
   (void)courier_->send(shared_.processOf(Rank(key[3])), id_, News::PipeCount, bytesOfValue(PipeCount{key, messages}));
 }
 
-/// To the receivers of a rank that departs; those that ask for a pipe later hear it then.
+/// To the receivers of a rank that sends no more; those that ask for a pipe later hear it then.
 void Distant::tellCounts(Rank rank) {
   const std::lock_guard lock(mutex_);
   departedHere_.insert(rank.value);

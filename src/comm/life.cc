@@ -54,7 +54,9 @@ Code Communicator::state() {
     hub().waitQuiet();  // who is told of an error may free the buffers of the work that it ended, which need not have a ticket
     return code;
   }
-  return isWorking() && !revoked_ ? Code::InProgress : Code::Ok;
+  if (isWorking() && !revoked_) return Code::InProgress;
+  if (finalized_ && !isBlocking()) tellFinalized();
+  return Code::Ok;
 }
 
 Status Communicator::checkReady() {
@@ -117,7 +119,15 @@ Status Communicator::finalize() {
   if (finalized_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been finalized already");
   if (!isBlocking()) return Status(Code::InProgress, "");
   drain();
-  return isDrained() ? settleOwed() : Status();
+  if (!isDrained()) return {};
+  TUTTI_TRY(settleOwed());
+  tellFinalized();
+  return {};
+}
+
+/// Once.
+void Communicator::tellFinalized() {
+  if (!hub().latch(rank_).tripped() && !isFinalizedTold_.exchange(true)) hub().finalize(rank_, issuedCollectives_);
 }
 
 bool Communicator::isDrained() const {
@@ -130,7 +140,7 @@ bool Communicator::isDrained() const {
 void Communicator::drain() {
   auto waiter = gpu_ != nullptr ? exec::host::Waiter::forSetUp() : exec::host::Waiter(turn_->isCrowded ? 0 : spins_);
   for (; !isDrained() && !hub().latch(rank_).tripped(); waiter.pause()) lookAtGpu();
-  lookAtGpu();  // a kernel that has given up may have been the last
+  lookAtGpu();                                                          // a kernel that has given up may have been the last
   if (!isDrained() || hub().latch(rank_).tripped()) hub().waitQuiet();  // a call made again has no ticket
   waitForGpu();
 }

@@ -17,7 +17,7 @@
 
 namespace tutti::comm {
 
-/// A rank has left the communicator, having made so many collective calls.
+/// A rank has left the communicator, or makes no more calls, having made so many collective ones.
 struct Departure {
   Rank rank;
   uint64_t calls = 0;

@@ -125,8 +125,7 @@ class Simulate : public Pair {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     std::vector<float> x(2 * count, 1);
     EXPECT_EQ(ncclGroupStart(), ok);
-    for (int r = 0; r < 2; ++r)
-      EXPECT_EQ(ncclAllReduce(&x[count * r], &x[count * r], count, ncclFloat, ncclSum, comms[r], nullptr), ok);
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(ncclAllReduce(&x[count * r], &x[count * r], count, ncclFloat, ncclSum, comms[r], nullptr), ok);
     EXPECT_EQ(ncclGroupSimulateEnd(&info), ok) << ncclGetLastError(nullptr);
     EXPECT_EQ(x, std::vector<float>(2 * count, 1)) << "nothing is launched";
     return info.estimatedTime;
@@ -288,6 +287,41 @@ TEST(Departed, APeerIsNamed) {
     int x = 0;
     EXPECT_TRUE(refused(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comms[0], nullptr), ncclRemoteError, {"rank 1"}));
     EXPECT_EQ(ncclCommDestroy(comms[0]), ok);
+  });
+}
+
+// One that is still there, and makes no more calls: of collectives and of messages.
+TEST(Departed, APeerThatHasFinalizedIsNamed) {
+  RankThreads threads(1);  // for its watchdog
+  threads.run([](int, ncclComm_t) {
+    for (const bool isMessage : {false, true}) {
+      ncclComm_t comms[2];
+      ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok);
+      EXPECT_EQ(ncclCommFinalize(comms[1]), ok);
+      EXPECT_EQ(stateOf(comms[0]), ok);
+      int x = 0;
+      const ncclResult_t result =
+          isMessage ? ncclRecv(&x, 1, ncclInt, 1, comms[0], nullptr) : ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comms[0], nullptr);
+      EXPECT_TRUE(refused(result, ncclRemoteError, {"rank 1 has finalized"}));
+      EXPECT_EQ(ncclCommDestroy(comms[1]), ok);
+      EXPECT_EQ(ncclCommDestroy(comms[0]), ok);
+    }
+  });
+}
+
+// What came before counts: it is there, though its sender makes no more calls.
+TEST(Departed, WhatAPeerSentBeforeItFinalizedArrives) {
+  RankThreads threads(1);
+  threads.run([](int, ncclComm_t) {
+    ncclComm_t comms[2];
+    ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok);
+    int x = 41;
+    int y = 0;
+    EXPECT_EQ(ncclSend(&x, 1, ncclInt, 0, comms[1], nullptr), ok);
+    EXPECT_EQ(ncclCommFinalize(comms[1]), ok);
+    EXPECT_EQ(ncclRecv(&y, 1, ncclInt, 1, comms[0], nullptr), ok) << ncclGetLastError(comms[0]);
+    EXPECT_EQ(y, 41);
+    for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ok);
   });
 }
 

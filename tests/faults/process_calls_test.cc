@@ -36,15 +36,25 @@ struct Mismatch {
 
 const std::vector<Mismatch>& mismatches() {
   static const std::vector<Mismatch> all = {
-      {"count", [](ncclComm_t c, int* d) { return allReduce(c, d, 1000); }, [](ncclComm_t c, int* d) { return allReduce(c, d, 1001); },
+      {"count",
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 1001); },
        {"1000", "1001"}},
-      {"large count", [](ncclComm_t c, int* d) { return allReduce(c, d, 200000); },
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 100); }, {"200000", "100"}},
-      {"type", [](ncclComm_t c, int* d) { return allReduce(c, d); }, [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclFloat); },
+      {"large count",
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 200000); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 100); },
+       {"200000", "100"}},
+      {"type",
+       [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclFloat); },
        {"int32", "float"}},
-      {"operator", [](ncclComm_t c, int* d) { return allReduce(c, d); },
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclInt, ncclMax); }, {"sum", "max"}},
-      {"root", [](ncclComm_t c, int* d) { return broadcast(c, d); }, [](ncclComm_t c, int* d) { return broadcast(c, d, 1000, 2); },
+      {"operator",
+       [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclInt, ncclMax); },
+       {"sum", "max"}},
+      {"root",
+       [](ncclComm_t c, int* d) { return broadcast(c, d); },
+       [](ncclComm_t c, int* d) { return broadcast(c, d, 1000, 2); },
        {"root 0", "root 2"}},
       {"swapped calls",
        [](ncclComm_t c, int* d) {
@@ -61,15 +71,19 @@ const std::vector<Mismatch>& mismatches() {
          const ncclResult_t first = allReduce(c, d);
          return first == ok ? broadcast(c, d) : first;
        },
-       [](ncclComm_t c, int* d) { return broadcast(c, d); }, {"AllReduce", "Broadcast"}},
-      {"a split", [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int* d) { return broadcast(c, d); },
+       {"AllReduce", "Broadcast"}},
+      {"a split",
+       [](ncclComm_t c, int* d) { return allReduce(c, d); },
        [](ncclComm_t c, int*) {
          ncclComm_t child = nullptr;
          return ncclCommSplit(c, 0, 0, &child, nullptr);
        },
        {"AllReduce", "Split"}},
-      {"messages that nobody takes", [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 1, c, nullptr); },
-       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 0, c, nullptr); }, {"Send"}},
+      {"messages that nobody takes",
+       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 1, c, nullptr); },
+       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 0, c, nullptr); },
+       {"Send"}},
   };
   return all;
 }
@@ -148,6 +162,37 @@ TEST(ProcessLeaves, ARankThatLeavesInsteadOfCalling) {
     EXPECT_EQ(ncclCommDestroy(comm), ok);
   });
   children.expectAllWell({}, 10);
+}
+
+/// A rank that finalizes instead of calling, and goes on with something else: on one host and on two, blocking and not.
+TEST(ProcessLeaves, ARankThatFinalizesInsteadOfCalling) {
+  for (const bool areTwoHosts : {false, true})
+    for (const bool isBlocking : {true, false}) {
+      ProcessRanks children(kRanks, [&](Self& self) {
+        if (areTwoHosts) playHost(self.index() % 2);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = isBlocking ? 1 : 0;
+        ncclComm_t comm = nullptr;
+        const auto settle = [&](ncclResult_t result) {
+          while (result == ncclInProgress && ncclCommGetAsyncError(comm, &result) == ok && result == ncclInProgress)
+            std::this_thread::yield();
+          return result;
+        };
+        ASSERT_EQ(settle(ncclCommInitRankConfig(&comm, kRanks, self.id(), self.index(), &config)), ok) << ncclGetLastError(nullptr);
+        int x = 1;
+        EXPECT_EQ(settle(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comm, nullptr)), ok) << ncclGetLastError(comm);
+        self.meet(1);
+        if (self.index() == 2) {
+          EXPECT_EQ(settle(ncclCommFinalize(comm)), ok);
+        } else {
+          EXPECT_EQ(settle(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comm, nullptr)), ncclRemoteError);
+          EXPECT_NE(std::string(ncclGetLastError(comm)).find("rank 2 has finalized"), std::string::npos) << ncclGetLastError(comm);
+        }
+        self.meet(2);  // it is there all the time
+        EXPECT_EQ(ncclCommAbort(comm), ok);
+      });
+      children.expectAllWell({}, 10);
+    }
 }
 
 /// Two processes claim one rank; the others hear of it.

@@ -68,7 +68,7 @@ std::set<int32_t> findSuspects(const Hub& hub, const Waits::State& state, const 
     case Ending::Aborted: ranks = blamedRanks(hub); break;
     case Ending::Departed:
       for (const Rank rank : verdict.missing)
-        if (hub.departed(rank)) ranks.insert(rank.value);
+        if (hub.lastCalls(rank)) ranks.insert(rank.value);
       break;
     case Ending::Deadline:
       ranks = endsOfWaits(hub, state, verdict, own);

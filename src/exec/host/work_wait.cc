@@ -104,19 +104,19 @@ Status Work::settleOwed() {
   return status_;
 }
 
-/// A collective waits in vain for a rank that ended before it. So does a message; but what its peer had sent before it ended may have
-/// come in just now, so that only a later inspection is sure.
+/// A collective waits in vain for a rank that ended, or was finalized, before it. So does a message; but what its peer had sent before it
+/// ended may have come in just now, so that only a later inspection is sure.
 bool Work::lookForDeparted(Chain& chain) {
   const Call& call = chain.current().call;
   for (int32_t r = 0; r < turn_->hub->ranks(); ++r) {
-    const auto calls = turn_->hub->departed(Rank(r));
+    const auto calls = turn_->hub->lastCalls(Rank(r));
     if (!calls || (call.isMessage() ? call.root != r : call.sequence < *calls)) continue;
     if (member_->latch.tripped()) return false;  // it aborted before it departed, and the next try says so
     if (call.isMessage() && remote() != nullptr && remote()->owes(Rank(r))) continue;
     if (!call.isMessage() || chain.peerGone) {
       outcome_ = {Ending::Departed,
-                  error(Code::RemoteError, "rank {} has destroyed its communicator; rank {} waits for it in {}", r, turn_->rank.value,
-                        describeCall(call)),
+                  error(Code::RemoteError, "rank {} has {} its communicator; rank {} waits for it in {}", r,
+                        turn_->hub->departed(Rank(r)) ? "destroyed" : "finalized", turn_->rank.value, describeCall(call)),
                   {}};
       return true;
     }

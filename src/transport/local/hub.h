@@ -43,7 +43,8 @@ struct alignas(kCacheLine) Member {
   Board board;
   LastMessage lastMessage;
   std::atomic<uint64_t> departed;   ///< 0, or 1 + the calls it took part in: written once, by the rank that ends (release)
-  std::atomic<bool> blamed;        ///< see Hub::blame()
+  std::atomic<uint64_t> finalized;  ///< the same, once there will be no more calls
+  std::atomic<bool> blamed;         ///< see Hub::blame()
   std::atomic<bool> inside;         ///< written by the thread that drives the rank; read by waitQuiet
   /// 1 + the core that its thread was seen on last, 0: not known. Written by the thread that drives the rank, read by those that wait for
   /// it on fewer cores than there are ranks: a hint, which nothing is ordered by.
@@ -162,6 +163,19 @@ class Hub {
     return calls == 0 ? std::nullopt : std::optional(calls - 1);
   }
 
+  /// The rank makes no calls any more, but is there, and all `calls` that it has made are over. Everything that it sent can be seen by who
+  /// sees this.
+  void finalize(Rank rank, uint64_t calls, bool tellsOthers = true) {
+    members_[index(rank)].finalized.store(calls + 1, std::memory_order_release);  // pairs with lastCalls()
+    if (Remote* const others = remote(); tellsOthers && others != nullptr) others->finalized(rank, calls);
+  }
+  /// How many collectives the rank took part in if there will be no more: it has finalized its communicator, or departed.
+  std::optional<uint64_t> lastCalls(Rank rank) const {
+    if (const auto calls = departed(rank)) return calls;
+    const uint64_t calls = members_[index(rank)].finalized.load(std::memory_order_acquire);  // pairs with finalize()
+    return calls == 0 ? std::nullopt : std::optional(calls - 1);
+  }
+
   /// The ranks are about to fail because this one died, or cannot be reached. Before failAll(), by who knows; verdicts name it.
   void blame(Rank rank) { members_[index(rank)].blamed.store(true, std::memory_order_release); }  // pairs with isBlamed()
   bool isBlamed(Rank rank) const { return members_[index(rank)].blamed.load(std::memory_order_acquire); }
@@ -246,13 +260,13 @@ class Hub {
     std::shared_ptr<Hub> hub;
     int32_t awaited = 0;
   };
-  std::map<uint64_t, Kept> children_;  // that not all ranks of this process have attached, by place
-  Page* page_ = nullptr;      // the page that it reads
-  Page* lastPage_ = nullptr;  // the last that it knows
-  uint64_t seen_ = 0;         // entries of page_ that it has read
+  std::map<uint64_t, Kept> children_;                         // that not all ranks of this process have attached, by place
+  Page* page_ = nullptr;                                      // the page that it reads
+  Page* lastPage_ = nullptr;                                  // the last that it knows
+  uint64_t seen_ = 0;                                         // entries of page_ that it has read
   std::map<int32_t, std::unique_ptr<Neighbour>> neighbours_;  // by process
-  std::atomic<int64_t> lookedNs_ = 0;     // when somebody last looked for dead processes
-  std::atomic<uint32_t> nextToLook_ = 0;  // a rank, modulo their number
+  std::atomic<int64_t> lookedNs_ = 0;                         // when somebody last looked for dead processes
+  std::atomic<uint32_t> nextToLook_ = 0;                      // a rank, modulo their number
   Later later_;
   std::mutex copiesMutex_;
   std::vector<SharedCopy*> copies_;  // of ranks of this process

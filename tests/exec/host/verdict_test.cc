@@ -271,6 +271,7 @@ class AskingRemote final : public transport::local::Remote {
   bool owes(Rank) override { return false; }
   void failed(const Status&) override {}
   void departed(Rank, uint64_t) override {}
+  void finalized(Rank, uint64_t) override {}
   void tell(std::span<const std::byte>, std::span<const int32_t>, bool) override {}
   void adopt(const std::shared_ptr<Hub>&) override {}
   void quiet() override {}
