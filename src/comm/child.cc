@@ -137,8 +137,8 @@ Status Child::inspect() {
       return cause;
     }
     if (hub.lastCalls(peer) && !meeting_->has(Rank(p)))  // in this order: it may have come before it went
-      return error(Code::RemoteError, "rank {} has finalized, destroyed or aborted its communicator; rank {} waits for it in {}", peer.value,
-                   parent_.rank().value, callName);
+      return error(Code::RemoteError, "rank {} has finalized, destroyed or aborted its communicator; rank {} waits for it in {}",
+                   peer.value, parent_.rank().value, callName);
   }
   constexpr std::chrono::milliseconds kBetween(10);
   // Arrivals on two hosts may cross, so that neither knew of the other when it came.

@@ -81,7 +81,8 @@ Poll Communicator::lookForRanks(Look&& look, Status& cause) {
     if (poll != Poll::Pending || gpu_->missing() != missing) continue;
     cause = hub().latch(rank_).tripped()
                 ? hub().latch(rank_).status()
-                : error(Code::RemoteError, "rank {} has finalized, destroyed or aborted its communicator; rank {} waits for its part of a connection",
+                : error(Code::RemoteError,
+                        "rank {} has finalized, destroyed or aborted its communicator; rank {} waits for its part of a connection",
                         missing.value, rank_.value);
     return Poll::Failed;
   }

@@ -90,8 +90,9 @@ class Remote {
   /// Whether something may still come that a rank has sent which has departed since: news of it may be faster than its last messages.
   virtual bool owes(Rank rank) = 0;
 
-  /// For the other hosts: the communicator has failed; a rank has departed, or makes no more calls; something for comm/meeting.h, of all ranks or of these: then it
-  /// needs nobody else who stands between. `toAll`: every process of those hosts is to hear it, if there are no more than 64 in all.
+  /// For the other hosts: the communicator has failed; a rank has departed, or makes no more calls; something for comm/meeting.h, of all
+  /// ranks or of these: then it needs nobody else who stands between. `toAll`: every process of those hosts is to hear it,
+  /// if there are no more than 64 in all.
   virtual void failed(const Status& cause) = 0;
   virtual void departed(Rank rank, uint64_t calls) = 0;
   virtual void finalized(Rank rank, uint64_t calls) = 0;
