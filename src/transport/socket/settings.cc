@@ -45,8 +45,7 @@ Settings readSettings() {
 }
 
 int32_t helperThreads(const Settings& settings, int32_t wanted) {
-  constexpr int32_t kLeastCores = 4;
-  return settings.cores < kLeastCores ? 0 : std::min(settings.cores / 2, wanted);
+  return std::clamp(settings.cores / 2 - 1, 0, wanted);
 }
 
 Streams chooseStreams(const Settings& settings, uint32_t vendor) {

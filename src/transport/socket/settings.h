@@ -33,8 +33,8 @@ struct Streams {
   int32_t data() const { return threads * socketsPerThread; }
 };
 
-/// Threads that help a connection of `wanted`: half of the cores at most, and none where there are fewer than four, for who waits needs one
-/// on both sides. 0: who tests a request moves the bytes of all its sockets.
+/// Threads that help a connection of `wanted`: half of the cores at most, less one for who waits. 0: who tests a request moves the bytes of
+/// all its sockets.
 int32_t helperThreads(const Settings& settings, int32_t wanted);
 
 /// `vendor`: PCI vendor of the interface, 0 when unknown. At most 16 threads and 64 sockets.

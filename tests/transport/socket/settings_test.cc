@@ -38,9 +38,9 @@ TEST(Streams, HelpersLeaveCoresToThoseWhoWait) {
   EXPECT_EQ(helperThreads({.cores = 1}, 4), 0);
   EXPECT_EQ(helperThreads({.cores = 2}, 4), 0);
   EXPECT_EQ(helperThreads({.cores = 3}, 4), 0);
-  EXPECT_EQ(helperThreads({.cores = 4}, 4), 2);
+  EXPECT_EQ(helperThreads({.cores = 4}, 4), 1);
   EXPECT_EQ(helperThreads({.cores = 16}, 4), 4);
-  EXPECT_EQ(helperThreads({.cores = 16}, 16), 8);
+  EXPECT_EQ(helperThreads({.cores = 16}, 16), 7);
 }
 
 TEST(Settings, AreReadFromTheEnvironment) {
