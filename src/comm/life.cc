@@ -55,7 +55,7 @@ Code Communicator::state() {
     return code;
   }
   if (isWorking() && !revoked_) return Code::InProgress;
-  if (finalized_ && !isBlocking()) tellFinalized();
+  if (finalized_ && !isBlocking() && isDrained()) tellFinalized();  // in this order: another thread may finalize it just now
   return Code::Ok;
 }
 

@@ -45,13 +45,13 @@ class Helpers {
   void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
 
   /// Where there are no threads: moves what it can of the messages whose count-downs these are, as far as they are at the front of their
-  /// streams. Whether anything moved.
+  /// streams: who tests asks for the oldest first. Whether anything moved.
   bool drive(std::span<const std::atomic<uint32_t>> lefts);
   bool hasThreads() const { return !workers_.empty(); }
 
   /// errno of the first stream that broke; 0: none.
   int error() const { return error_.load(std::memory_order_acquire); }  // pairs with the release in fail()
-  /// Becomes ready whenever a message is through or a stream broke.
+  /// Becomes ready whenever a stream broke or, by threads, a message is through.
   int descriptor() const { return done_.get(); }
 
  private:

@@ -20,7 +20,7 @@ struct Settings {
   int32_t attemptTimeoutMs = 3'000;     ///< for one address to answer
   int32_t staggerMs = 200;              ///< before the next address is tried beside it
   bool namesThreads = false;            ///< helper threads have names of their own
-  int32_t cores = 1024;                 ///< that the process may run on
+  int32_t cores = 1024;                 ///< that the calling thread may run on, when they were read
 };
 
 /// From the environment.
