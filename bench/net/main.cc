@@ -1,6 +1,6 @@
 // bench_net: the engine, and the library above it, against bare sockets. Two processes over loopback, everything in turns, medians.
 //
-// usage: bench_net [ROUNDS [HELPER_THREADS [8|64]]]    the last: only what begins so
+// usage: bench_net [ROUNDS [STREAMS [8|64]]]    the last: only what begins so. STREAMS: NCCL_SOCKET_NTHREADS
 //
 // 8 B: ping-pong, half a round trip. 64 MB: one way, until the receiver's word that it has all of it. Every transfer is verified
 // outside the time. The last column is the bare time over this one, within the same round (1.0 is as good; below 1 is slower): 8 B against

@@ -248,6 +248,7 @@ class Communicator {
   void lookAtGpu();
   /// The log, and ncclGetLastError, tell once what has ended the communicator.
   void sayWhy();
+  /// The others hear how many calls there were in all. Once finalized and drained.
   void tellFinalized();
   /// Says to the peers which collectives come next, and returns the number after theirs.
   uint64_t postOnGpu(std::span<DeviceCall> calls);

@@ -17,9 +17,9 @@ using transport::device::UserWindow;
 
 namespace {
 
-/// And whose buffers only lent ones can be: each rank's arguments tell of its own alone.
-constexpr std::array kCopiedIfLent{Collective::Scatter, Collective::Gather};
 constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Collective::AllToAll};
+/// Only where buffers are lent: each rank's arguments tell of its own alone.
+constexpr std::array kCopiedIfLent{Collective::Scatter, Collective::Gather};
 /// Blocks that combine: more are hardly faster (docs/decisions/0042-mapped.md), and take multiprocessors from the caller's own kernels.
 constexpr int32_t kMappedBlocks = 12;
 /// And that move, between two ranks and between more; some of them have the rank's own part.

@@ -98,7 +98,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   std::optional<Usage> usage_;  // nothing yet: the first device carries all
   std::map<Key, std::unique_ptr<Half>> halves_;
   std::map<Key, transport::net::Handle> handles_;  // of receivers whose senders have not asked yet
-  std::set<int32_t> departedHere_;      // ranks of this process
+  std::set<int32_t> departedHere_;      // ranks of this process that send no more
   std::map<Key, uint64_t> counts_;  // of receiving halves whose senders have departed: how many messages there are in all
   std::map<Key, std::chrono::steady_clock::time_point> owedUntil_;  // senders that have not said it yet are believed to owe
   // On the bootstrap's thread: which wait of each distant rank is published, and when this process has last said where its ranks stand.

@@ -36,25 +36,15 @@ struct Mismatch {
 
 const std::vector<Mismatch>& mismatches() {
   static const std::vector<Mismatch> all = {
-      {"count",
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000); },
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 1001); },
+      {"count", [](ncclComm_t c, int* d) { return allReduce(c, d, 1000); }, [](ncclComm_t c, int* d) { return allReduce(c, d, 1001); },
        {"1000", "1001"}},
-      {"large count",
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 200000); },
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 100); },
-       {"200000", "100"}},
-      {"type",
-       [](ncclComm_t c, int* d) { return allReduce(c, d); },
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclFloat); },
+      {"large count", [](ncclComm_t c, int* d) { return allReduce(c, d, 200000); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 100); }, {"200000", "100"}},
+      {"type", [](ncclComm_t c, int* d) { return allReduce(c, d); }, [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclFloat); },
        {"int32", "float"}},
-      {"operator",
-       [](ncclComm_t c, int* d) { return allReduce(c, d); },
-       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclInt, ncclMax); },
-       {"sum", "max"}},
-      {"root",
-       [](ncclComm_t c, int* d) { return broadcast(c, d); },
-       [](ncclComm_t c, int* d) { return broadcast(c, d, 1000, 2); },
+      {"operator", [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int* d) { return allReduce(c, d, 1000, ncclInt, ncclMax); }, {"sum", "max"}},
+      {"root", [](ncclComm_t c, int* d) { return broadcast(c, d); }, [](ncclComm_t c, int* d) { return broadcast(c, d, 1000, 2); },
        {"root 0", "root 2"}},
       {"swapped calls",
        [](ncclComm_t c, int* d) {
@@ -71,19 +61,15 @@ const std::vector<Mismatch>& mismatches() {
          const ncclResult_t first = allReduce(c, d);
          return first == ok ? broadcast(c, d) : first;
        },
-       [](ncclComm_t c, int* d) { return broadcast(c, d); },
-       {"AllReduce", "Broadcast"}},
-      {"a split",
-       [](ncclComm_t c, int* d) { return allReduce(c, d); },
+       [](ncclComm_t c, int* d) { return broadcast(c, d); }, {"AllReduce", "Broadcast"}},
+      {"a split", [](ncclComm_t c, int* d) { return allReduce(c, d); },
        [](ncclComm_t c, int*) {
          ncclComm_t child = nullptr;
          return ncclCommSplit(c, 0, 0, &child, nullptr);
        },
        {"AllReduce", "Split"}},
-      {"messages that nobody takes",
-       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 1, c, nullptr); },
-       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 0, c, nullptr); },
-       {"Send"}},
+      {"messages that nobody takes", [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 1, c, nullptr); },
+       [](ncclComm_t c, int* d) { return ncclSend(d, 300000, ncclInt, 0, c, nullptr); }, {"Send"}},
   };
   return all;
 }

@@ -41,7 +41,7 @@ class Helpers {
   uint32_t pieceBytes(uint64_t bytes, uint64_t leastBytes) const;
   /// Whether a peer may cut so.
   bool plausible(uint64_t bytes, uint32_t pieceBytes) const;
-  /// Sets `left` to the number of pieces and hands them to the threads. At most kQueue messages at once.
+  /// Sets `left` to the number of pieces and hands them to the threads, or to drive(). At most kQueue messages at once.
   void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
 
   /// Where there are no threads: moves what it can of the messages whose count-downs these are, as far as they are at the front of their
