@@ -87,7 +87,8 @@ class Remote {
   /// Whether something that the rank of this process has sent is on its way, or will be found to be lost, so that who waits for it does not
   /// wait in vain. What lies at the other side, or is not wanted there, is not on its way.
   virtual bool isSending(Rank rank) = 0;
-  /// Whether something may still come that a rank has sent which has departed or finalized since: news of it may be faster than its last messages.
+  /// Whether something may still come that a rank has sent which has departed or finalized since: news of it may be faster than its last
+  /// messages.
   virtual bool owes(Rank rank) = 0;
 
   /// For the other hosts: the communicator has failed; a rank has departed, or makes no more calls; something for comm/meeting.h, of all

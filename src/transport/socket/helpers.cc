@@ -104,6 +104,11 @@ bool Helpers::work(Stream& stream) {
   return done.bytes > 0;
 }
 
+void Helpers::addDescriptors(std::vector<int>& descriptors) const {
+  descriptors.push_back(done_.get());
+  for (const auto& stream : driven_) descriptors.push_back(stream->fd);
+}
+
 bool Helpers::drive(std::span<const std::atomic<uint32_t>> lefts) {
   bool moved = false;
   for (auto& stream : driven_) {

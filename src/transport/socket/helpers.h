@@ -44,15 +44,14 @@ class Helpers {
   /// Sets `left` to the number of pieces and hands them to the threads, or to drive(). At most kQueue messages at once.
   void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
 
-  /// Where there are no threads: moves what it can of the messages whose count-downs these are, as far as they are at the front of their
+  /// Nothing where there are threads. Moves what it can of the messages whose count-downs these are, as far as they are at the front of their
   /// streams: who tests asks for the oldest first. Whether anything moved.
   bool drive(std::span<const std::atomic<uint32_t>> lefts);
-  bool hasThreads() const { return !workers_.empty(); }
 
   /// errno of the first stream that broke; 0: none.
   int error() const { return error_.load(std::memory_order_acquire); }  // pairs with the release in fail()
-  /// Becomes ready whenever a stream broke or, by threads, a message is through.
-  int descriptor() const { return done_.get(); }
+  /// To sleep on: one becomes ready whenever a stream broke or there is something to do for who tests.
+  void addDescriptors(std::vector<int>& descriptors) const;
 
  private:
   static constexpr size_t kQueue = 64;
@@ -77,6 +76,7 @@ class Helpers {
   };
 
   explicit Helpers(Direction direction) : direction_(direction) {}
+  bool hasThreads() const { return !workers_.empty(); }
   void run(Worker& worker);
   static bool hasPiece(Stream& stream);
   bool work(Stream& stream);

@@ -26,9 +26,7 @@ Result<std::unique_ptr<RecvComm>> RecvComm::create(std::vector<UniqueFd> sockets
         Helpers::create(Helpers::Direction::Receive, comm->sockets_, helperThreads(settings, streams.threads), settings.namesThreads);
     if (!helpers) return tl::unexpected(std::move(helpers).error());
     comm->helpers_ = std::move(*helpers);
-    comm->descriptors_.push_back(comm->helpers_->descriptor());
-    if (!comm->helpers_->hasThreads())
-      for (size_t i = 1; i < comm->sockets_.size(); ++i) comm->descriptors_.push_back(comm->sockets_[i].get());
+    comm->helpers_->addDescriptors(comm->descriptors_);
   }
   return comm;
 }
@@ -180,7 +178,7 @@ bool RecvComm::pump() {
 net::Tested RecvComm::test(net::Request request, uint64_t* bytes) {
   Slot& slot = *static_cast<Slot*>(request.token);
   bool moved = slot.state == Slot::State::Arrived ? false : pump();
-  if (helpers_ && !helpers_->hasThreads()) moved = helpers_->drive({&slot.piecesLeft, 1}) || moved;
+  if (helpers_) moved = helpers_->drive({&slot.piecesLeft, 1}) || moved;
   // acquire: pairs with the helpers' release, so that what they wrote is seen.
   const bool complete = slot.state == Slot::State::Arrived && slot.piecesLeft.load(std::memory_order_acquire) == 0;
   if (!complete && broken()) return {Poll::Failed, false};

@@ -25,9 +25,7 @@ Result<std::unique_ptr<SendComm>> SendComm::create(std::vector<UniqueFd> sockets
         Helpers::create(Helpers::Direction::Send, comm->sockets_, helperThreads(settings, streams.threads), settings.namesThreads);
     if (!helpers) return tl::unexpected(std::move(helpers).error());
     comm->helpers_ = std::move(*helpers);
-    comm->descriptors_.push_back(comm->helpers_->descriptor());
-    if (!comm->helpers_->hasThreads())
-      for (size_t i = 1; i < comm->sockets_.size(); ++i) comm->descriptors_.push_back(comm->sockets_[i].get());
+    comm->helpers_->addDescriptors(comm->descriptors_);
   }
   return comm;
 }
@@ -114,7 +112,7 @@ net::Tested SendComm::test(net::Request request, uint64_t* bytes) {
   Slot& slot = *static_cast<Slot*>(request.token);
   const auto isOut = [&] { return sending_ > slot.number; };
   bool moved = isOut() ? false : pump();
-  if (helpers_ && !helpers_->hasThreads()) moved = helpers_->drive(slot.piecesLeft) || moved;
+  if (helpers_) moved = helpers_->drive(slot.piecesLeft) || moved;
   if (broken()) return {Poll::Failed, false};
   // acquire: pairs with the helpers' release, so that the memory is ours again.
   const auto throughHelpers = [](const std::atomic<uint32_t>& left) { return left.load(std::memory_order_acquire) == 0; };
