@@ -44,8 +44,8 @@ class Helpers {
   /// Sets `left` to the number of pieces and hands them to the threads, or to drive(). At most kQueue messages at once.
   void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
 
-  /// Nothing where there are threads. Moves what it can of the messages whose count-downs these are, as far as they are at the front of their
-  /// streams: who tests asks for the oldest first. Whether anything moved.
+  /// Nothing where there are threads. Moves what it can of the messages whose count-downs these are, as far as they are at the front of
+  /// their streams: who tests asks for the oldest first. Whether anything moved.
   bool drive(std::span<const std::atomic<uint32_t>> lefts);
 
   /// errno of the first stream that broke; 0: none.
