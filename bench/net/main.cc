@@ -69,7 +69,7 @@ class Side {
     transport::net::Handle mine;
     transport::net::Handle theirs;
     auto receiver =
-        group_->addReceive({.pipe = in_->view(), .peer = {Rank(first ? 1 : 0), "loopback"}, .offers = {offers_.data(), kSlots}}, &mine);
+        group_->addReceive({.pipe = readView(), .peer = {Rank(first ? 1 : 0), "loopback"}}, &mine);
     if (!receiver) die(receiver.error().text());
     auto* const sender = group_->addSend({.pipe = out_->view(), .peer = {Rank(first ? 1 : 0), "loopback"}});
     if (write(control_, &mine, sizeof mine) != sizeof mine || read(control_, &theirs, sizeof theirs) != sizeof theirs) die("control");
@@ -77,7 +77,7 @@ class Side {
     while (!group_->settled()) (void)engine_->progressOrWait(std::chrono::milliseconds(1));
     if (!group_->status().ok()) die(group_->status().text());
     send_ = std::make_unique<SendEnd>(out_->view());
-    recv_ = std::make_unique<RecvEnd>(in_->view());
+    recv_ = std::make_unique<RecvEnd>(readView());
     if (threads > 0) setenv("NCCL_SOCKET_NTHREADS", std::to_string(threads).c_str(), 1);
     library_ = std::make_unique<LibraryRank>(first, control_);
   }
@@ -137,9 +137,11 @@ class Side {
       for (size_t at = 0; at < kLarge; at += kSlice) pushReference(at, kSlice);
       take(true);
     } else {
+      size_t ahead = 0;  // up to where places have been offered
       for (size_t at = 0; at < kLarge; at += kSlice) {
         std::byte* const wanted = offered ? buffer_.data() + at : nullptr;
-        if (offered) progress::OfferView{offers_.data(), kSlots}.make(recv_->received() + 1, wanted, kSlice);
+        for (; offered && ahead < kLarge && ahead < at + kSlots * kSlice; ahead += kSlice)
+          recv_->offer(recv_->received() + 1 + (ahead - at) / kSlice, buffer_.data() + ahead, kSlice);
         take(true, wanted);
       }
       pushSmall(0);
@@ -154,7 +156,7 @@ class Side {
       pushReference(0, kLarge);
       take(true);
     } else {
-      progress::OfferView{offers_.data(), kSlots}.make(recv_->received() + 1, buffer_.data(), kLarge);
+      recv_->offer(recv_->received() + 1, buffer_.data(), kLarge);
       take(true, buffer_.data());
       pushSmall(0);
     }
@@ -175,6 +177,11 @@ class Side {
   }
 
  private:
+  transport::local::PipeView readView() {
+    transport::local::PipeView view = in_->view();
+    view.offers = offers_.data();
+    return view;
+  }
   static Pipe makePipe() {
     auto pipe = Pipe::create(kSlots, kSlice);
     if (!pipe) die(pipe.error().text());
@@ -221,7 +228,7 @@ class Side {
   const int control_;
   const std::vector<int> bare_;
   std::vector<std::byte> buffer_;
-  std::vector<progress::Offer> offers_ = std::vector<progress::Offer>(kSlots);
+  std::vector<transport::local::Offer> offers_ = std::vector<transport::local::Offer>(kSlots);
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<progress::JobGroup> group_;
   std::unique_ptr<Pipe> out_;

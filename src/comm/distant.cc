@@ -144,14 +144,15 @@ Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t 
 Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Half>& half = halves_[keyOf(key)];
-  if (half != nullptr) return half->pipe.view();
+  if (half != nullptr) return half->view();
   auto pipe = Pipe::create(slots, slotBytes);
   if (!pipe) return tl::unexpected(std::move(pipe).error());
   auto made = std::make_unique<Half>();
   made->pipe = std::move(*pipe);
+  made->offers = std::vector<transport::local::Offer>(slots);
   PipeEnd end{keyOf(key), {}, nameOf(courier_->engine().network())};
   progress::RecvSpec spec;
-  spec.pipe = made->pipe.view();
+  spec.pipe = made->view();
   spec.peer = peerOf(key.from);
   spec.device = usage_ ? usage_->deviceOf(key, false) : 0;
   spec.mostBytes = slotBytes;
@@ -166,7 +167,7 @@ Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64
     return tl::unexpected(isLost ? lossOf(shared_, key.from) : std::move(status));
   }
   half = std::move(made);
-  return half->pipe.view();
+  return half->view();
 }
 
 /// A connection broke. Why is often on its way by the mesh: the peer has failed, departed or died. So the words of the network come last.

@@ -62,7 +62,14 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   static Key keyOf(const transport::local::PipeKey& key) { return {key.channel.value, key.port, key.from.value, key.to.value}; }
   struct Half {
     transport::local::Pipe pipe;
+    std::vector<transport::local::Offer> offers;  ///< of a receiver
     progress::SendJob* sender = nullptr;
+
+    transport::local::PipeView view() {
+      transport::local::PipeView view = pipe.view();
+      view.offers = offers.empty() ? nullptr : offers.data();
+      return view;
+    }
   };
   progress::Peer peerOf(Rank rank) const;
   bool isDelivered(bool toAll = true) const;

@@ -40,7 +40,7 @@ Result<RecvJob*> JobGroup::addReceive(const RecvSpec& spec, net::Handle* handle)
   auto listener = network().listen(spec.device);
   if (!listener) return tl::unexpected(std::move(listener).error());
   *handle = (*listener)->handle();
-  auto job = std::make_unique<RecvJob>(network(), spec.device, std::move(*listener), spec.pipe, spec.offers, spec.mostBytes,
+  auto job = std::make_unique<RecvJob>(network(), spec.device, std::move(*listener), spec.pipe, spec.mostBytes,
                                        spec.heard, spec.peer, latch_);
   RecvJob* const added = job.get();
   {

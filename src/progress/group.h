@@ -19,7 +19,6 @@
 #include "core/error_latch.h"
 #include "core/status.h"
 #include "progress/engine.h"
-#include "progress/offer.h"
 #include "progress/recv_job.h"
 #include "progress/send_job.h"
 
@@ -32,10 +31,9 @@ struct SendSpec {
 };
 
 struct RecvSpec {
-  local::PipeView pipe;  ///< read by a RecvEnd of this process
+  local::PipeView pipe;  ///< read by a RecvEnd of this process, which may have offers
   Peer peer;
   int32_t device = 0;
-  OfferView offers;                          ///< may be empty
   uint64_t mostBytes = uint64_t{1} << 32;    ///< a longer message is an error of the peer
   std::atomic<uint64_t>* heard = nullptr;    ///< when given: gets the signature of each message that has come; outlives the group
 };

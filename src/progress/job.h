@@ -91,6 +91,8 @@ class Job : public Watcher {
   void fail(const Status& why);
   void failComm();
   bool poked() const { return stirred || blind_; }
+  /// fail() has been called.
+  bool isBroken() const { return broken_; }
   /// Any thread: connect() may get further than it did.
   void nudge() { nudged_.store(true, std::memory_order_release); }  // pairs with advance()
 

@@ -8,13 +8,12 @@
 namespace tutti::progress {
 
 RecvJob::RecvJob(net::Network& network, int32_t device, std::unique_ptr<net::Listener> listener, const local::PipeView& pipe,
-                 const OfferView& offers, uint64_t mostBytes, std::atomic<uint64_t>* heard, Peer peer, ErrorLatch* latch)
+                 uint64_t mostBytes, std::atomic<uint64_t>* heard, Peer peer, ErrorLatch* latch)
     : Job(std::move(peer), latch),
       network_(network),
       device_(device),
       listener_(std::move(listener)),
       pipe_(pipe),
-      offers_(offers),
       mostBytes_(mostBytes),
       heard_(heard) {}
 
@@ -36,6 +35,7 @@ Status RecvJob::start() {
   const auto properties = network_.properties(device_);
   if (!properties) return properties.error();
   mostPieceBytes_ = properties->maxMessageBytes;
+  mostAhead_ = comm_->overtakes() ? kAhead : 1;
   if (!comm_->needsRegistration()) return Status();
   auto headers = comm_->registerMemory(headers_.data(), sizeof headers_, net::MemoryKind::Host);
   if (!headers) return std::move(headers).error();
@@ -49,55 +49,50 @@ Status RecvJob::start() {
 void RecvJob::disconnect() {
   listener_.reset();
   if (comm_ && comm_->needsRegistration()) {
-    if (targetRegistered_) comm_->deregisterMemory(targetKey_);
+    for (uint64_t n = received_; n != begun_; ++n)
+      if (message(n).isRegistered) comm_->deregisterMemory(message(n).key);
     if (headersKey_.token != nullptr) comm_->deregisterMemory(headersKey_);
     if (stagingKey_.token != nullptr) comm_->deregisterMemory(stagingKey_);
   }
   comm_.reset();
 }
 
-Poll RecvJob::test(net::Request request, uint64_t* bytes) {
-  if (!poked()) return Poll::Pending;
+/// `isAhead`: of a message behind one that may still be complete, though the connection has ended.
+Poll RecvJob::test(net::Request request, uint64_t* bytes, bool isAhead) {
+  if (!tries_) return Poll::Pending;
   const net::Tested tested = comm_->test(request, bytes);
+  if (tested.poll == Poll::Failed && isAhead) return Poll::Pending;
   if (tested.poll == Poll::Failed) failComm();
-  if (tested.poll == Poll::Pending) stirred = tested.moved;
+  isPending_ = isPending_ || tested.poll == Poll::Pending;
+  isMoving_ = isMoving_ || (tested.poll == Poll::Pending && tested.moved);
   return tested.poll;
 }
 
 /// Asks for the header of the next message that has none. Whether it did.
 bool RecvJob::postHeader() {
   if (headersPosted_ - freed() >= pipe_.slots) return false;
-  const net::InMessage message{reinterpret_cast<std::byte*>(&header(headersPosted_)), sizeof(Header), kHeaderTag, headersKey_};
-  const Poll poll = comm_->irecv(message, &headerRequests_[headersPosted_ % headerRequests_.size()]);
+  const net::InMessage wanted{reinterpret_cast<std::byte*>(&header(headersPosted_)), sizeof(Header), kHeaderTag, headersKey_};
+  const Poll poll = comm_->irecv(wanted, &headerRequest_);
   if (poll == Poll::Failed) failComm();
   if (poll != Poll::Ready) return false;
   ++headersPosted_;
-  stirred = true;
+  hasPosted_ = true;
   return true;
 }
 
 bool RecvJob::checkHeader(const Header& header) {
-  if (isHeaderOf(header, received_ + 1, mostBytes_, mostPieceBytes_)) return true;
+  if (isHeaderOf(header, begun_ + 1, mostBytes_, mostPieceBytes_)) return true;
   fail(error(Code::RemoteError, "sent message {} of {} bytes in pieces of {} where message {} of at most {} bytes was expected",
-             header.number, header.bytes, header.pieceBytes, received_ + 1, mostBytes_));
+             header.number, header.bytes, header.pieceBytes, begun_ + 1, mostBytes_));
   return false;
 }
 
 bool RecvJob::readHeader() {
-  if (headersPosted_ == received_ && !postHeader()) return false;
   uint64_t bytes = 0;
-  if (test(headerRequests_[received_ % headerRequests_.size()], &bytes) != Poll::Ready) return false;
-  const Header& came = header(received_);
+  if (test(headerRequest_, &bytes, begun_ != received_) != Poll::Ready) return false;
   if (bytes != sizeof(Header)) return fail(error(Code::RemoteError, "sent a header of {} bytes", bytes)), false;
-  if (!checkHeader(came)) return false;
-  if (came.pieceBytes != 0) {
-    stage_ = Stage::Place;
-    return true;
-  }
-  std::memcpy(head().inlineData, came.payload, came.bytes);
-  target_ = nullptr;
-  publish();
-  return true;
+  hasHeader_ = checkHeader(header(begun_));
+  return hasHeader_;
 }
 
 /// A buffer for a message that is longer than a slot; null: wait until the reader is done with an earlier one.
@@ -110,86 +105,122 @@ std::byte* RecvJob::spillFor(uint64_t bytes) {
       if (!memory) return fail(std::move(memory).error().at("room for a long message")), nullptr;
       spill.memory = std::move(*memory);
     }
-    spill.number = received_ + 1;
+    spill.number = begun_ + 1;
     return spill.memory.data();
   }
   return nullptr;
 }
 
+/// Where the payload goes that the latest header speaks of. False: nowhere yet.
 bool RecvJob::place() {
-  const uint64_t bytes = header(received_).bytes;
-  target_ = offers_.find(received_ + 1, bytes);
-  const bool offered = target_ != nullptr;
-  const bool fits = bytes <= pipe_.slotBytes;
-  if (!offered) target_ = fits ? pipe_.staging(received_, bytes) : spillFor(bytes);
-  if (target_ == nullptr) return false;
-  if (offered) offeredBytes_.fetch_add(bytes, std::memory_order_relaxed);
-  targetKey_ = stagingKey_;
-  targetRegistered_ = comm_->needsRegistration() && (offered || !fits);
-  if (targetRegistered_) {
-    auto key = comm_->registerMemory(target_, bytes, net::MemoryKind::Host);
-    targetRegistered_ = key.has_value();
-    if (!key) return fail(key.error()), false;
-    targetKey_ = *key;
+  const Header& came = header(begun_);
+  Message& next = message(begun_);
+  next = {};
+  if (came.pieceBytes != 0) {
+    const uint64_t bytes = came.bytes;
+    next.target = pipe_.offering().find(begun_ + 1, bytes);
+    const bool isOffered = next.target != nullptr;
+    const bool fits = bytes <= pipe_.slotBytes;
+    if (!isOffered) next.target = fits ? pipe_.staging(begun_, bytes) : spillFor(bytes);
+    if (next.target == nullptr) return false;
+    if (isOffered) offeredBytes_.fetch_add(bytes, std::memory_order_relaxed);
+    next.key = stagingKey_;
+    if (comm_->needsRegistration() && (isOffered || !fits)) {
+      auto key = comm_->registerMemory(next.target, bytes, net::MemoryKind::Host);
+      if (!key) return fail(key.error()), false;
+      next.key = *key;
+      next.isRegistered = true;
+    }
   }
-  posted_ = done_ = 0;
-  stage_ = Stage::Payload;
+  hasHeader_ = false;
+  ++begun_;
   return true;
 }
 
-bool RecvJob::movePayload() {
-  const Header& came = header(received_);
+/// Asks for more of a payload. Whether it did.
+bool RecvJob::postPieces(Message& message, const Header& came) {
   bool moved = false;
-  while (posted_ < came.bytes && piecesPosted_ - piecesDone_ < kPieces) {
-    const uint64_t piece = std::min<uint64_t>(came.pieceBytes, came.bytes - posted_);
+  while (message.posted < came.bytes && piecesPosted_ - piecesDone_ < kPieces) {
+    const uint64_t piece = std::min<uint64_t>(came.pieceBytes, came.bytes - message.posted);
     Piece& next = pieces_[piecesPosted_ % kPieces];
-    const Poll poll = comm_->irecv({target_ + posted_, piece, kPayloadTag, targetKey_}, &next.request);
+    const Poll poll = comm_->irecv({message.target + message.posted, piece, kPayloadTag, message.key}, &next.request);
     if (poll == Poll::Failed) return failComm(), false;
     if (poll != Poll::Ready) break;
     next.bytes = piece;
     ++piecesPosted_;
-    posted_ += piece;
-    stirred = moved = true;
+    message.posted += piece;
+    hasPosted_ = moved = true;
   }
-  // The next header may come at once behind the last piece.
-  if (posted_ == came.bytes && headersPosted_ == received_ + 1) (void)postHeader();
-  while (piecesDone_ != piecesPosted_) {
-    const Piece& oldest = pieces_[piecesDone_ % kPieces];
+  return moved;
+}
+
+/// Asks for what comes next, in the order in which it is sent. Whether it did, or found something.
+bool RecvJob::goAhead() {
+  bool moved = false;
+  if (begun_ != received_) {
+    Message& latest = message(begun_ - 1);
+    const Header& came = header(begun_ - 1);
+    if (latest.target != nullptr && latest.posted < came.bytes) {
+      moved = postPieces(latest, came);
+      if (isBroken() || latest.posted < came.bytes) return moved;
+    }
+  }
+  if (headersPosted_ == begun_) moved = postHeader() || moved;  // it may come at once behind the last piece
+  if (isBroken() || headersPosted_ == begun_ || begun_ - received_ == mostAhead_) return moved;
+  if (!hasHeader_ && !readHeader()) return moved;
+  return place() || moved;
+}
+
+/// Goes on with the oldest message. Whether anything of it came.
+bool RecvJob::land() {
+  if (received_ == begun_) return false;
+  const Header& came = header(received_);
+  Message& oldest = message(received_);
+  bool moved = false;
+  while (oldest.target != nullptr && oldest.done < oldest.posted) {
+    const Piece& piece = pieces_[piecesDone_ % kPieces];
     uint64_t bytes = 0;
-    if (test(oldest.request, &bytes) != Poll::Ready) return moved;
-    if (bytes != oldest.bytes) return fail(error(Code::RemoteError, "sent {} bytes of {}", bytes, oldest.bytes)), false;
+    if (test(piece.request, &bytes) != Poll::Ready) return moved;
+    if (bytes != piece.bytes) return fail(error(Code::RemoteError, "sent {} bytes of {}", bytes, piece.bytes)), false;
     ++piecesDone_;
-    done_ += bytes;
+    oldest.done += bytes;
     moved = true;
   }
-  if (done_ < came.bytes) return moved;
-  if (targetRegistered_) comm_->deregisterMemory(targetKey_);
-  targetRegistered_ = false;
+  if (oldest.target != nullptr && oldest.done < came.bytes) return moved;
+  if (oldest.isRegistered) comm_->deregisterMemory(oldest.key);
   publish();
   return true;
 }
 
 void RecvJob::publish() {
   const Header& came = header(received_);
+  const std::byte* const target = message(received_).target;
   local::SlotHead& slot = head();
   slot.signature = came.signature;
   if (heard_ != nullptr) heard_->store(came.signature, std::memory_order_relaxed);
-  const bool inSlot = target_ == nullptr || target_ == pipe_.staging(received_, came.bytes);
-  slot.lent = inSlot ? 0 : reinterpret_cast<uint64_t>(target_);
-  if (target_ != nullptr) slot.wentPast = 0;
+  const bool inSlot = target == nullptr || target == pipe_.staging(received_, came.bytes);
+  slot.lent = inSlot ? 0 : reinterpret_cast<uint64_t>(target);
+  if (target != nullptr) {
+    slot.wentPast = 0;
+  } else {
+    std::memcpy(slot.inlineData, came.payload, came.bytes);
+  }
   slot.bytes = came.bytes;
   slot.filled.store(++received_, std::memory_order_release);  // pairs with RecvEnd::ready
-  stage_ = Stage::Header;
 }
 
-/// One thing. Whether it was done.
+/// A little. Whether anything was done.
 bool RecvJob::step() {
-  switch (stage_) {
-    case Stage::Header: return readHeader();
-    case Stage::Place: return place();
-    case Stage::Payload: return movePayload();
+  tries_ = poked();
+  isPending_ = isMoving_ = hasPosted_ = false;
+  bool moved = land();
+  if (!isBroken()) moved = goAhead() || moved;
+  if (hasPosted_) {
+    stirred = true;
+  } else if (isPending_) {
+    stirred = isMoving_;
   }
-  return false;
+  return moved && !isBroken();
 }
 
 /// With no message under way: whether the peer has taken its leave, or is gone.
@@ -208,9 +239,9 @@ Advance RecvJob::move() {
   const uint64_t last = received_ + kMostMessages;
   while (received_ < last && step()) did.moved = true;
   // A connection that knows that there is nothing yet says so, and wants to be asked again.
-  did.moved = did.moved || (stirred && (stage_ == Stage::Payload || (stage_ == Stage::Header && headersPosted_ > received_)));
-  did.waits = stage_ == Stage::Payload;
-  if (stage_ == Stage::Header) lookForLeave(wasPoked);
+  did.waits = begun_ != received_;
+  did.moved = did.moved || (stirred && (did.waits || (!hasHeader_ && headersPosted_ > begun_)));
+  if (idle()) lookForLeave(wasPoked);
   return did;
 }
 

@@ -132,14 +132,15 @@ void run(std::string_view input) {
   SilentNetwork network;
   ErrorLatch latch;
   std::atomic<uint64_t> heard{0};
-  std::vector<progress::Offer> offers(slots);
+  std::vector<transport::local::Offer> offers(slots);
   std::vector<std::byte> offered(mostBytes);
-  const progress::OfferView view{offers.data(), how >= 128 ? slots : 0};
+  transport::local::PipeView read = pipe->view();
+  if (how >= 128) read.offers = offers.data();
+  const transport::local::OfferView view = read.offering();
   progress::Poller poller;
   promise(poller.open().ok(), "there are descriptors");
   auto comm = std::make_unique<ScriptedComm>(input.substr(2), delivered);
-  progress::RecvJob job(network, 0, std::make_unique<OneListener>(std::move(comm)), pipe->view(),
-                        how >= 128 ? view : progress::OfferView{}, mostBytes, &heard, {Rank(3), "host"}, &latch);
+  progress::RecvJob job(network, 0, std::make_unique<OneListener>(std::move(comm)), read, mostBytes, &heard, {Rank(3), "host"}, &latch);
   RecvEnd end(pipe->view());
   uint64_t number = 0;
   for (size_t quiet = 0; quiet < 3 && !job.final();) {

@@ -51,7 +51,7 @@ TEST(Flow, HoldsTwoLongMessagesAtMost) {
 TEST(Flow, PutsAPayloadWhereItIsWanted) {
   Pair pair;
   Link* const link = pair.link();
-  const OfferView offers{link->offers.data(), Link::kSlots};
+  const transport::local::OfferView offers = link->readView().offering();
   std::vector<std::byte> data(5 << 20);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 13 + (i >> 12));
   std::vector<std::byte> room(data.size() + 64);

@@ -188,7 +188,7 @@ TEST(JobGroup, TouchesNothingAfterAnAbort) {
     ASSERT_NE(link, nullptr);
     std::vector<std::byte> source(16 << 20, std::byte{1});
     std::vector<std::byte> target(16 << 20);
-    OfferView{link->offers.data(), Link::kSlots}.make(1, target.data(), target.size());
+    link->readView().offering().make(1, target.data(), target.size());
     link->pushReference(source.data(), source.size(), 1);
     std::atomic<bool> stop{false};
     std::thread driver([&] {

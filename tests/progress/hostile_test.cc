@@ -28,7 +28,7 @@ struct Victim {
     auto victim = std::make_unique<Victim>(std::move(*pipe));
     transport::net::Handle handle;
     auto job =
-        victim->group->addReceive({.pipe = victim->pipe.view(), .peer = {Rank(3), "liar"}, .offers = {}, .mostBytes = 1 << 20}, &handle);
+        victim->group->addReceive({.pipe = victim->pipe.view(), .peer = {Rank(3), "liar"}, .mostBytes = 1 << 20}, &handle);
     if (!job) return nullptr;
     victim->job = *job;
     auto connecting = victim->network->connect(0, handle);

@@ -63,13 +63,20 @@ struct Link {
 
   Pipe near;
   Pipe far;
-  std::vector<Offer> offers = std::vector<Offer>(kSlots);
+  std::vector<transport::local::Offer> offers;
   SendEnd send;
   RecvEnd recv;
   SendJob* sender = nullptr;
   RecvJob* receiver = nullptr;
 
-  Link(Pipe a, Pipe b) : near(std::move(a)), far(std::move(b)), send(near.view()), recv(far.view()) {}
+  Link(Pipe a, Pipe b)
+      : near(std::move(a)), far(std::move(b)), offers(far.view().slots), send(near.view()), recv(readView()) {}
+
+  transport::local::PipeView readView() {
+    transport::local::PipeView view = far.view();
+    view.offers = offers.data();
+    return view;
+  }
 
   static std::unique_ptr<Link> make(JobGroup& from, JobGroup& to, uint32_t slots = kSlots, uint64_t slotBytes = kSlotBytes) {
     auto near = Pipe::create(slots, slotBytes);
@@ -77,8 +84,7 @@ struct Link {
     if (!near || !far) return nullptr;
     auto link = std::make_unique<Link>(std::move(*near), std::move(*far));
     transport::net::Handle handle;
-    auto receiver =
-        to.addReceive({.pipe = link->far.view(), .peer = {Rank(0), "sender-host"}, .offers = {link->offers.data(), kSlots}}, &handle);
+    auto receiver = to.addReceive({.pipe = link->readView(), .peer = {Rank(0), "sender-host"}}, &handle);
     if (!receiver) {
       ADD_FAILURE() << receiver.error().text();
       return nullptr;

@@ -54,6 +54,8 @@ void Operation::start(const PlannedCall& call) {
   reduction_ = plan.reduction;
   reduction_.scaling.factor = call.factor;
   if (call.factorSource != nullptr) std::memcpy(&reduction_.scaling.factor, call.factorSource, plan.elementBytes);
+  if (!wanted_.empty()) [[unlikely]]
+    beginOffers();
   exporter_ = call.exporter != nullptr && call.exporter->timesTaken() == call.takenBefore ? call.exporter : nullptr;
   hasOffered_ = false;
   moved_ = false;
@@ -78,6 +80,7 @@ void Operation::layOutLanes() {
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
   lent_.assign(plan_->windows.size(), 0);
   placedAt_.assign(plan_->places ? plan_->windows.size() : 0, 0);
+  layOutOffers();
   layOutBriefly();
 }
 
@@ -97,30 +100,6 @@ Poll Operation::advance() {
   hasOffered_ = false;  // everybody has written
   if (plan_->usesWindow && plan_->geometry.slices == 1) brief_.empty() ? prepareCells() : prepareCellsBriefly();
   return Poll::Ready;
-}
-
-/// The cells that a call like this one writes next are in their readers' caches, and to fetch them takes longer than to write them. So it
-/// is begun here, where nobody waits: they lie in the other bank, and by arriving in this one their readers have said that they are done.
-void Operation::prepareCells() const {
-  constexpr uint64_t kLine = transport::local::kCacheLine;
-  constexpr uint64_t kMostLines = 256;
-  uint64_t lines = 0;
-  for (const Lane& lane : lanes_) {
-    for (const BoundStep& step : lane.steps->steps) {
-      if (step.kind != Kind::Store || step.peer == plan_->rank || step.round != 0) continue;
-      const algo::Range range = plan_->geometry.range(step.src.chunk, lane.channel, 0);
-      const uint64_t bytes = range.elems * plan_->elementBytes;
-      const uint64_t epoch = windowEpoch_ + static_cast<uint64_t>(plan_->rounds) + step.round;
-      const bool hasPayload = bytes > kCellInlineBytes && bytes <= step.window->cellBytes;
-      lines += 1 + (hasPayload ? (bytes + kLine - 1) / kLine : 0);
-      if (lines > kMostLines) return;
-      const CellHead& head = step.window->head(epoch, plan_->rank);
-      prefetchForWrite(&head);
-      if (bytes > kLine - offsetof(CellHead, inlineData)) prefetchForWrite(reinterpret_cast<const std::byte*>(&head) + kLine);
-      const std::byte* payload = step.window->payload(epoch, plan_->rank, bytes);
-      for (uint64_t at = 0; hasPayload && at < bytes; at += kLine) prefetchForWrite(payload + at);
-    }
-  }
 }
 
 /// True when the lane has run its whole program and nobody reads its input by reference any more.
@@ -231,6 +210,8 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     send(*to[i], stable, value, bytes);
   }
   for (int i = 0; i < step.numFrom; ++i) from[i].end->release();
+  if (!wanted_.empty() && step.numFrom > 0) [[unlikely]]
+    offerAhead(lane, *from[0].end);
   return true;
 }
 

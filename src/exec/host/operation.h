@@ -131,11 +131,26 @@ class Operation {
     const BoundStep* step = nullptr;
   };
 
+  /// Messages of a lane that a network brings, straight to where they are wanted (transport/local/offer.h).
+  struct Wanted {
+    transport::local::RecvEnd* end = nullptr;
+    const BoundLane* lane = nullptr;
+    int32_t channel = 0;
+    std::vector<uint32_t> steps;  // of a slice that receive from the end, in order
+    uint64_t before = 0;          // messages that it had received when the call began
+    uint64_t next = 0;            // of the call: the first for which no place has been offered yet, and need not be
+  };
+
   template <class Note>
   void forEachUnmet(const Lane& lane, Note&& note) const;
   transport::local::LaneWait waitOf(const Lane& lane) const;
   void layOutLanes();
   void layOutBriefly();
+  void layOutOffers();
+  bool isWanted(const BoundStep& step) const;
+  void beginOffers();
+  void offerAhead(const Lane& lane, const transport::local::RecvEnd& end);
+  void offer(Wanted& wanted);
   BriefStep briefOf(const BoundStep& step) const;
   bool isBriefStore(const BoundStep& step) const;
   bool runBriefly(const Lane& lane, const BriefStep& step);
@@ -226,6 +241,7 @@ class Operation {
   bool isBriefLent_ = false;      // a message of it may be lent
   uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
   std::vector<BriefStep::Cell> cellsOf_[2];  // by bank and rank: where that one publishes; empty: nobody does
+  std::vector<Wanted> wanted_;      // those with an offer worth making
   std::vector<const void*> cells_;        // LoadReduce: one source a rank
   std::vector<const void*> tileSources_;  // the same from a tile on
   std::vector<std::vector<std::byte>> copies_;  // by operand: what neighbours lent, where it has to be copied

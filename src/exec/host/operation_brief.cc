@@ -23,7 +23,7 @@ void Operation::layOutBriefly() {
   brief_.clear();
   cellsOf_[0].clear();
   cellsOf_[1].clear();
-  if (lanes_.size() != 1 || plan_->geometry.slices != 1 || lanes_[0].steps->steps.empty()) return;
+  if (lanes_.size() != 1 || plan_->geometry.slices != 1 || lanes_[0].steps->steps.empty() || !wanted_.empty()) return;
   std::vector<BriefStep> brief;
   for (const BoundStep& step : lanes_[0].steps->steps) {
     brief.push_back(briefOf(step));
@@ -317,6 +317,30 @@ void Operation::goOn() {
 void Operation::giveBack() {
   for (const BriefStep& step : brief_)
     if (step.source != nullptr) step.source->giveBack();
+}
+
+/// The cells that a call like this one writes next are in their readers' caches, and to fetch them takes longer than to write them. So it
+/// is begun here, where nobody waits: they lie in the other bank, and by arriving in this one their readers have said that they are done.
+void Operation::prepareCells() const {
+  constexpr uint64_t kLine = transport::local::kCacheLine;
+  constexpr uint64_t kMostLines = 256;
+  uint64_t lines = 0;
+  for (const Lane& lane : lanes_) {
+    for (const BoundStep& step : lane.steps->steps) {
+      if (step.kind != Kind::Store || step.peer == plan_->rank || step.round != 0) continue;
+      const algo::Range range = plan_->geometry.range(step.src.chunk, lane.channel, 0);
+      const uint64_t bytes = range.elems * plan_->elementBytes;
+      const uint64_t epoch = windowEpoch_ + static_cast<uint64_t>(plan_->rounds) + step.round;
+      const bool hasPayload = bytes > kCellInlineBytes && bytes <= step.window->cellBytes;
+      lines += 1 + (hasPayload ? (bytes + kLine - 1) / kLine : 0);
+      if (lines > kMostLines) return;
+      const CellHead& head = step.window->head(epoch, plan_->rank);
+      prefetchForWrite(&head);
+      if (bytes > kLine - offsetof(CellHead, inlineData)) prefetchForWrite(reinterpret_cast<const std::byte*>(&head) + kLine);
+      const std::byte* payload = step.window->payload(epoch, plan_->rank, bytes);
+      for (uint64_t at = 0; hasPayload && at < bytes; at += kLine) prefetchForWrite(payload + at);
+    }
+  }
 }
 
 /// prepareCells(), with what is known of the steps.

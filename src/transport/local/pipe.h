@@ -23,6 +23,7 @@
 #include "core/prefetch.h"
 #include "core/short_copy.h"
 #include "memory/mapping.h"
+#include "transport/local/offer.h"
 #include "transport/local/shared_copy.h"
 #include "transport/local/store_choice.h"
 
@@ -78,6 +79,7 @@ struct PipeView {
   std::byte* memory = nullptr;  ///< staging space, written by the sender: numHeads × kShortBytes, then slots × slotBytes
   FreedCount* freed = nullptr;
   CopyDesk* desk = nullptr;
+  Offer* offers = nullptr;  ///< as many as slots, of a pipe that a network fills; null: it takes none
   uint32_t numHeads = 0;  ///< a multiple of slots
   uint32_t slots = 0;
   uint64_t slotBytes = 0;
@@ -96,6 +98,7 @@ struct PipeView {
     if (slot.lent != 0) return reinterpret_cast<std::byte*>(slot.lent);
     return slot.bytes <= kInlineBytes ? slot.inlineData : staging(message, slot.bytes);
   }
+  OfferView offering() const { return {offers, slots}; }
   /// How many messages of so many bytes may be on their way at once.
   uint32_t capacity(uint64_t bytes) const { return bytes <= kShortBytes ? numHeads : slots; }
 };
@@ -211,6 +214,10 @@ class RecvEnd {
     pipe_.freed->value.store(given_, std::memory_order_release);  // pairs with SendEnd::refresh
   }
   uint64_t received() const { return received_; }
+  /// Whether messages may come straight to where they are wanted, and where message `number` is: at most received() + slots().
+  bool takesOffers() const { return pipe_.offers != nullptr; }
+  uint32_t slots() const { return pipe_.slots; }
+  void offer(uint64_t number, std::byte* to, uint64_t bytes) const { pipe_.offering().make(number, to, bytes); }
   /// Of the next message, if it was lent by another process: number received() + 1.
   SharedCopy& copy() { return copy_; }
 

@@ -135,6 +135,9 @@ class SendComm : public Comm {
 class RecvComm : public Comm {
  public:
   virtual Poll irecv(const InMessage& message, Request* request) = 0;
+  /// Whether a message may be complete before one that was sent earlier, so that several are worth testing at a time. Then one that Failed
+  /// says nothing of those before it: they are tested again, and may be Ready.
+  virtual bool overtakes() const { return false; }
   /// An event of the descriptors has come: the next test looks, whatever the one before it found.
   virtual void expect() {}
   /// Makes received data visible to a device. A null request: nothing to do.

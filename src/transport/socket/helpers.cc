@@ -23,8 +23,10 @@ Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<
     if (!worker->wake) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
     helpers->workers_.push_back(std::move(worker));
   }
+  const size_t servers = helpers->workers_.size() + 1;
   for (size_t i = 1; i < sockets.size(); ++i) {
-    auto& served = threads > 0 ? helpers->workers_[(i - 1) % helpers->workers_.size()]->streams : helpers->driven_;
+    const size_t server = (i - 1) % servers;
+    auto& served = server < helpers->workers_.size() ? helpers->workers_[server]->streams : helpers->driven_;
     served.push_back(std::make_unique<Stream>(sockets[i].get()));
     helpers->streams_.push_back(served.back().get());
   }
@@ -84,8 +86,8 @@ bool Helpers::hasPiece(Stream& stream) {
   return next.has_value();
 }
 
-/// Whether anything moved on the stream.
-bool Helpers::work(Stream& stream) {
+/// Whether anything moved on the stream. `tells`: who tests hears that a message is through.
+bool Helpers::work(Stream& stream, bool tells) {
   if (!hasPiece(stream)) return false;
   Piece& piece = stream.current;
   const iovec part{piece.data, std::min<uint64_t>(piece.bytes, uint64_t{1} << 20)};
@@ -98,7 +100,7 @@ bool Helpers::work(Stream& stream) {
   piece.bytes -= done.bytes;
   if (piece.bytes == 0) {
     // release: pairs with the acquire in test() of the comm; acq: the last one speaks for all pieces.
-    if (piece.left->fetch_sub(1, std::memory_order_acq_rel) == 1 && hasThreads()) (void)eventfd_write(done_.get(), 1);
+    if (piece.left->fetch_sub(1, std::memory_order_acq_rel) == 1 && tells) (void)eventfd_write(done_.get(), 1);
     piece.left = nullptr;
   }
   return done.bytes > 0;
@@ -114,7 +116,7 @@ bool Helpers::drive(std::span<const std::atomic<uint32_t>> lefts) {
   for (auto& stream : driven_) {
     if (!hasPiece(*stream)) continue;
     const bool isAmong = std::ranges::any_of(lefts, [&](const auto& left) { return &left == stream->current.left; });
-    if (isAmong) moved = work(*stream) || moved;
+    if (isAmong || hasThreads()) moved = work(*stream, false) || moved;
   }
   return moved;
 }
@@ -143,7 +145,7 @@ bool Helpers::sleep(Worker& worker) {
 void Helpers::run(Worker& worker) {
   while (!stop_.load(std::memory_order_seq_cst) && error() == 0) {
     bool moved = false;
-    for (auto& stream : worker.streams) moved = work(*stream) || moved;
+    for (auto& stream : worker.streams) moved = work(*stream, true) || moved;
     if (!moved && !sleep(worker)) return;
   }
 }

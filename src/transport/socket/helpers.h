@@ -1,5 +1,5 @@
-// What carries pieces of large messages over the data streams of one connection, where that is asked for: threads, or where those would
-// take the cores of who waits, drive().
+// What carries pieces of large messages over the data streams of one connection, where that is asked for: threads, and who waits, by
+// drive(), for the streams that they are too few for; or drive() alone, where threads would take the cores of who waits.
 //
 // Owner: a SendComm or RecvComm, whose thread calls everything here. Each thread serves its own streams.
 // 1. Pieces of a stream go in the order of share(); which stream a piece takes depends on sizes alone, so both sides agree.
@@ -29,13 +29,14 @@ class Helpers {
  public:
   enum class Direction : uint8_t { Send, Receive };
 
-  /// `sockets`: of the connection; all but the first are data streams. `threads`: 0: drive() moves their bytes.
+  /// `sockets`: of the connection; all but the first are data streams. They are dealt out to `threads` threads and drive().
   static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, int32_t threads,
                                                  bool namesThreads);
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
   ~Helpers();
 
+  bool hasThreads() const { return !workers_.empty(); }
   /// How a message is cut: at most one piece for each stream; without threads it is one piece, and the next message takes another stream.
   /// 0: not at all.
   uint32_t pieceBytes(uint64_t bytes, uint64_t leastBytes) const;
@@ -44,8 +45,8 @@ class Helpers {
   /// Sets `left` to the number of pieces and hands them to the threads, or to drive(). At most kQueue messages at once.
   void share(std::byte* data, uint64_t bytes, uint32_t pieceBytes, std::atomic<uint32_t>* left);
 
-  /// Nothing where there are threads. Moves what it can of the messages whose count-downs these are, as far as they are at the front of
-  /// their streams: who tests asks for the oldest first. Whether anything moved.
+  /// Moves what it can of the streams without a thread. Where none has one, only of the messages whose count-downs these are, as far as
+  /// they are at the front of their streams: who tests asks for the oldest first. Whether anything moved.
   bool drive(std::span<const std::atomic<uint32_t>> lefts);
 
   /// errno of the first stream that broke; 0: none.
@@ -76,10 +77,9 @@ class Helpers {
   };
 
   explicit Helpers(Direction direction) : direction_(direction) {}
-  bool hasThreads() const { return !workers_.empty(); }
   void run(Worker& worker);
   static bool hasPiece(Stream& stream);
-  bool work(Stream& stream);
+  bool work(Stream& stream, bool tells);
   bool sleep(Worker& worker);
   void fail(int error);
   static void wake(Worker& worker);
@@ -87,7 +87,7 @@ class Helpers {
   const Direction direction_;
   UniqueFd done_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::unique_ptr<Stream>> driven_;  ///< those without a thread: all or none
+  std::vector<std::unique_ptr<Stream>> driven_;  ///< those without a thread
   std::vector<Stream*> streams_;                 ///< all, in the order in which pieces take them
   size_t next_ = 0;
   std::atomic<bool> stop_{false};  ///< destructor (seq_cst); pairs with the loads in run() and sleep()

@@ -181,7 +181,9 @@ net::Tested RecvComm::test(net::Request request, uint64_t* bytes) {
   if (helpers_) moved = helpers_->drive({&slot.piecesLeft, 1}) || moved;
   // acquire: pairs with the helpers' release, so that what they wrote is seen.
   const bool complete = slot.state == Slot::State::Arrived && slot.piecesLeft.load(std::memory_order_acquire) == 0;
-  if (!complete && broken()) return {Poll::Failed, false};
+  // What helpers receive may have come although stream 0 has ended.
+  const bool isLost = slot.state == Slot::State::Arrived ? helpers_ && helpers_->error() != 0 : broken();
+  if (!complete && isLost) return {Poll::Failed, false};
   if (!complete) return {Poll::Pending, moved};
   if (bytes != nullptr) *bytes = slot.bytes;
   slot.state = Slot::State::Free;

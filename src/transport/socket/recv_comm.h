@@ -33,6 +33,7 @@ class RecvComm final : public net::RecvComm {
   Poll irecv(const net::InMessage& message, net::Request* request) override;
   net::Tested test(net::Request request, uint64_t* bytes) override;
   Poll check() override;
+  bool overtakes() const override { return helpers_ != nullptr && helpers_->hasThreads(); }
   void expect() override { drained_ = 0; }
   void takeLeave() override;
   Status status() const override;

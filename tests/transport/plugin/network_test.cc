@@ -32,7 +32,7 @@ void carryPipes(std::unique_ptr<net::Network> first, std::unique_ptr<net::Networ
   ASSERT_NE(link, nullptr);
   const auto drive = [&] { (void)a->progress(), (void)b->progress(); };
   const std::vector<uint64_t> sizes{0, 1, 32, 33, 5000, Link::kSlotBytes, Link::kSlotBytes + 1, 1 << 20, 9 << 20, 40, 9 << 20};
-  progress::OfferView{link->offers.data(), Link::kSlots}.make(9, room.data(), room.size());
+  link->readView().offering().make(9, room.data(), room.size());
   size_t sent = 0;
   for (size_t received = 0; received < sizes.size(); ++received) {
     for (; sent < sizes.size() && link->send.ready(sizes[sent]); ++sent) {

@@ -115,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(All, SocketStreams,
                                          Settings{.threads = 2, .socketsPerThread = 3},
                                          Settings{.threads = 3, .socketsPerThread = 1, .minTaskBytes = 1, .inlineBytes = 0},
                                          Settings{.threads = 2, .socketsPerThread = 2, .cores = 2},
+                                         Settings{.threads = 2, .socketsPerThread = 3, .cores = 4},
                                          Settings{.receiveBuffer = 131072, .sendBuffer = 65536}));
 
 TEST(SocketComm, SendsHeaderAndPayloadTogetherAsTwoMessages) {

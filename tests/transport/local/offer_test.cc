@@ -1,11 +1,11 @@
-#include "progress/offer.h"
+#include "transport/local/offer.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <vector>
 
-namespace tutti::progress::offer_test {
+namespace tutti::transport::local::offer_test {
 namespace {
 
 TEST(Offer, IsFoundForItsMessageAlone) {
@@ -26,4 +26,4 @@ TEST(Offer, IsFoundForItsMessageAlone) {
 TEST(Offer, NeedsNoRing) { EXPECT_EQ(OfferView{}.find(1, 0), nullptr); }
 
 }  // namespace
-}  // namespace tutti::progress::offer_test
+}  // namespace tutti::transport::local::offer_test

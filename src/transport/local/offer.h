@@ -1,6 +1,6 @@
-// Offers: where the reader of a remote pipe wants a payload to be put, so that it needs no copy.
+// Offers: where the reader of a pipe that a network fills wants a payload to be put, so that it needs no copy.
 //
-// Owner: whoever owns the pipe, beside it. Written by the thread that works with the RecvEnd, read by the engine.
+// Owner: whoever owns the pipe, beside it. Written by the thread that works with the RecvEnd, read by the engine (progress/recv_job.h).
 // 1. An offer is for one message, by its number (RecvEnd::received() + 1 is the next one). It may be made before or after the message
 //    is announced; one that comes too late, or is too small, is passed over, and the message lies elsewhere.
 // 2. Offered memory belongs to the engine from make() until that message is ready at the RecvEnd, or the pipe's job was aborted.
@@ -13,16 +13,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "transport/local/pipe.h"
+namespace tutti::transport::local {
 
-namespace tutti::progress {
-
-struct alignas(transport::local::kCacheLine) Offer {
+struct alignas(64) Offer {
   std::atomic<uint64_t> number;  ///< reader: the message that it is for (release); pairs with the acquire in OfferView::find
   std::byte* data;               ///< reader
   uint64_t bytes;                ///< reader: room
 };
-static_assert(sizeof(Offer) == transport::local::kCacheLine);
+static_assert(sizeof(Offer) == 64);
 
 /// A ring of as many offers as the pipe has slots; zeroed at first. No ring: no offers.
 struct OfferView {
@@ -46,4 +44,4 @@ struct OfferView {
 };
 static_assert(std::is_trivially_copyable_v<OfferView>);
 
-}  // namespace tutti::progress
+}  // namespace tutti::transport::local
