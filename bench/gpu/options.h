@@ -40,6 +40,7 @@ struct BenchOptions {
   std::vector<DataType> types = {DataType::F32};
   std::vector<RedOp> redOps = {RedOp::Sum};
   std::vector<Mode> modes = {Mode::Eager, Mode::Graph};
+  bool appends = false;  ///< to the rows of a mode before
   std::vector<int> ctas = {0};  ///< the most of a call, for both libraries; 0: as they like
   uint64_t minBytes = 8;
   uint64_t maxBytes = uint64_t{1} << 30;

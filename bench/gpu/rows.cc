@@ -31,7 +31,7 @@ Json toJson(const Figures& figures, const CompareRow& row, int ranks, int multip
 
 RowWriter::RowWriter(const BenchOptions& options, bool isLead) : options_(options) {
   if (!isLead || options.jsonPath.empty()) return;
-  file_.reset(std::fopen(options.jsonPath.c_str(), "w"));
+  file_.reset(std::fopen(options.jsonPath.c_str(), options.appends ? "a" : "w"));
   if (!file_) stop("{} cannot be written", options.jsonPath);
 }
 
@@ -41,7 +41,7 @@ void RowWriter::write(const std::string& line) {
 }
 
 void RowWriter::header(const Device& device, const std::array<std::string, 2>& versions, const std::array<std::string, 2>& paths) {
-  if (!file_) return;
+  if (!file_ || options_.appends) return;
   Json header = {{"command", options_.command}, {"device", device.name()}, {"multiprocessors", device.multiprocessors()},
                  {"ranks", options_.ranks}, {"rounds", options_.rounds}, {"blockUs", options_.blockUs},
                  {"rotateBytes", options_.rotateBytes}, {"buffers", name(options_.buffers)}};
@@ -56,7 +56,7 @@ void RowWriter::header(const Device& device, const std::array<std::string, 2>& v
 }
 
 void RowWriter::memory(int ctas, const std::array<Taken, 2>& taken) {
-  if (!file_) return;
+  if (!file_ || options_.appends) return;
   Json memory = {{"maxCtas", ctas}};
   for (size_t i = 0; i < 2; ++i) memory[i == 0 ? "a" : "b"] = {{"connectedBytes", taken[i].connected}, {"warmBytes", taken[i].warm}};
   write(Json{{"memory", memory}}.dump());

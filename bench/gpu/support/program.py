@@ -60,8 +60,9 @@ class Rows:
         self.others += other.others
 
     def is_complete(self):
-        """Whether a comparison came to its end before its time was up."""
-        return any(other.get("complete") == 1 for other in self.others)
+        """Whether a comparison came to its end before its time was up, in all its modes."""
+        ends = [other["complete"] for other in self.others if "complete" in other]
+        return bool(ends) and all(end == 1 for end in ends)
 
     def wrong(self):
         return sum(cell[side]["wrong"] for cell in self.cells for side in ("a", "b"))
