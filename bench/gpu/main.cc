@@ -13,7 +13,7 @@ namespace {
 
 using namespace tutti::bench::gpu;
 
-/// A mode after the other, each in processes of its own. How many blocks a call takes is counted in a capture of it; so that eager calls are
+/// A mode after the other, each in processes of its own. How many blocks a call takes is counted in a capture of it; so that eager ones are
 /// counted as they are made, what libraries do for buffers of captured calls alone is off there. They read that variable once.
 int compareModes(const BenchOptions& options) {
   constexpr const char* kRegistersCaptured = "NCCL_GRAPH_REGISTER";

@@ -184,7 +184,7 @@ Result<std::shared_ptr<LoadedPlan>> DeviceRank::planFor(const plan::Shape& shape
   const auto program = load(loaded->plan->program);
   if (!program) return tl::unexpected(program.error());
   loaded->program = *program;
-  loaded->mayLend = windows_->mayLend(callOf(shape), p.estimatedUs);
+  loaded->mayLend = windows_->mayLend(callOf(shape), p.way());
   plans_.insert(shape, loaded);
   return loaded;
 }
@@ -212,7 +212,7 @@ Poll DeviceRank::settleLoan(DeviceCall& call) {
   if (poll != Poll::Ready) return poll;
   call.lends = false;
   WindowCall found = windowCallOf(call);
-  windows_->chooseLent(found, call.loan, call.plan->plan->estimatedUs);
+  windows_->chooseLent(found, call.loan, call.plan->plan->way());
   if (found.window == nullptr) return call.isOpen() ? Poll::Ready : endpoint_->offerLate(call.plan->needs());
   call.estimatedUs = windows_->estimateUs(call.call, found.traits());
   call.window = std::move(found.window);
@@ -298,7 +298,7 @@ Status DeviceRank::choose(DeviceCall& call) const {
   call.estimatedUs = call.plan->plan->estimatedUs;
   if (call.call.isMessage()) return {};
   WindowCall found = windowCallOf(call);
-  TUTTI_TRY(windows_->choose(found, call.plan->plan->estimatedUs));
+  TUTTI_TRY(windows_->choose(found, call.plan->plan->way()));
   call.estimatedUs = found.window != nullptr ? windows_->estimateUs(call.call, found.traits()) : call.plan->plan->estimatedUs;
   call.window = std::move(found.window);
   call.inWindow = std::move(found.inWindow);
@@ -328,9 +328,9 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
       other.kernel = "moved";
       other.channels = mover == DeviceWindows::Mover::Block ? 1 : windows_->blocksOf(call);
     }
-    other.reason = windows_->isTaken(call, {}, chosen->estimatedUs)
-                       ? takenFor(shape.collective, windows_->mayLend(call, chosen->estimatedUs))
-                       : plan::slower(other.estimatedUs, chosen->estimatedUs);
+    const tune::Way kernel{chosen->estimatedUs, chosen->channels * chosen->lanes};
+    other.reason = windows_->isTaken(call, {}, kernel) ? takenFor(shape.collective, windows_->mayLend(call, kernel))
+                                                       : plan::dearer(windows_->wayOf(call, {}), kernel);
   }
   rejected->push_back(std::move(other));
   return chosen;

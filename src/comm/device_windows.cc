@@ -32,10 +32,7 @@ constexpr int32_t kCarriedBlocks = 8;
 constexpr uint64_t kInTurnsFrom = 2 << 20;
 /// Less for a block is not worth one.
 constexpr uint64_t kMappedBytes = 16384;
-/// A call that takes so much longer on these few blocks, or on none, than on the many that pipes want is still the better one to have.
-constexpr double kWorthFewBlocks = 1.05;
-constexpr double kWorthNoBlocks = 1.06;
-/// Of a call whose buffers would be lent nobody has asked for either. Estimates are a few per cent off.
+/// A call's buffers are lent where that is to be faster by more than estimates are off.
 constexpr double kWorthLending = 0.98;
 /// So much of memory that is not aligned to vectors a block moves as fast as engines begin.
 constexpr uint64_t kLittleThatIsAskew = 8192;
@@ -135,8 +132,9 @@ DeviceWindows::Mover DeviceWindows::moverOf(const Call& call, const BufferTraits
   if (settings_.copyEngines == When::WherePossible || settings_.mapped == When::Never) return few;
   const double togetherUs = blocksOf(call) < 2 ? std::numeric_limits<double>::infinity() : movedTogetherUs(call);
   if (settings_.mapped == When::WherePossible) return togetherUs < oneUs ? Mover::Blocks : Mover::Block;
-  if (few == Mover::Engines) return !traits.hasFinePages && copyUs(call) < kWorthNoBlocks * togetherUs ? few : Mover::Blocks;
-  return oneUs < togetherUs ? few : Mover::Blocks;
+  const double together = weigh({togetherUs, blocksOf(call)});
+  if (few == Mover::Engines) return !traits.hasFinePages && weigh({copyUs(call), 1}) < together ? few : Mover::Blocks;
+  return weigh({oneUs, 1}) < together ? few : Mover::Blocks;
 }
 
 bool DeviceWindows::goInTurns(const Call& call) const { return !hasRoot(call.collective) && chunkBytes(call) >= kInTurnsFrom; }
@@ -163,16 +161,22 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
   return tune::movedTogetherUs(settings_.machine, static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call), blocks, givers);
 }
 
-bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, double kernelUs) const {
-  const double worthFewBlocks = traits.isLent ? kWorthLending : kWorthFewBlocks;
-  const double worthNoBlocks = traits.isLent ? kWorthLending : kWorthNoBlocks;
+tune::Way DeviceWindows::wayOf(const Call& call, const BufferTraits& traits) const {
+  const double us = estimateUs(call, traits);
+  if (isMapped(call.collective)) return {us, isCarried(call, traits) ? carriedBlocks(call) : blocksOf(call)};
+  return {us, moverOf(call, traits) == Mover::Blocks ? blocksOf(call) : 1};
+}
+
+bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, const tune::Way& kernel) const {
+  const double worth = traits.isLent ? kWorthLending : 1;
+  const bool isCheaper = weigh(wayOf(call, traits)) < worth * weigh(kernel);
   if (isMapped(call.collective)) {
     const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits));
-    return isWished || estimateUs(call, traits) < worthFewBlocks * kernelUs;
+    return isWished || isCheaper;
   }
   const bool byBlocks = moverOf(call, traits) != Mover::Engines;
   const bool isWished = settings_.copyEngines == When::WherePossible || (byBlocks && settings_.mapped == When::WherePossible);
-  return isWished || estimateUs(call, traits) < (byBlocks ? worthFewBlocks : worthNoBlocks) * kernelUs;
+  return isWished || isCheaper;
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.
@@ -213,10 +217,10 @@ Status DeviceWindows::checkBuffer(const UserWindow& window, DevicePtr address) c
                window.number, window.bytes.value, window.base);
 }
 
-Status DeviceWindows::choose(WindowCall& made, double kernelUs) const {
+Status DeviceWindows::choose(WindowCall& made, const tune::Way& kernel) const {
   const Call& call = made.call;
   if (endpoint_.windows().isEmpty() || call.count == 0 || goesOnlyLent(call.collective) || !obstacle(call.collective).empty()) return {};
-  if (!isTaken(call, made.traits(), kernelUs)) return {};
+  if (!isTaken(call, made.traits(), kernel)) return {};
   return isMapped(call.collective) ? chooseMapped(made) : chooseCopies(made);
 }
 

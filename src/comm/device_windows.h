@@ -98,17 +98,19 @@ class DeviceWindows {
   bool isCarried(const Call& call, const BufferTraits& traits) const;
   /// Whether receivers pass on what engines move.
   bool isRelayed(const Call& call, const BufferTraits& traits) const;
-  /// Whether a call that may go this way does, if it takes `kernelUs` otherwise.
-  bool isTaken(const Call& call, const BufferTraits& traits, double kernelUs) const;
+  /// How long it takes, and on how many blocks.
+  tune::Way wayOf(const Call& call, const BufferTraits& traits) const;
+  /// Whether a call that may go this way does, if it goes the way `kernel` otherwise.
+  bool isTaken(const Call& call, const BufferTraits& traits, const tune::Way& kernel) const;
   /// That combine what is not carried, or move together.
   int32_t blocksOf(const Call& call) const;
   /// That combine what is carried.
   int32_t carriedBlocks(const Call& call) const;
-  /// Sets the windows of `made` where the call goes this way. `kernelUs`: what it takes otherwise. InvalidUsage: the memory of a window
+  /// Sets the windows of `made` where the call goes this way. `kernel`: its way otherwise. InvalidUsage: the memory of a window
   /// that holds the buffers has been freed.
-  Status choose(WindowCall& made, double kernelUs) const;
+  Status choose(WindowCall& made, const tune::Way& kernel) const;
   /// Whether ranks lend each other the buffers of a captured call like this one, if it has no factors of its own: the same on all ranks.
-  bool mayLend(const Call& call, double kernelUs) const;
+  bool mayLend(const Call& call, const tune::Way& kernel) const;
   /// The windows of a call's buffers, each of one call: the output, of a reduce-scatter the input; and of an all-reduce both. Of a gather
   /// the root's alone, of a scatter those of all others. They have to be settled.
   struct Loan {
@@ -119,7 +121,7 @@ class DeviceWindows {
   };
   Loan lend(const WindowCall& made) const;
   /// Sets the windows of `made` where all ranks have settled that they can be used, and the call goes this way.
-  void chooseLent(WindowCall& made, const Loan& loan, double kernelUs) const;
+  void chooseLent(WindowCall& made, const Loan& loan, const tune::Way& kernel) const;
   /// Its kernels, and copies between them, behind what is on `stream`, and before what follows there. Under a current context.
   Status launch(const WindowCall& made, driver::cuda::Stream stream);
 
@@ -145,6 +147,7 @@ class DeviceWindows {
   };
   class Carrier;
   static constexpr int32_t kCarriedParts = 2;  ///< of a share: one is combined while the other is carried
+  double weigh(const tune::Way& way) const { return tune::weighed(settings_.machine, way); }
   uint64_t outBytes(const Call& call) const;
   bool goInTurns(const Call& call) const;
   double straightUs(const Call& call) const;

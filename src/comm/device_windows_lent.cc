@@ -16,11 +16,11 @@ bool overlap(DevicePtr a, DevicePtr b, uint64_t bytes) { return a < b + bytes &&
 
 }  // namespace
 
-bool DeviceWindows::mayLend(const Call& call, double kernelUs) const {
+bool DeviceWindows::mayLend(const Call& call, const tune::Way& kernel) const {
   if (!settings_.lendsCaptured || call.count == 0 || endpoint_.sharesProcesses() || !obstacle(call.collective).empty()) return false;
   for (const bool isInPlace : {false, true})
     for (const bool hasFinePages : {false, true})
-      if (isTaken(call, {isInPlace, hasFinePages, true}, kernelUs)) return true;
+      if (isTaken(call, {isInPlace, hasFinePages, true}, kernel)) return true;
   return false;
 }
 
@@ -56,12 +56,12 @@ DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
   return {begin(out, all), nullptr};
 }
 
-void DeviceWindows::chooseLent(WindowCall& made, const Loan& loan, double kernelUs) const {
+void DeviceWindows::chooseLent(WindowCall& made, const Loan& loan, const tune::Way& kernel) const {
   if (!loan.first->isUsable || (loan.second != nullptr && !loan.second->isUsable)) return;
   WindowCall lent = made;
   lent.window = loan.first;
   if (made.call.collective == Collective::AllReduce) lent.inWindow = loan.second;
-  if (isTaken(lent.call, lent.traits(), kernelUs)) made = std::move(lent);
+  if (isTaken(lent.call, lent.traits(), kernel)) made = std::move(lent);
 }
 
 }  // namespace tutti::comm

@@ -290,6 +290,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     settings.machine = *measured->devices;
     settings.constants = measured->name;
   }
+  if (const int64_t price = config::get<Param::TuttiBlockPrice>(); price >= 0)
+    settings.machine.blockPrice = static_cast<double>(price) / 1000;
   return settings;
 }
 

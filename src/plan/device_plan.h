@@ -36,9 +36,13 @@ struct DevicePlan {
   double estimatedUs = 0;             ///< a launch of its own included
 
   int32_t blocks() const { return work.blocks(); }
+  tune::Way way() const { return {estimatedUs, blocks()}; }
   /// Which window, if any: that of the kernel's protocol.
   int window() const { return exec::cuda::windowOf(exec::cuda::kernelInfo(kernel).protocol); }
 };
+
+/// Why a way is not taken that another one is preferred to.
+std::string dearer(const tune::Way& way, const tune::Way& best);
 
 /// When calls may go a way that buffers in symmetric windows open.
 enum class When : uint8_t { Never, WhereFaster, WherePossible };

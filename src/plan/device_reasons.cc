@@ -88,4 +88,10 @@ std::string DevicePlanner::why(const Hindrance& hindrance, const Shape& shape) {
   return format("needs {} blocks at once, {} fit onto the device", option.lanes, settings_.mostBlocks[kernel]);
 }
 
+std::string dearer(const tune::Way& way, const tune::Way& best) {
+  if (way.us < best.us && way.blocks > best.blocks)
+    return format("faster by {:.3g} us, too little for {} blocks instead of {}", best.us - way.us, way.blocks, best.blocks);
+  return slower(way.us, best.us);
+}
+
 }  // namespace tutti::plan

@@ -19,6 +19,15 @@
 
 namespace tutti::tune {
 
+/// A way that a call can go.
+struct Way {
+  double us = 0;       ///< how long it takes, with nothing beside it
+  int32_t blocks = 1;  ///< that it keeps from everybody else meanwhile
+};
+/// What it counts as beside another one that goes straight to buffers, or comes from them: blocks have a price (docs/decisions/0072). How
+/// many blocks an algorithm takes over pipes and scratch is a question of time alone, of which the model is not sure enough.
+inline double weighed(const DeviceMachine& machine, const Way& way) { return way.us * (1 + machine.blockPrice * way.blocks); }
+
 /// How the copies of a rank to its peers stand to each other.
 enum class CopyOrder : uint8_t {
   ByOne,    ///< one rank alone has any, to one peer or to all at once

@@ -35,7 +35,7 @@ constexpr Field<LinkConstants> kFactors[] = {
 };
 /// A file may lack them.
 constexpr Field<DeviceMachine> kLaterFields[] = {
-    {"lateUs", &DeviceMachine::lateUs},           {"roundsUs", &DeviceMachine::roundsUs},
+    {"blockPrice", &DeviceMachine::blockPrice},   {"lateUs", &DeviceMachine::lateUs},           {"roundsUs", &DeviceMachine::roundsUs},
     {"roundsBlocks", &DeviceMachine::roundsBlocks}, {"forwardUs", &DeviceMachine::forwardUs},
     {"pairsGainUs", &DeviceMachine::pairsGainUs}, {"pairsBlocks", &DeviceMachine::pairsBlocks},
     {"forwardBlocks", &DeviceMachine::forwardBlocks}, {"turnsUs", &DeviceMachine::turnsUs},

@@ -89,7 +89,8 @@ struct CarriedCost {
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
-  // These ten may be missing in a file.
+  double blockPrice = 0;  ///< so much longer, as a part of its time, may a call take for every block that it needs less (weighed())
+  // These ten, and the price, may be missing in a file.
   double lateUs = 0;        ///< a lone call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
   double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
