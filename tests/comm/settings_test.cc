@@ -265,6 +265,13 @@ TEST_F(FromEnvironment, WindowsArePreferredAsAsked) {
   set("TUTTI_COPY_ENGINES", "1");
   EXPECT_EQ(settings().copyEngines, plan::When::WherePossible);
   EXPECT_FALSE(settings().movesLittle) << "who asks for engines gets engines";
+  const double price = tune::deviceMachine().blockPrice;
+  EXPECT_GT(price, 0);
+  EXPECT_EQ(settings().machine.blockPrice, price);
+  set("TUTTI_BLOCK_PRICE", "7");
+  EXPECT_EQ(settings().machine.blockPrice, 0.007);
+  set("TUTTI_BLOCK_PRICE", "0");
+  EXPECT_EQ(settings().machine.blockPrice, 0);
 }
 
 TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {

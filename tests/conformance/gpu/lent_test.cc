@@ -218,8 +218,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, GpuLent,
                          [](const auto& made) { return format("{}{}", std::get<1>(made.param).name, std::get<0>(made.param)); });
 
 /// Runs `body` on ranks of so many processes whose blocks go to buffers wherever they can.
-void onRanks(int ranks, Memory memory, const std::function<void(ProcessRanks::Self&, LendingRank&)>& body) {
-  const ScopedSetting wish("TUTTI_MAPPED", "1");
+void onRanks(int ranks, Memory memory, const std::function<void(ProcessRanks::Self&, LendingRank&)>& body,
+             const char* mapped = "1") {
+  const ScopedSetting wish("TUTTI_MAPPED", mapped);
   ProcessRanks children(ranks, [&](ProcessRanks::Self& self) {
     LendingRank rank(self, memory);
     body(self, rank);
@@ -306,6 +307,28 @@ TEST(GpuLentNot, OutsideOfCaptures) {
     synchronize(rank.gpus, rank.stream);
     EXPECT_EQ(launches().first, before.first);
   });
+}
+
+/// A few blocks that go straight to the buffers are hardly slower than many that do not.
+TEST(GpuLentNot, WhereBlocksCostNothingAndManyAreFaster) {
+  constexpr size_t kBytes = size_t{8} << 20;
+  for (const bool haveAPrice : {false, true}) {
+    const ScopedSetting price("TUTTI_BLOCK_PRICE", haveAPrice ? "3" : "0");
+    const auto body = [haveAPrice](ProcessRanks::Self& self, LendingRank& rank) {
+      auto* const in = rank.allocate(kBytes);
+      auto* const out = rank.allocate(kBytes);
+      const auto before = launches();
+      const Graph graph = rank.capture([&] {
+        ASSERT_EQ(ncclAllReduce(in, out, kBytes / sizeof(float), ncclFloat, ncclSum, rank.comm, rank.stream), ncclSuccess);
+      });
+      EXPECT_EQ(launches().first != before.first, haveAPrice);
+      rank.destroy(graph);
+      self.meet(80);
+      rank.free(in);
+      rank.free(out);
+    };
+    onRanks(2, Memory::Plain, body, "-1");
+  }
 }
 
 TEST(GpuLentGroups, CallsOfAGroupAreLentTogether) {
