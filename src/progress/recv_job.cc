@@ -111,25 +111,33 @@ std::byte* RecvJob::spillFor(uint64_t bytes) {
   return nullptr;
 }
 
+/// Makes the place of a payload known to the network. Whether it did.
+bool RecvJob::registerPlace(Message& message, uint64_t bytes) {
+  auto key = comm_->registerMemory(message.target, bytes, net::MemoryKind::Host);
+  message.isRegistered = key.has_value();
+  if (key) message.key = *key;
+  return message.isRegistered;
+}
+
 /// Where the payload goes that the latest header speaks of. False: nowhere yet.
 bool RecvJob::place() {
   const Header& came = header(begun_);
+  const uint64_t bytes = came.bytes;
+  const bool registers = comm_->needsRegistration();
   Message& next = message(begun_);
   next = {};
   if (came.pieceBytes != 0) {
-    const uint64_t bytes = came.bytes;
-    next.target = pipe_.offering().find(begun_ + 1, bytes);
-    const bool isOffered = next.target != nullptr;
-    const bool fits = bytes <= pipe_.slotBytes;
-    if (!isOffered) next.target = fits ? pipe_.staging(begun_, bytes) : spillFor(bytes);
-    if (next.target == nullptr) return false;
-    if (isOffered) offeredBytes_.fetch_add(bytes, std::memory_order_relaxed);
-    next.key = stagingKey_;
-    if (comm_->needsRegistration() && (isOffered || !fits)) {
-      auto key = comm_->registerMemory(next.target, bytes, net::MemoryKind::Host);
-      if (!key) return fail(key.error()), false;
-      next.key = *key;
-      next.isRegistered = true;
+    if (!registers || bytes >= kLeastRegistered) next.target = pipe_.offering().find(begun_ + 1, bytes);
+    if (next.target != nullptr && registers && !registerPlace(next, bytes)) next.target = nullptr;  // it can lie elsewhere
+    if (next.target != nullptr) {
+      offeredBytes_.fetch_add(bytes, std::memory_order_relaxed);
+    } else if (bytes <= pipe_.slotBytes) {
+      next.target = pipe_.staging(begun_, bytes);
+      next.key = stagingKey_;
+    } else {
+      next.target = spillFor(bytes);
+      if (next.target == nullptr) return false;
+      if (registers && !registerPlace(next, bytes)) return fail(error(Code::SystemError, "room for a long message: not registered")), false;
     }
   }
   hasHeader_ = false;
@@ -218,7 +226,7 @@ bool RecvJob::step() {
   if (hasPosted_) {
     stirred = true;
   } else if (isPending_) {
-    stirred = isMoving_;
+    stirred = isMoving_ || moved;  // what moved may have completed what was found pending before
   }
   return moved && !isBroken();
 }

@@ -6,7 +6,7 @@
 //    longer than that, into a spill buffer, of which there are at most kSpills, so that what is held for a reader is bounded.
 // 3. Nothing a peer says is used unchecked: a header that cannot be ends the job.
 // 4. Messages are asked for in order, header and payload, and handed to the reader in order. Where the network may complete a later one
-//    first, several are under way at once: else its streams would wait for the last of them after each message.
+//    first, up to kAhead are under way at once, and as many as there are slots: else its streams would wait for the last of them after each message.
 #pragma once
 
 #include <array>
@@ -32,10 +32,11 @@ class RecvJob final : public Job {
 
  private:
   static constexpr size_t kSpills = 2;
-  static constexpr size_t kPieces = 8;  ///< requests for pieces of one payload at a time
+  static constexpr size_t kPieces = 8;  ///< requests for pieces at a time
+  static constexpr size_t kAhead = 8;   ///< messages under way at once, where there are as many slots
   static constexpr int kMostMessages = 64;  ///< in one move, so that others get their turn
-
-  static constexpr size_t kAhead = 8;       ///< messages under way at once
+  /// What is shorter is copied sooner than its place is registered.
+  static constexpr uint64_t kLeastRegistered = uint64_t{1} << 20;
 
   struct Spill {
     memory::Mapping memory;
@@ -69,6 +70,7 @@ class RecvJob final : public Job {
   bool readHeader();
   bool checkHeader(const Header& header);
   bool place();
+  bool registerPlace(Message& message, uint64_t bytes);
   std::byte* spillFor(uint64_t bytes);
   bool postPieces(Message& message, const Header& came);
   void publish();

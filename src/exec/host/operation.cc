@@ -210,8 +210,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     send(*to[i], stable, value, bytes);
   }
   for (int i = 0; i < step.numFrom; ++i) from[i].end->release();
-  if (!wanted_.empty() && step.numFrom > 0) [[unlikely]]
-    offerAhead(lane, *from[0].end);
+  for (int i = 0; !wanted_.empty() && i < step.numFrom; ++i) offerAhead(lane, *from[i].end);
   return true;
 }
 

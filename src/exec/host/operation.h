@@ -138,7 +138,7 @@ class Operation {
     int32_t channel = 0;
     std::vector<uint32_t> steps;  // of a slice that receive from the end, in order
     uint64_t before = 0;          // messages that it had received when the call began
-    uint64_t next = 0;            // of the call: the first for which no place has been offered yet, and need not be
+    uint64_t next = 0;            // of the call's: up to there places have been offered, where any are
   };
 
   template <class Note>

@@ -3,7 +3,8 @@
 // Owner: whoever owns the pipe, beside it. Written by the thread that works with the RecvEnd, read by the engine (progress/recv_job.h).
 // 1. An offer is for one message, by its number (RecvEnd::received() + 1 is the next one). It may be made before or after the message
 //    is announced; one that comes too late, or is too small, is passed over, and the message lies elsewhere.
-// 2. Offered memory belongs to the engine from make() until that message is ready at the RecvEnd, or the pipe's job was aborted.
+// 2. The engine may write to offered memory from make() until that message is ready at the RecvEnd, or the pipe's job was aborted; it does
+//    so once the message's header has come. Who offers it sees to it that nobody needs what is there when the peer can send it.
 //    The reader finds out where the payload is by RecvEnd::payload(): nothing is to be copied when it is the offered memory.
 // 3. An offer may be made for the next `slots` messages at most.
 #pragma once

@@ -12,8 +12,9 @@
 
 namespace tutti::transport::socket {
 
-Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, int32_t threads,
-                                                 bool namesThreads) {
+Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<const UniqueFd> sockets, int32_t wantedThreads,
+                                                 const Settings& settings) {
+  const int32_t threads = helperThreads(settings, wantedThreads);
   std::unique_ptr<Helpers> helpers(new Helpers(direction));
   helpers->done_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!helpers->done_) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
@@ -23,7 +24,7 @@ Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<
     if (!worker->wake) return tutti::fail(Code::SystemError, "make an eventfd: {}", errorText(errno));
     helpers->workers_.push_back(std::move(worker));
   }
-  const size_t servers = helpers->workers_.size() + 1;
+  const size_t servers = helpers->workers_.size() + (threads < wantedThreads ? 1 : 0);
   for (size_t i = 1; i < sockets.size(); ++i) {
     const size_t server = (i - 1) % servers;
     auto& served = server < helpers->workers_.size() ? helpers->workers_[server]->streams : helpers->driven_;
@@ -31,7 +32,7 @@ Result<std::unique_ptr<Helpers>> Helpers::create(Direction direction, std::span<
     helpers->streams_.push_back(served.back().get());
   }
   for (auto& worker : helpers->workers_) {
-    auto started = startThread(namesThreads ? "tutti socket" : nullptr, "that helps a socket",
+    auto started = startThread(settings.namesThreads ? "tutti socket" : nullptr, "that helps a socket",
                                [self = helpers.get(), worker = worker.get()] { self->run(*worker); });
     if (!started) return tl::unexpected(std::move(started).error());
     worker->thread = std::move(*started);

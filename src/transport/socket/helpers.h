@@ -29,9 +29,10 @@ class Helpers {
  public:
   enum class Direction : uint8_t { Send, Receive };
 
-  /// `sockets`: of the connection; all but the first are data streams. They are dealt out to `threads` threads and drive().
-  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, int32_t threads,
-                                                 bool namesThreads);
+  /// `sockets`: of the connection; all but the first are data streams. They are dealt out to as many threads as are wanted, as far as the
+  /// settings' cores allow (helperThreads); and where that is fewer, to drive() as well.
+  static Result<std::unique_ptr<Helpers>> create(Direction direction, std::span<const UniqueFd> sockets, int32_t wantedThreads,
+                                                 const Settings& settings);
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
   ~Helpers();

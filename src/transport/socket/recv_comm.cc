@@ -22,8 +22,7 @@ Result<std::unique_ptr<RecvComm>> RecvComm::create(std::vector<UniqueFd> sockets
   const iovec part{&welcome, sizeof welcome};
   (void)sendSome(comm->sockets_[0].get(), &part, 1);  // where it cannot be sent, the first read will say why
   if (comm->sockets_.size() > 1) {
-    auto helpers =
-        Helpers::create(Helpers::Direction::Receive, comm->sockets_, helperThreads(settings, streams.threads), settings.namesThreads);
+    auto helpers = Helpers::create(Helpers::Direction::Receive, comm->sockets_, streams.threads, settings);
     if (!helpers) return tl::unexpected(std::move(helpers).error());
     comm->helpers_ = std::move(*helpers);
     comm->helpers_->addDescriptors(comm->descriptors_);
@@ -45,6 +44,7 @@ Poll RecvComm::irecv(const net::InMessage& message, net::Request* request) {
   slot.bytes = slot.received = 0;
   slot.state = Slot::State::Posted;
   ++posted_;
+  if (overtakes()) useStash();  // its frame may have come already, and helpers can begin
   *request = net::Request{&slot};
   return Poll::Ready;
 }
@@ -179,10 +179,10 @@ net::Tested RecvComm::test(net::Request request, uint64_t* bytes) {
   Slot& slot = *static_cast<Slot*>(request.token);
   bool moved = slot.state == Slot::State::Arrived ? false : pump();
   if (helpers_) moved = helpers_->drive({&slot.piecesLeft, 1}) || moved;
+  // What helpers receive may have come although stream 0 has ended; and all of it before the error that is seen here.
+  const bool isLost = slot.state == Slot::State::Arrived ? helpers_ && helpers_->error() != 0 : broken();
   // acquire: pairs with the helpers' release, so that what they wrote is seen.
   const bool complete = slot.state == Slot::State::Arrived && slot.piecesLeft.load(std::memory_order_acquire) == 0;
-  // What helpers receive may have come although stream 0 has ended.
-  const bool isLost = slot.state == Slot::State::Arrived ? helpers_ && helpers_->error() != 0 : broken();
   if (!complete && isLost) return {Poll::Failed, false};
   if (!complete) return {Poll::Pending, moved};
   if (bytes != nullptr) *bytes = slot.bytes;

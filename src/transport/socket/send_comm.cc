@@ -21,8 +21,7 @@ Result<std::unique_ptr<SendComm>> SendComm::create(std::vector<UniqueFd> sockets
                                                    const Settings& settings) {
   std::unique_ptr<SendComm> comm(new SendComm(std::move(sockets), peer, settings));
   if (comm->sockets_.size() > 1) {
-    auto helpers =
-        Helpers::create(Helpers::Direction::Send, comm->sockets_, helperThreads(settings, streams.threads), settings.namesThreads);
+    auto helpers = Helpers::create(Helpers::Direction::Send, comm->sockets_, streams.threads, settings);
     if (!helpers) return tl::unexpected(std::move(helpers).error());
     comm->helpers_ = std::move(*helpers);
     comm->helpers_->addDescriptors(comm->descriptors_);

@@ -141,6 +141,42 @@ TEST(Offers, OfAStepAreForItsOwnMessages) {
   EXPECT_EQ(wire.offered(4), out.data() + 4 * kSlice);
 }
 
+/// As between hosts and ranks of one: what is combined comes from two pipes, of which only one is a network's.
+TEST(Offers, FollowStepsThatReceiveFromSeveral) {
+  constexpr uint64_t kSlices = 6;
+  Wire wire;
+  auto near = Pipe::create(kSlots, kSlice);
+  ASSERT_TRUE(near.has_value());
+  RecvEnd nearEnd(near->view());
+  std::vector<std::byte> out(2 * kSlices * kSlice);
+  BoundStep combined = receiveStep(0);
+  combined.reduce = true;
+  combined.numFrom = 2;
+  const auto plan = planOf(wire, out.size(), {combined, receiveStep(1)}, 2);
+  BoundLane& lane = plan->channels[0][0];
+  lane.sources.insert(lane.sources.begin(), {&nearEnd, Rank(1), nullptr});
+  lane.steps[1].firstFrom = 2;
+  plan->reduceFn = [](void*, const void* const*, int, uint64_t, const Reduction&, uint32_t, bool) {};
+  const PlannedCall call = callOf(plan, nullptr, out);
+  Operation operation;
+  operation.start(call);
+  for (uint64_t slice = 0; slice < kSlices; ++slice) {
+    EXPECT_EQ(wire.offered(2 * slice + 1), nullptr);
+    EXPECT_EQ(wire.offered(2 * slice + 2), out.data() + (kSlices + slice) * kSlice);
+    auto& head = near->view().head(slice);
+    head.signature = kSignature;
+    head.bytes = kSlice;
+    head.filled.store(slice + 1, std::memory_order_release);
+    wire.bring();
+    (void)operation.advance();
+    EXPECT_EQ(wire.offered(2 * slice + 4), slice + 1 < kSlices ? out.data() + (kSlices + slice + 1) * kSlice : nullptr)
+        << "as soon as a message is taken";
+    wire.bring();
+    (void)operation.advance();
+  }
+  EXPECT_EQ(operation.advance(), Poll::Ready);
+}
+
 TEST(Offers, AreNotMadeForWhatIsSoonCopied) {
   Wire wire;
   std::vector<std::byte> out(3 * kSlice + 100);
