@@ -216,10 +216,11 @@ Result<plan::Settings> readSettings(const Config& config, const tune::Platform* 
   if (const int64_t slots = config::get<Param::TuttiSlots>(); slots > 0)
     settings.slots = static_cast<uint32_t>(std::clamp<int64_t>(slots, 2, 4096));
   if (const int64_t bytes = config::get<Param::Buffsize>(); bytes > 0)
-    settings.sliceBytes = static_cast<uint64_t>(std::clamp<int64_t>(bytes / settings.slots, 64, int64_t{1} << 30));
+    settings.sliceBytes = settings.farMessageBytes =
+        static_cast<uint64_t>(std::clamp<int64_t>(bytes / settings.slots, 64, int64_t{1} << 30));
   if (const int64_t bytes = config::get<Param::TuttiSliceBytes>(); bytes > 0) {
     settings.sliceBytes = static_cast<uint64_t>(std::clamp<int64_t>(bytes, 64, int64_t{1} << 30));
-    settings.messageBytes = settings.sliceBytes;
+    settings.messageBytes = settings.farMessageBytes = settings.sliceBytes;
     settings.lentBytes = settings.sliceBytes;
   }
   auto nccl = tune::Filter::parse("NCCL_ALGO", config::get<Param::Algo>(), tune::ncclAlgorithmNames());

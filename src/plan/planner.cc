@@ -138,9 +138,10 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const auto parts = static_cast<uint64_t>(traits.division == algo::Division::Blocks ? algorithm.chunks(ranks) : 1);
   const uint64_t bytes = shape.count * parts * sizeOf(shape.type);
   const uint64_t windowSlice = lends && !shares ? lentSlice : cellBytes(lends && copies(shape, bytes));
-  const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : settings_.sliceBytes;
+  const uint64_t stagedSlice = messages && settings_.spansHosts ? settings_.farMessageBytes : settings_.sliceBytes;
+  const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : stagedSlice;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
-  draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : settings_.sliceBytes};
+  draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : stagedSlice};
   if (shape.collective == Collective::Broadcast && !window && shares && !settings_.spansHosts && !copies(shape, bytes)) {
     draft.pipes = fine(draft.pipes);
     draft.firstPort = kFinePorts;

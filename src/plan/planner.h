@@ -39,6 +39,7 @@ struct Settings {
   uint32_t slots = 4;              ///< of a pipe, at least 2: few enough that what travels stays in the cache
   uint64_t sliceBytes = 262144;    ///< what a slot of a reducing pipe holds
   uint64_t messageBytes = 4 << 20;  ///< slices of messages, which pass by reference
+  uint64_t farMessageBytes = 512 << 10;  ///< the same where ranks are on several hosts: enough for a piece on each of eight sockets
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
   uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes leave in a bank of its window at once, all together
   uint64_t pastCacheBytes = 0;     ///< results of calls from here on are stored past the cache; 0: where cacheShare has no room

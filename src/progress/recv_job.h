@@ -6,7 +6,8 @@
 //    longer than that, into a spill buffer, of which there are at most kSpills, so that what is held for a reader is bounded.
 // 3. Nothing a peer says is used unchecked: a header that cannot be ends the job.
 // 4. Messages are asked for in order, header and payload, and handed to the reader in order. Where the network may complete a later one
-//    first, up to kAhead are under way at once, and as many as there are slots: else its streams would wait for the last of them after each message.
+//    first, up to kAhead are under way at once, and as many as there are slots: else its streams would wait for the last of them after
+//    each message.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // The calls of a brief plan: one lane, one slice and nothing lent in windows. What each step needs is kept from call to call, and small
-// values are moved without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state. And what the next call
-// needs, fetched ahead of it.
+// values are moved without the general steps. Wherever such a call cannot go on, goOn() leaves advance()'s own state. And what the next
+// call needs, fetched ahead of it.
 #include <algorithm>
 #include <utility>
 
