@@ -1,9 +1,14 @@
 #include "bootstrap/last_words.h"
 
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <utility>
 
@@ -22,6 +27,11 @@ constexpr int kFirst = 3, kRoom = 12;
 constexpr bool kHasOwnTable = false;  // the sanitizer takes equal numbers in two tables for one descriptor
 #else
 constexpr bool kHasOwnTable = true;
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kMayShareMemory = false;  // sanitizers do not expect a process of one stack on another's memory
+#else
+constexpr bool kMayShareMemory = true;
 #endif
 
 void dial(Reactor& reactor, const UniqueId& root, const Status& cause) {
@@ -47,9 +57,45 @@ void sayFromHere(std::span<const UniqueId> roots, const Status& cause) {
   }
 }
 
-void makeRoom() {
-  if (!kHasOwnTable || unshare(CLONE_FILES) != 0) return;
+void closeCopies() {
   for (int fd = kFirst; fd < kFirst + kRoom; ++fd) (void)::close(fd);
+}
+
+struct Words {
+  std::span<const UniqueId> roots;
+  const Status& cause;
+};
+
+/// In a process of its own, on this one's memory.
+int sayAside(void* given) {
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  closeCopies();
+  const Words& words = *static_cast<const Words*>(given);
+  try {
+    sayFromHere(words.roots, words.cause);
+  } catch (const std::exception&) {
+    return 1;  // without memory nothing is said
+  }
+  return 0;
+}
+
+/// The calling thread stands still until it is said. False: there is no such process.
+bool sayFromAProcess(const Words& words) {
+  constexpr size_t kStack = size_t{1} << 20;
+  if (!kMayShareMemory) return false;
+  void* const stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  if (stack == MAP_FAILED) return false;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers do not run there
+  Words given = words;
+  const pid_t process = clone(sayAside, static_cast<std::byte*>(stack) + kStack, CLONE_VM | CLONE_VFORK, &given);
+  while (process > 0 && waitpid(process, nullptr, __WCLONE) < 0 && errno == EINTR) {
+  }
+  (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  (void)munmap(stack, kStack);
+  return process > 0;
 }
 
 }  // namespace
@@ -57,8 +103,9 @@ void makeRoom() {
 void sayLastWords(std::span<const UniqueId> roots, const Status& cause) {
   if (roots.empty()) return;
   auto thread = startThread(nullptr, "that tells others why this process cannot take part", [&] {
-    makeRoom();
-    sayFromHere(roots, cause);
+    const bool hasTable = kHasOwnTable && unshare(CLONE_FILES) == 0;
+    if (hasTable) closeCopies();
+    if (hasTable || !sayFromAProcess({roots, cause})) sayFromHere(roots, cause);
   });
   if (thread) return thread->join();
   sayFromHere(roots, cause);  // threads are what is lacking

@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -360,6 +361,32 @@ bool forbid(uint32_t call) {
   };
   const sock_fprog filter{std::size(program), const_cast<sock_filter*>(program)};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/// As containers have one by default: no thread has a table of descriptors of its own, so who lacks descriptors says it from a process.
+TEST(ProcessLimits, FewDescriptorsUnderAFilter) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "sanitizers know no process on another one's memory";
+#endif
+  ProcessRanks children(kRanks, [](Self& self) {
+    const ncclUniqueId id = self.id();
+    std::vector<int> open;
+    if (self.index() == 1) {
+      ASSERT_TRUE(forbid(SYS_unshare));
+      limit(RLIMIT_NOFILE, 64);
+      for (int fd = dup(0); fd >= 0; fd = dup(0)) open.push_back(fd);
+    }
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = ncclCommInitRank(&comm, kRanks, id, self.index());
+    EXPECT_EQ(result, ncclSystemError) << lastError();
+    if (self.index() == 1) {
+      for (const int fd : open) EXPECT_EQ(close(fd), 0) << "what the program has open stays open";
+      EXPECT_TRUE(waitpid(-1, nullptr, __WALL) < 0 && errno == ECHILD) << "no process is left";
+    } else {
+      EXPECT_NE(lastError().find("rank 1"), std::string::npos) << lastError();
+    }
+  });
+  children.expectAllWell({}, 10);
 }
 
 /// A sandbox that forbids reading other processes' memory by a system call: copies go through shared memory.

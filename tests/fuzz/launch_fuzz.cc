@@ -1,4 +1,4 @@
-// What processes of a job read to find each other: the variables of launchers, Slurm's lists, PMI's lines, and sealed messages of strangers.
+// What processes of a job read to find each other: variables of launchers, Slurm's lists, PMI's lines, and sealed messages of strangers.
 // The input is a letter that says which, and the text or the bytes.
 #include "fuzz/target.h"
 
