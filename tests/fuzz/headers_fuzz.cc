@@ -79,17 +79,6 @@ class ScriptedComm final : public net::RecvComm {
   }();
 };
 
-class OneListener final : public net::Listener {
- public:
-  explicit OneListener(std::unique_ptr<net::RecvComm> comm) : comm_(std::move(comm)) {}
-  const net::Handle& handle() const override { return handle_; }
-  Result<std::unique_ptr<net::RecvComm>> accept() override { return std::move(comm_); }
-
- private:
-  const net::Handle handle_{};
-  std::unique_ptr<net::RecvComm> comm_;
-};
-
 /// A message that the reader sees is one that came, whole.
 void checkMessage(RecvEnd& end, uint64_t mostBytes, uint64_t number, Delivered& delivered) {
   const auto& head = end.head();

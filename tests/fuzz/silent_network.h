@@ -34,4 +34,16 @@ class SilentNetwork final : public transport::net::Network {
   };
 };
 
+/// Accepts one connection, the one that it was made with.
+class OneListener final : public transport::net::Listener {
+ public:
+  explicit OneListener(std::unique_ptr<transport::net::RecvComm> comm) : comm_(std::move(comm)) {}
+  const transport::net::Handle& handle() const override { return handle_; }
+  Result<std::unique_ptr<transport::net::RecvComm>> accept() override { return std::move(comm_); }
+
+ private:
+  const transport::net::Handle handle_{};
+  std::unique_ptr<transport::net::RecvComm> comm_;
+};
+
 }  // namespace tutti::fuzz

@@ -64,23 +64,12 @@ class Sender final : public net::RecvComm {
   size_t payloads_ = 0;
 };
 
-class OneListener final : public net::Listener {
- public:
-  explicit OneListener(std::unique_ptr<net::RecvComm> comm) : comm_(std::move(comm)) {}
-  const net::Handle& handle() const override { return handle_; }
-  Result<std::unique_ptr<net::RecvComm>> accept() override { return std::move(comm_); }
-
- private:
-  const net::Handle handle_{};
-  std::unique_ptr<net::RecvComm> comm_;
-};
-
 class Ahead : public testing::Test {
  protected:
   void connect(size_t together, bool overtakes, uint64_t last = 1000) {
     ASSERT_TRUE(pipe_.has_value());
     ASSERT_TRUE(poller_.open().ok());
-    job_ = std::make_unique<RecvJob>(network_, 0, std::make_unique<OneListener>(std::make_unique<Sender>(together, overtakes, most_, last)),
+    job_ = std::make_unique<RecvJob>(network_, 0, std::make_unique<fuzz::OneListener>(std::make_unique<Sender>(together, overtakes, most_, last)),
                                      pipe_->view(), kBytes, nullptr, Peer{Rank(1), "there"}, nullptr);
     end_ = std::make_unique<RecvEnd>(pipe_->view());
   }
