@@ -69,8 +69,9 @@ class Ahead : public testing::Test {
   void connect(size_t together, bool overtakes, uint64_t last = 1000) {
     ASSERT_TRUE(pipe_.has_value());
     ASSERT_TRUE(poller_.open().ok());
-    job_ = std::make_unique<RecvJob>(network_, 0, std::make_unique<fuzz::OneListener>(std::make_unique<Sender>(together, overtakes, most_, last)),
-                                     pipe_->view(), kBytes, nullptr, Peer{Rank(1), "there"}, nullptr);
+    auto sender = std::make_unique<Sender>(together, overtakes, most_, last);
+    job_ = std::make_unique<RecvJob>(network_, 0, std::make_unique<fuzz::OneListener>(std::move(sender)), pipe_->view(), kBytes, nullptr,
+                                     Peer{Rank(1), "there"}, nullptr);
     end_ = std::make_unique<RecvEnd>(pipe_->view());
   }
   void TearDown() override {
