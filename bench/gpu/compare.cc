@@ -232,6 +232,8 @@ int Comparison::run() {
     std::printf("%-14s %10s %-5s %10s %10s %7s %6s %6s\n", "call", "size", "mode", (options_.a.name + " us").c_str(),
                 (options_.b.name + " us").c_str(), "faster", "CTAs", "CTAs");
   for (const int ctas : options_.ctas) {
+    wasCut_ = wasCut_ || isTimeUp();
+    if (wasCut_) break;
     connect(ctas);
     for (const Operation* operation : options_.operations) runKinds(ctas, operation);
     disconnect();

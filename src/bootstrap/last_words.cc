@@ -1,14 +1,20 @@
 #include "bootstrap/last_words.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
 
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -27,6 +33,9 @@ constexpr int kFirst = 3, kRoom = 12;
 constexpr bool kHasOwnTable = false;  // the sanitizer takes equal numbers in two tables for one descriptor
 #else
 constexpr bool kHasOwnTable = true;
+#endif
+#if !defined(RSEQ_SIG)
+#define RSEQ_SIG 0  // NOLINT(cppcoreguidelines-macro-usage): a C library without restartable sequences
 #endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool kMayShareMemory = false;  // sanitizers do not expect a process of one stack on another's memory
@@ -64,13 +73,26 @@ void closeCopies() {
 struct Words {
   std::span<const UniqueId> roots;
   const Status& cause;
+  std::byte* restarts = nullptr;  ///< the thread's area of restartable sequences (rseq(2))
+  pid_t program = 0;
 };
 
-/// In a process of its own, on this one's memory.
+/// Null: the C library has none, and whoever else may have one for the thread is unknown.
+std::byte* restartsOfThread() {
+  const auto* const offset = static_cast<const std::ptrdiff_t*>(dlsym(RTLD_DEFAULT, "__rseq_offset"));
+  const auto* const size = static_cast<const unsigned*>(dlsym(RTLD_DEFAULT, "__rseq_size"));
+  if (offset == nullptr || size == nullptr || *size == 0) return nullptr;
+  return static_cast<std::byte*>(__builtin_thread_pointer()) + *offset;
+}
+
+/// In a process of its own, on this one's memory. Allocators may count on restartable sequences, which a new process has to ask for anew:
+/// before it allocates. The thread whose area it is stands still.
 int sayAside(void* given) {
-  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-  closeCopies();
+  constexpr unsigned kAreaBytes = 32;
   const Words& words = *static_cast<const Words*>(given);
+  if (syscall(SYS_rseq, words.restarts, kAreaBytes, 0, RSEQ_SIG) != 0) return 1;
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != words.program) return 1;
+  closeCopies();
   try {
     sayFromHere(words.roots, words.cause);
   } catch (const std::exception&) {
@@ -79,23 +101,31 @@ int sayAside(void* given) {
   return 0;
 }
 
-/// The calling thread stands still until it is said. False: there is no such process.
-bool sayFromAProcess(const Words& words) {
+/// The calling thread stands still until it is said. False: it was not.
+bool sayFromAProcess(std::span<const UniqueId> roots, const Status& cause) {
   constexpr size_t kStack = size_t{1} << 20;
-  if (!kMayShareMemory) return false;
+  constexpr size_t kGuard = size_t{1} << 16;
+  Words words{roots, cause, restartsOfThread(), getpid()};
+  if (!kMayShareMemory || words.restarts == nullptr) return false;
   void* const stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (stack == MAP_FAILED) return false;
+  (void)mprotect(stack, kGuard, PROT_NONE);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers do not run there
-  Words given = words;
-  const pid_t process = clone(sayAside, static_cast<std::byte*>(stack) + kStack, CLONE_VM | CLONE_VFORK, &given);
-  while (process > 0 && waitpid(process, nullptr, __WCLONE) < 0 && errno == EINTR) {
-  }
+  const pid_t process = clone(sayAside, static_cast<std::byte*>(stack) + kStack, CLONE_VM | CLONE_VFORK, &words);
+  int status = 0;
+  pid_t ended = -1;
+  do {
+    ended = process > 0 ? waitpid(process, &status, __WCLONE) : -1;
+  } while (process > 0 && ended < 0 && errno == EINTR);
   (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
   (void)munmap(stack, kStack);
-  return process > 0;
+  if (ended < 0) return process > 0;
+  // What it held is held for good, as by a thread that was in the middle of something.
+  if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS || WTERMSIG(status) == SIGABRT)) std::abort();
+  return WIFSIGNALED(status) || WEXITSTATUS(status) == 0;
 }
 
 }  // namespace
@@ -105,7 +135,7 @@ void sayLastWords(std::span<const UniqueId> roots, const Status& cause) {
   auto thread = startThread(nullptr, "that tells others why this process cannot take part", [&] {
     const bool hasTable = kHasOwnTable && unshare(CLONE_FILES) == 0;
     if (hasTable) closeCopies();
-    if (hasTable || !sayFromAProcess({roots, cause})) sayFromHere(roots, cause);
+    if (hasTable || !sayFromAProcess(roots, cause)) sayFromHere(roots, cause);
   });
   if (thread) return thread->join();
   sayFromHere(roots, cause);  // threads are what is lacking

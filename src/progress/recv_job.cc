@@ -111,12 +111,13 @@ std::byte* RecvJob::spillFor(uint64_t bytes) {
   return nullptr;
 }
 
-/// Makes the place of a payload known to the network. Whether it did.
-bool RecvJob::registerPlace(Message& message, uint64_t bytes) {
+/// Makes the place of a payload known to the network.
+Status RecvJob::registerPlace(Message& message, uint64_t bytes) {
   auto key = comm_->registerMemory(message.target, bytes, net::MemoryKind::Host);
-  message.isRegistered = key.has_value();
-  if (key) message.key = *key;
-  return message.isRegistered;
+  if (!key) return std::move(key).error();
+  message.key = *key;
+  message.isRegistered = true;
+  return {};
 }
 
 /// Where the payload goes that the latest header speaks of. False: nowhere yet.
@@ -127,8 +128,9 @@ bool RecvJob::place() {
   Message& next = message(begun_);
   next = {};
   if (came.pieceBytes != 0) {
-    if (!registers || bytes >= kLeastRegistered) next.target = pipe_.offering().find(begun_ + 1, bytes);
-    if (next.target != nullptr && registers && !registerPlace(next, bytes)) next.target = nullptr;  // it can lie elsewhere
+    if (!isRefused_ && (!registers || bytes >= kLeastRegistered)) next.target = pipe_.offering().find(begun_ + 1, bytes);
+    isRefused_ = isRefused_ || (next.target != nullptr && registers && !registerPlace(next, bytes).ok());
+    if (isRefused_) next.target = nullptr;  // it can lie elsewhere
     if (next.target != nullptr) {
       offeredBytes_.fetch_add(bytes, std::memory_order_relaxed);
     } else if (bytes <= pipe_.slotBytes) {
@@ -137,10 +139,11 @@ bool RecvJob::place() {
     } else {
       next.target = spillFor(bytes);
       if (next.target == nullptr) return false;
-      if (registers && !registerPlace(next, bytes)) return fail(error(Code::SystemError, "room for a long message: not registered")), false;
+      Status status = registers ? registerPlace(next, bytes) : Status();
+      if (!status.ok()) return fail(std::move(status).at("room for a long message")), false;
     }
   }
-  hasHeader_ = false;
+  hasHeader_ = isRefused_ = false;
   ++begun_;
   return true;
 }

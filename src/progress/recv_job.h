@@ -71,7 +71,7 @@ class RecvJob final : public Job {
   bool readHeader();
   bool checkHeader(const Header& header);
   bool place();
-  bool registerPlace(Message& message, uint64_t bytes);
+  Status registerPlace(Message& message, uint64_t bytes);
   std::byte* spillFor(uint64_t bytes);
   bool postPieces(Message& message, const Header& came);
   void publish();
@@ -96,6 +96,7 @@ class RecvJob final : public Job {
   uint64_t begun_ = 0;          ///< messages whose payload has a place
   uint64_t headersPosted_ = 0;  ///< at most one more than begun_
   bool hasHeader_ = false;      ///< that of message begun_ has come
+  bool isRefused_ = false;      ///< the network does not take the place that is offered for it
   std::array<Message, kAhead> messages_;  ///< from received_ to begun_
   std::array<Header, kAhead + 1> headers_;
   net::Request headerRequest_;  ///< the latest

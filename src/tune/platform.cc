@@ -186,6 +186,7 @@ DeviceMachine readDevices(Reader reader) {
   DeviceMachine machine;
   machine.launchUs = reader.number("launchUs");
   machine.blockUs = reader.number("blockUs");
+  machine.blockPrice = kBlockPrice;
   for (const auto& field : kLaterFields)
     if (reader.has(field.name)) machine.*field.at = reader.number(field.name);
   if (reader.has("mapped")) {

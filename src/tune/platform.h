@@ -85,12 +85,15 @@ struct CarriedCost {
   double blockGBs = 118;  ///< of memory that a block reads and writes
 };
 
+/// Of a file that has no price of blocks.
+inline constexpr double kBlockPrice = 0.003;
+
 /// GPUs of one host. deviceMachine() is the built-in one.
 struct DeviceMachine {
   double launchUs = 0;  ///< a call that is launched by itself, on top of what it takes in a graph
   double blockUs = 0;   ///< a block more on the device, of any kernel: launching it, and what it takes from the caller's own kernels
   double blockPrice = 0;  ///< so much longer, as a part of its time, may a call take for every block that it needs less (weighed())
-  // These ten, and the price, may be missing in a file.
+  // These ten, and the price, may be missing in a file: then they are 0, 1 or kBlockPrice.
   double lateUs = 0;        ///< a lone call of more blocks than may be launched early (exec/cuda/work.h) takes so much more
   double roundsUs = 0;      ///< so does one of several rounds, which is no brief call (exec/cuda/brief.h)
   double roundsBlocks = 1;  ///< and its blocks need so many times as long for their bytes
