@@ -152,25 +152,30 @@ TEST(Offers, FollowStepsThatReceiveFromSeveral) {
   BoundStep combined = receiveStep(0);
   combined.reduce = true;
   combined.numFrom = 2;
-  const auto plan = planOf(wire, out.size(), {combined, receiveStep(1)}, 2);
+  const auto plan = planOf(wire, out.size(), {combined, combined, receiveStep(1)}, 2);
   BoundLane& lane = plan->channels[0][0];
-  lane.sources.insert(lane.sources.begin(), {&nearEnd, Rank(1), nullptr});
+  const Source close{&nearEnd, Rank(1), nullptr};
+  const Source far{&wire.end, Rank(1), nullptr};
+  lane.sources = {close, far, close, far, far};
   lane.steps[1].firstFrom = 2;
+  lane.steps[2].firstFrom = 4;
   plan->reduceFn = [](void*, const void* const*, int, uint64_t, const Reduction&, uint32_t, bool) {};
   const PlannedCall call = callOf(plan, nullptr, out);
   Operation operation;
   operation.start(call);
   for (uint64_t slice = 0; slice < kSlices; ++slice) {
-    EXPECT_EQ(wire.offered(2 * slice + 1), nullptr);
-    EXPECT_EQ(wire.offered(2 * slice + 2), out.data() + (kSlices + slice) * kSlice);
-    auto& head = near->view().head(slice);
-    head.signature = kSignature;
-    head.bytes = kSlice;
-    head.filled.store(slice + 1, std::memory_order_release);
-    wire.bring();
-    (void)operation.advance();
-    EXPECT_EQ(wire.offered(2 * slice + 4), slice + 1 < kSlices ? out.data() + (kSlices + slice + 1) * kSlice : nullptr)
-        << "as soon as a message is taken";
+    const auto placeOf = [&](uint64_t of) { return of < kSlices ? out.data() + (kSlices + of) * kSlice : nullptr; };
+    for (uint64_t message = 2 * slice; message < 2 * slice + 2; ++message) {
+      auto& head = near->view().head(message);
+      head.signature = kSignature;
+      head.bytes = kSlice;
+      head.filled.store(message + 1, std::memory_order_release);
+      wire.bring();
+      (void)operation.advance();
+    }
+    EXPECT_EQ(wire.offered(3 * slice + 2), nullptr) << "what is combined has no place of its own";
+    EXPECT_EQ(wire.offered(3 * slice + 3), placeOf(slice));
+    EXPECT_EQ(wire.offered(3 * slice + 6), placeOf(slice + 1)) << "as soon as one that is combined is taken";
     wire.bring();
     (void)operation.advance();
   }
