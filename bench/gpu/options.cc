@@ -66,7 +66,8 @@ void addSizes(CLI::App& app, BenchOptions& options, Texts& texts) {
 }
 
 void addCompare(CLI::App& app, BenchOptions& options, Texts& texts) {
-  app.add_option("-m,--modes", texts.modes, "eager, graph")->capture_default_str()->check(CLI::IsMember({"eager", "graph"}));
+  app.add_option("-m,--modes", texts.modes, "eager, graph: one after the other")->capture_default_str()
+      ->check(CLI::IsMember({"eager", "graph"}));
   app.add_option("-r,--rounds", options.rounds, "blocks of each library")->capture_default_str()
       ->check(within(1, static_cast<int>(kMostFigures)));
   app.add_option("--block-us", options.blockUs, "about how long a block takes")->capture_default_str()->check(within(1.0, 1e7));

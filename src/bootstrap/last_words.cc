@@ -22,6 +22,10 @@
 #include "bootstrap/uplink.h"
 #include "core/thread.h"
 
+#if !defined(RSEQ_SIG)
+#define RSEQ_SIG 0  // NOLINT(cppcoreguidelines-macro-usage): a C library without restartable sequences
+#endif
+
 namespace tutti::bootstrap {
 namespace {
 
@@ -33,9 +37,6 @@ constexpr int kFirst = 3, kRoom = 12;
 constexpr bool kHasOwnTable = false;  // the sanitizer takes equal numbers in two tables for one descriptor
 #else
 constexpr bool kHasOwnTable = true;
-#endif
-#if !defined(RSEQ_SIG)
-#define RSEQ_SIG 0  // NOLINT(cppcoreguidelines-macro-usage): a C library without restartable sequences
 #endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool kMayShareMemory = false;  // sanitizers do not expect a process of one stack on another's memory

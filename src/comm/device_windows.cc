@@ -168,15 +168,11 @@ tune::Way DeviceWindows::wayOf(const Call& call, const BufferTraits& traits) con
 }
 
 bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, const tune::Way& kernel) const {
-  const double worth = traits.isLent ? kWorthLending : 1;
-  const bool isCheaper = weigh(wayOf(call, traits)) < worth * weigh(kernel);
-  if (isMapped(call.collective)) {
-    const bool isWished = settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits));
-    return isWished || isCheaper;
-  }
-  const bool byBlocks = moverOf(call, traits) != Mover::Engines;
-  const bool isWished = settings_.copyEngines == When::WherePossible || (byBlocks && settings_.mapped == When::WherePossible);
-  return isWished || isCheaper;
+  const bool isWished = isMapped(call.collective)
+                            ? settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits))
+                            : settings_.copyEngines == When::WherePossible ||
+                                  (settings_.mapped == When::WherePossible && moverOf(call, traits) != Mover::Engines);
+  return isWished || weigh(wayOf(call, traits)) < (traits.isLent ? kWorthLending : 1) * weigh(kernel);
 }
 
 /// What one rank combines: of an all-reduce a share, whole lines but for the last.

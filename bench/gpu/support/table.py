@@ -79,4 +79,5 @@ def setting(rows):
              for side in (header.get("a"), header.get("b")) if side]
     return (f"{header.get('ranks')} x {header.get('device')}, one process each; {header.get('rounds')} blocks of each library in turns, medians "
             f"and 99th percentiles of the slowest rank; every element checked before and after; {'; '.join(sides)}. SMs: thread blocks of "
-            "the call, counted in a capture of it (with NCCL_GRAPH_REGISTER=0 where it is eager), at most those of the device; 'c' copies beside them. CPU us: of an eager call, both.")
+            "the call, counted in a capture of it (with NCCL_GRAPH_REGISTER=0 where it is eager), at most those of the device; 'c' copies "
+            "beside them. CPU us: of an eager call, both.")

@@ -5,7 +5,8 @@
 // 1. No call blocks. What cannot be done now says Pending, and is asked again.
 // 2. Messages arrive in the order in which they were sent; each is received by one irecv of the same tag and at least its size.
 // 3. Memory of a message belongs to the comm from isend or irecv until test() said Ready or Failed, or the comm is destroyed.
-// 4. After Failed the comm is good for nothing but status() and destruction, which closes it at once.
+// 4. After Failed the comm is good for nothing but status() and destruction, which closes it at once, and, where messages overtake each
+//    other (RecvComm::overtakes), tests of those before the one that Failed.
 // 5. A comm whose descriptors() are empty must be tested again and again; else a Pending that moved nothing waits for one of them.
 #pragma once
 
