@@ -14,7 +14,6 @@ namespace {
 using algo::Buffer;
 using algo::Kind;
 using transport::local::CellHead;
-using transport::local::kCellInlineBytes;
 using transport::local::kInlineBytes;
 using transport::local::SendEnd;
 using transport::local::SlotHead;
