@@ -321,7 +321,7 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
     other.estimatedUs = windows_->estimateUs(call, {});
     if (windows_->isCarried(call, {})) {
       other.algorithm = "carried";
-      other.channels = windows_->carriedBlocks(call);
+      other.channels = windows_->carriedShape(call).blocks;
     } else if (isCombined) {
       other.channels = windows_->blocksOf(call);
     } else if (const auto mover = windows_->moverOf(call, {}); mover != DeviceWindows::Mover::Engines) {

@@ -25,9 +25,6 @@ constexpr int32_t kMappedBlocks = 12;
 /// And that move, between two ranks and between more; some of them have the rank's own part.
 constexpr int32_t kPairsBlocks = 24;
 constexpr int32_t kMovedBlocks = 32;
-/// And that combine what engines carry, of two ranks and of more: enough to be done before the engines are.
-constexpr int32_t kCarriedPairBlocks = 12;
-constexpr int32_t kCarriedBlocks = 8;
 /// Pieces of so much and more go in turns. Smaller ones would take longer so: every copy takes microseconds to begin.
 constexpr uint64_t kInTurnsFrom = 2 << 20;
 /// Less for a block is not worth one.
@@ -97,7 +94,7 @@ std::string DeviceWindows::obstacle(Collective collective) const {
 }
 
 double DeviceWindows::estimateUs(const Call& call, const BufferTraits& traits) const {
-  if (isMapped(call.collective)) return isCarried(call, traits) ? carriedUs(call) : straightUs(call);
+  if (isMapped(call.collective)) return isCarried(call, traits) ? carriedShape(call).us : straightUs(call);
   switch (moverOf(call, traits)) {
     case Mover::Engines: return copyUs(call);
     case Mover::Block: return movedUs(call);
@@ -110,16 +107,14 @@ bool DeviceWindows::isCarried(const Call& call, const BufferTraits& traits) cons
   if (call.collective != Collective::AllReduce || traits.isInPlace || settings_.copyEngines == When::Never) return false;
   if (carriedShare(call) == 0) return false;
   if (!settings_.movesLittle) return true;  // engines wherever they can
-  return !traits.hasFinePages && settings_.mapped != When::WherePossible && carriedUs(call) < straightUs(call);
+  if (traits.hasFinePages || settings_.mapped == When::WherePossible) return false;
+  const double straight = straightUs(call);
+  return tune::carriedAtLeastUs(settings_.machine, ranks_, carriedShare(call)) < straight && carriedShape(call).us < straight;
 }
 
 double DeviceWindows::straightUs(const Call& call) const {
   const uint64_t share = std::min(shareElements(call), call.count) * sizeOf(call.type);
   return tune::mappedUs(settings_.machine, call.collective, ranks_, share, blocksOf(call));
-}
-
-double DeviceWindows::carriedUs(const Call& call) const {
-  return tune::carriedUs(settings_.machine, ranks_, carriedShare(call), kCarriedParts, carriedBlocks(call));
 }
 
 /// Engines where blocks are wished away, or where most ranks' chunks begin between two vectors; several blocks only where that many are
@@ -163,7 +158,7 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
 
 tune::Way DeviceWindows::wayOf(const Call& call, const BufferTraits& traits) const {
   const double us = estimateUs(call, traits);
-  if (isMapped(call.collective)) return {us, isCarried(call, traits) ? carriedBlocks(call) : blocksOf(call)};
+  if (isMapped(call.collective)) return {us, isCarried(call, traits) ? carriedShape(call).blocks : blocksOf(call)};
   return {us, moverOf(call, traits) == Mover::Blocks ? blocksOf(call) : 1};
 }
 
@@ -189,13 +184,6 @@ int32_t DeviceWindows::blocksOf(const Call& call) const {
   const uint64_t useful = bytes / kMappedBytes + 1;
   const int32_t wanted = std::max(settings_.minChannels, combines ? kMappedBlocks : ranks_ == 2 ? kPairsBlocks : kMovedBlocks);
   const int32_t most = std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
-  return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
-}
-
-int32_t DeviceWindows::carriedBlocks(const Call& call) const {
-  const int32_t wanted = std::max(settings_.minChannels, ranks_ == 2 ? kCarriedPairBlocks : kCarriedBlocks);
-  const int32_t most = std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
-  const uint64_t useful = carriedShare(call) / kCarriedParts / kMappedBytes + 1;
   return static_cast<int32_t>(std::min<uint64_t>(useful, static_cast<uint64_t>(most)));
 }
 

@@ -17,7 +17,7 @@
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
 // 4. Carried: of a large all-reduce engines bring each rank's contributions to those who combine them, into outputs that no result has come
-//    to yet, so no memory of the library's is taken; few blocks combine one part while the engines carry the other; then the engines bring
+//    to yet, so no memory of the library's is taken; few blocks combine one part while the engines carry others; then the engines bring
 //    the results to all. Not in place, where the input takes the output's room. All ranks do so or none does: they count otherwise, and
 //    notice. Outputs of a call that fails may hold what others have contributed.
 // 5. Copies go in the order of rank + step. Where all ranks send and pieces are large they follow one another, so that no two ranks write
@@ -104,8 +104,14 @@ class DeviceWindows {
   bool isTaken(const Call& call, const BufferTraits& traits, const tune::Way& kernel) const;
   /// That combine what is not carried, or move together.
   int32_t blocksOf(const Call& call) const;
-  /// That combine what is carried.
-  int32_t carriedBlocks(const Call& call) const;
+  /// How a call is carried: shares in how many parts, which so many blocks combine, and how long it takes.
+  struct CarriedShape {
+    int32_t parts = 0;
+    int32_t blocks = 0;
+    double us = 0;
+  };
+  /// The one that weighs least.
+  CarriedShape carriedShape(const Call& call) const;
   /// Sets the windows of `made` where the call goes this way. `kernel`: its way otherwise. InvalidUsage: the memory of a window
   /// that holds the buffers has been freed.
   Status choose(WindowCall& made, const tune::Way& kernel) const;
@@ -146,12 +152,12 @@ class DeviceWindows {
     std::vector<Lane> lane;
   };
   class Carrier;
-  static constexpr int32_t kCarriedParts = 2;  ///< of a share: one is combined while the other is carried
+  static constexpr int32_t kLeastCarriedParts = 2;  ///< of a share: one is combined while others are carried
+  static constexpr int32_t kMostCarriedParts = 4;
   double weigh(const tune::Way& way) const { return tune::weighed(settings_.machine, way); }
   uint64_t outBytes(const Call& call) const;
   bool goInTurns(const Call& call) const;
   double straightUs(const Call& call) const;
-  double carriedUs(const Call& call) const;
   uint64_t carriedShare(const Call& call) const;
   double copyUs(const Call& call) const;
   double directUs(const Call& call) const;

@@ -40,6 +40,19 @@ const KernelCost& costOf(const DeviceMachine& machine, const Algorithm& algorith
   return machine.kernels[static_cast<size_t>(kernel)];
 }
 
+double carriedUs(const DeviceMachine& machine, int32_t ranks, uint64_t shareBytes, int32_t parts, int32_t blocks) {
+  const CarriedCost& cost = machine.carried;
+  const double partBytes = static_cast<double>(shareBytes) / parts;
+  const double carryUs = (ranks - 1) * (cost.copyUs + usOf(partBytes, cost.linkGBs));
+  const double combineUs = cost.meetUs + usOf(partBytes * (ranks + 1), blocks * cost.blockGBs);
+  double carried = parts * carryUs;  // until the engines have brought all contributions, then results
+  double combined = 0;
+  for (int32_t part = 1; part <= parts; ++part) combined = std::max(combined, part * carryUs) + combineUs;
+  // The last part is handed out behind its combination, and those before it not later than engines come to them.
+  carried += (parts - 1) * carryUs;
+  return machine.launchUs + cost.startUs + std::max(carried, combined + cost.meetUs) + carryUs;
+}
+
 const Profile& DeviceModel::profile(const Algorithm& algorithm) {
   if (algorithm.traits.collective != Collective::SendRecv) return profiles_.get(algorithm, exec::record::Loans::None);
   if (messages_.steps == 0) messages_ = profileOfMessages(algorithm);

@@ -55,13 +55,14 @@ inline double relayedUs(const DeviceMachine& machine, int32_t ranks, uint64_t by
   return machine.launchUs + machine.copies.startUs + (parts + ranks - 2) * stepUs;
 }
 
-/// Of an all-reduce that engines carry in `parts` parts: of `shareBytes` each rank, combined by `blocks` blocks while others are carried.
-inline double carriedUs(const DeviceMachine& machine, int32_t ranks, uint64_t shareBytes, int32_t parts, int32_t blocks) {
+/// Of an all-reduce that engines carry in `parts` parts: of `shareBytes` each rank, combined by `blocks` blocks while others are carried
+/// (comm/device_windows_carried.cc).
+double carriedUs(const DeviceMachine& machine, int32_t ranks, uint64_t shareBytes, int32_t parts, int32_t blocks);
+/// What that is no less than, however many parts and blocks.
+inline double carriedAtLeastUs(const DeviceMachine& machine, int32_t ranks, uint64_t shareBytes) {
   const CarriedCost& cost = machine.carried;
-  const auto share = static_cast<double>(shareBytes);
-  const double wayUs = share * (ranks - 1) / (cost.linkGBs * 1e3);  // of contributions, and of results
-  const double combineUs = share * (ranks + 1) / (blocks * cost.blockGBs * 1e3);
-  return machine.launchUs + cost.startUs + 2 * parts * (ranks - 1) * cost.copyUs + 2 * wayUs + std::max(0.0, combineUs - wayUs);
+  const double wayUs = static_cast<double>(shareBytes) * (ranks - 1) / (cost.linkGBs * 1e3);
+  return machine.launchUs + cost.startUs + 2 * wayUs;
 }
 
 /// Of a call by one block that stores `storedBytes`, here or there.

@@ -178,6 +178,7 @@ constexpr Field<MappedCost> kMappedFields[] = {
 constexpr Field<CarriedCost> kCarriedFields[] = {
     {"startUs", &CarriedCost::startUs},
     {"copyUs", &CarriedCost::copyUs},
+    {"meetUs", &CarriedCost::meetUs},
     {"linkGBs", &CarriedCost::linkGBs},
     {"blockGBs", &CarriedCost::blockGBs},
 };
@@ -196,7 +197,11 @@ DeviceMachine readDevices(Reader reader) {
   }
   if (reader.has("carried")) {
     Reader carried = reader.object("carried");
-    readFields(carried, kCarriedFields, machine.carried);
+    const bool isOfBefore = !carried.has("meetUs");  // when meetings were between copies: what those cost is no longer so
+    for (const auto& field : kCarriedFields) {
+      const double value = field.at == &CarriedCost::meetUs && isOfBefore ? 0 : carried.number(field.name);
+      if (!isOfBefore || field.at == &CarriedCost::linkGBs || field.at == &CarriedCost::blockGBs) machine.carried.*field.at = value;
+    }
   }
   if (reader.has("moved")) {
     Reader moved = reader.object("moved");

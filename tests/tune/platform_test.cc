@@ -57,6 +57,29 @@ TEST(Platform, WhatIsWrittenIsReadAgain) {
   }
 }
 
+/// Meetings were between copies, in other costs; rates stay what they were, and blocks had no price.
+TEST(Platform, FilesOfBeforeAreRead) {
+  std::string text = textOf("hopper-nvlink");
+  for (const std::string_view gone : {"\"meetUs\": 10, ", "\"blockPrice\": 0.003,"}) {
+    ASSERT_NE(text.find(gone), std::string::npos) << gone;
+    text.erase(text.find(gone), gone.size());
+  }
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"\"startUs\": 17, \"copyUs\": 4.7", "\"startUs\": 70, \"copyUs\": 6.3"}, {"\"blockGBs\": 109", "\"blockGBs\": 118"}};
+  for (const auto& [now, before] : kOthers) {
+    ASSERT_NE(text.find(now), std::string::npos) << now;
+    text.replace(text.find(now), now.size(), before);
+  }
+  const auto platform = parsePlatform("of before", text);
+  ASSERT_TRUE(platform) << platform.error().text();
+  const DeviceMachine& devices = *platform->devices;
+  EXPECT_EQ(devices.blockPrice, kBlockPrice);
+  EXPECT_EQ(devices.carried.blockGBs, 118);
+  EXPECT_EQ(devices.carried.startUs, CarriedCost().startUs);
+  EXPECT_EQ(devices.carried.copyUs, CarriedCost().copyUs);
+  EXPECT_EQ(devices.carried.meetUs, CarriedCost().meetUs);
+}
+
 TEST(Platform, ErrorsNameFilePlaceAndValue) {
   EXPECT_EQ(refusal("host", "\"hopNs\": 300", "\"hopNs\": \"fast\""),
             "the.json: host.hopNs: is \"fast\": expected a number from 0 to 1e+15");
