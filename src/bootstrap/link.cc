@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bootstrap/asio.h"
+#include "core/children.h"
 #include "core/unique_fd.h"
 
 namespace tutti::bootstrap {
@@ -32,7 +33,7 @@ void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, le
 bool isSilence(const Status& cause) { return cause.text().find(kDoesNotAnswer) != std::string::npos; }
 
 Result<Socket> openSocket(Reactor& reactor, int family) {
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd = keptFromChildren(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
   // The port that the system gives to a connection stays taken for a minute after it, for listeners too, unless both agree to share it.
   if (family != AF_UNIX) setOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bootstrap/asio.h"
+#include "core/children.h"
 #include "observe/log.h"
 
 namespace tutti::bootstrap {
@@ -21,13 +22,13 @@ constexpr int kBacklog = 4096;
 
 bool isLack(int problem) { return problem == EMFILE || problem == ENFILE || problem == ENOBUFS || problem == ENOMEM; }
 
-UniqueFd acceptAt(int door) { return UniqueFd(accept4(door, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
+UniqueFd acceptAt(int door) { return keptFromChildren(accept4(door, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
 
 }  // namespace
 
 Result<UniqueFd> listenAt(const SocketAddress& address, const std::string& name) {
   const int family = address.storage.ss_family;
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd = keptFromChildren(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
   const int on = 1;
   if (family != AF_UNIX) (void)setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

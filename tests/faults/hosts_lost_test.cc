@@ -1,6 +1,7 @@
 // Ranks on several hosts, of which some die, stand still, or call something else: the others are told at once, by name, and can go on.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -47,15 +48,26 @@ bool saysLastCall(const std::string& text, int dead) {
          mentions(text, {"the last call of " + rank + " that is known on this host was AllReduce #"});
 }
 
+/// A process that lives for as long as the test can take.
+pid_t forkSleeper() {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+  _exit(0);
+}
+
 /// A rank for each process; those of `doomed` are killed when all are in the middle of all-reduces. Every survivor hears within a second
-/// of one that died, on which host it was and what it did last, and they all go on without the dead.
-void killInTheMiddle(const std::vector<int>& hosts, const Ints& doomed, size_t count) {
+/// of one that died, on which host it was and what it did last, and they all go on without the dead. `haveChildren`: the doomed have forked
+/// some by then, which outlive them, as data loaders do.
+void killInTheMiddle(const std::vector<int>& hosts, const Ints& doomed, size_t count, bool haveChildren = false) {
   const int ranks = static_cast<int>(hosts.size());
+  const auto isDoomed = [&](int child) { return std::find(doomed.begin(), doomed.end(), child) != doomed.end(); };
   ProcessRanks children(ranks, [&](Self& self) {
     playNamedHost(hosts[static_cast<size_t>(self.index())]);
     ncclComm_t comm = joinAll(self);
     EXPECT_EQ(sumOnce(comm, ranks), ok);
     self.note(0, getpid());
+    if (haveChildren && isDoomed(self.index())) self.note(3, forkSleeper());
     self.meet(1);
     const ncclResult_t result = sumUntilError(comm, count);
     self.note(1, nowNs());
@@ -80,7 +92,6 @@ void killInTheMiddle(const std::vector<int>& hosts, const Ints& doomed, size_t c
   for (const int dead : doomed) children.kill(dead);
   children.allow(1);
   int64_t saying = 0;
-  const auto isDoomed = [&](int child) { return std::find(doomed.begin(), doomed.end(), child) != doomed.end(); };
   for (int child = 0; child < ranks; ++child) {
     if (isDoomed(child)) continue;
     const Ended& ended = children.end(child, 20);
@@ -91,9 +102,15 @@ void killInTheMiddle(const std::vector<int>& hosts, const Ints& doomed, size_t c
   if (doomed.size() == 1) {
     EXPECT_GT(saying, 0) << "nobody knows what the dead rank did last";
   }
+  for (const int dead : doomed)
+    if (haveChildren) {
+      EXPECT_EQ(::kill(static_cast<pid_t>(children.number(dead, 3)), SIGKILL), 0) << "it was to live on";
+    }
 }
 
 TEST(HostsKilled, OneOfTwoHosts) { killInTheMiddle({0, 1}, {1}, 50000); }
+TEST(HostsKilled, WhoseChildrenLiveOn) { killInTheMiddle({0, 1}, {1}, 50000, true); }
+TEST(HostsKilled, WhoseChildrenLiveOnWhereTheIdWasMade) { killInTheMiddle({0, 1, 1, 2}, {0, 3}, 1000, true); }
 TEST(HostsKilled, TheHostThatMadeTheId) { killInTheMiddle({0, 1, 2}, {0}, 1000); }
 TEST(HostsKilled, InTheMiddleOfSmallAllReduces) { killInTheMiddle({0, 0, 1, 1}, {3}, 10); }
 TEST(HostsKilled, InTheMiddleOfLargeAllReduces) { killInTheMiddle({0, 1, 1, 2}, {1}, 2000000); }

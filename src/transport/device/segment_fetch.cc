@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/children.h"
 #include "core/same_user.h"
 #include "transport/device/segment_server.h"
 #include "transport/device/segment_wire.h"
@@ -46,7 +47,7 @@ Result<bool> waitFor(int socket, SteadyClock::time_point end) {
 
 /// One try, until `end`. Nothing: the server had no room for this client just now.
 std::optional<Result<Shared>> ask(const SegmentName& name, SteadyClock::time_point end) {
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const UniqueFd socket = keptFromChildren(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return fail(Code::SystemError, "make a Unix socket: {}", std::strerror(errno));
   const SegmentAddress address(name.process);
   if (connect(socket.get(), address.raw(), address.size()) != 0) {

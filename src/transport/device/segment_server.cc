@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "config/params.h"
+#include "core/children.h"
 #include "core/same_user.h"
 #include "core/thread.h"
 #include "core/unique_fd.h"
@@ -96,7 +97,7 @@ Desk::~Desk() {
 Status Desk::listen() {
   stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_) return error(Code::SystemError, "make an eventfd: {}", std::strerror(errno));
-  socket_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socket_ = keptFromChildren(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const SegmentAddress address(key_);
   if (!socket_ || bind(socket_.get(), address.raw(), address.size()) != 0 || ::listen(socket_.get(), SOMAXCONN) != 0)
     return error(Code::SystemError, "make an abstract Unix socket: {}", std::strerror(errno));
@@ -148,7 +149,7 @@ void Desk::serveClients() {
 /// Not all of them at once, if they come without end: those who are here already have their turn.
 void Desk::acceptClients() {
   for (size_t i = 0; i < SegmentServer::kMostClients; ++i) {
-    UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd fd = keptFromChildren(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       take(std::move(fd));
     } else if (errno == EAGAIN) {

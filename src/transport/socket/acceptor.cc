@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/children.h"
 #include "core/format.h"
 #include "observe/log.h"
 
@@ -88,7 +89,7 @@ void Acceptor::forgetPending(std::map<uint64_t, Pending>::iterator who) {
 Status Acceptor::listenOn(const LocalAddress& local) {
   Address address = local.address;
   address.setPort(0);
-  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd = keptFromChildren(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return error(Code::SystemError, "open a socket: {}", errorText(errno));
   const int one = 1;
   if (address.isV6()) (void)setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
@@ -212,7 +213,7 @@ Status Acceptor::acceptAll(int listener) {
       return setListening(false), Status();  // they stay in the kernel's queue
     sockaddr_storage raw{};
     socklen_t length = sizeof raw;
-    UniqueFd fd(accept4(listener, reinterpret_cast<sockaddr*>(&raw), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd = keptFromChildren(accept4(listener, reinterpret_cast<sockaddr*>(&raw), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Status();
       if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == EPERM) continue;

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/children.h"
+
 namespace tutti::transport::socket {
 namespace {
 
@@ -81,7 +83,7 @@ Transfer peekSome(int fd, const iovec& part) {
 void skipSome(int fd, const iovec& part) { (void)recv(fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_TRUNC); }
 
 Result<UniqueFd> openStream(int family, const Settings& settings) {
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd = keptFromChildren(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Code::SystemError, "open a socket: {}", errorText(errno));
   tuneStream(fd.get(), settings);
   return fd;
