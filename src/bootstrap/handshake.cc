@@ -20,7 +20,7 @@ bool isConnectedToItself(const Socket& socket) {
 }  // namespace
 
 Handshake::Handshake(Reactor& reactor, Socket socket, Done done)
-    : socket_(std::move(socket)), timer_(reactor.loop()), done_(std::move(done)) {}
+    : reactor_(reactor), socket_(std::move(socket)), timer_(reactor.loop()), done_(std::move(done)) {}
 
 std::shared_ptr<Handshake> Handshake::connect(Reactor& reactor, const Target& target, std::chrono::milliseconds limit, Done done) {
   auto socket = openSocket(reactor, target.address.storage.ss_family);
@@ -68,11 +68,13 @@ void Handshake::receive(size_t bytes, void (Handshake::*next)()) {
   asio::async_read(socket_, asio::buffer(room_.data(), bytes), [self = shared_from_this(), next](const asio::error_code& why, size_t) {
     if (why)
       return self->fail(Code::RemoteError, format("{} closed the connection before it had proved itself: {}", self->name_, why.message()));
+    self->reactor_.countReceived();
     (self.get()->*next)();
   });
 }
 
 void Handshake::send(size_t bytes, void (Handshake::*next)()) {
+  reactor_.countSent();
   asio::async_write(socket_, asio::buffer(room_.data(), bytes), [self = shared_from_this(), next](const asio::error_code& why, size_t) {
     if (why) return self->fail(Code::RemoteError, format("{} closed the connection: {}", self->name_, why.message()));
     (self.get()->*next)();

@@ -61,6 +61,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void receive(size_t bytes, void (Handshake::*next)());
   void send(size_t bytes, void (Handshake::*next)());
 
+  Reactor& reactor_;
   Socket socket_;
   asio::steady_timer timer_;
   Done done_;

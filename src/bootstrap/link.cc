@@ -73,6 +73,7 @@ void Link::send(Kind kind, std::vector<std::byte> payload) {
     self->queuedBytes_.fetch_sub(payload.size(), std::memory_order_relaxed);
     if (!self->socket_ || self->isFinishing_ || self->isBroken_) return;
     self->out_.push_back(self->sealer_.seal(static_cast<uint8_t>(kind), payload));
+    self->reactor_.countSent();
     self->queuedBytes_.fetch_add(self->out_.back().size(), std::memory_order_relaxed);
     if (self->underWay_ == 0) self->write();
   });
@@ -148,6 +149,7 @@ bool Link::takeFrame() {
     end(error(Code::RemoteError, "{} sent a frame that it did not seal: somebody is on the line", peer_));
     return false;
   }
+  reactor_.countReceived();
   if (const OnFrame handler = onFrame_) handler(static_cast<Kind>(frame->kind), frame->payload);
   return true;
 }

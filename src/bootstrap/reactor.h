@@ -8,7 +8,9 @@
 // 4. After fork() the child has no thread: it must leave the object alone (Service does).
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,6 +21,12 @@
 #include "core/status.h"
 
 namespace tutti::bootstrap {
+
+/// Messages on the connections of a service, whatever they are for, those of handshakes too.
+struct Traffic {
+  uint64_t sent = 0;
+  uint64_t received = 0;
+};
 
 class Reactor {
  public:
@@ -44,6 +52,9 @@ class Reactor {
   bool settle(std::chrono::milliseconds most);
   asio::io_context& loop() { return *loop_; }
   bool isRunning() const;
+  void countSent() { sent_.fetch_add(1, std::memory_order_relaxed); }
+  void countReceived() { received_.fetch_add(1, std::memory_order_relaxed); }
+  Traffic traffic() const { return {sent_.load(std::memory_order_relaxed), received_.load(std::memory_order_relaxed)}; }
 
  private:
   void lingerThenEnd(uint64_t idle);
@@ -58,6 +69,8 @@ class Reactor {
   uint64_t idleTimes_ = 0;  // how often holders_ fell to 0
   bool isRunning_ = false;
   bool isStopped_ = false;
+  std::atomic<uint64_t> sent_{0};  // counters: order nothing
+  std::atomic<uint64_t> received_{0};
 };
 
 /// Keeps a reactor's thread for as long as it lives.

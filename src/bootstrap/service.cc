@@ -102,4 +102,6 @@ uint64_t Service::hashOf(const UniqueIdBytes& id) {
 
 bool Service::isIdle() const { return !box_.load(std::memory_order_acquire)->core->reactor.isRunning(); }
 
+Traffic Service::traffic() const { return box_.load(std::memory_order_acquire)->core->reactor.traffic(); }
+
 }  // namespace tutti::bootstrap

@@ -30,6 +30,7 @@ namespace tutti::bootstrap {
 
 class Core;
 class Job;
+struct Traffic;
 
 /// Makes the memory that the processes of a host share. Runs on the service's thread in the first process of a host that has several; the
 /// roster is complete but for `shared` and `mesh`.
@@ -95,6 +96,8 @@ class Service {
 
   /// Whether the thread is there: for tests of rule 3.
   bool isIdle() const;
+  /// What this process has sent to others and received from them since it began: for tests of what a set-up costs.
+  Traffic traffic() const;
 
  private:
   struct Box;

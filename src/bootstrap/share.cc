@@ -49,10 +49,11 @@ Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace
         if (purpose != Purpose::Share || topic != place.number) return std::nullopt;
         return key;
       },
-      [fd](Established connection) {
+      [&reactor, fd](Established connection) {
         Status status = checkSameUser(connection.socket.native_handle());
         if (status.ok()) status = sendDescriptor(connection.socket.native_handle(), fd, kWhat);
-        if (!status.ok()) observe::warn("bootstrap: {}", status.text());
+        if (!status.ok()) return observe::warn("bootstrap: {}", status.text());
+        reactor.countSent();
       });
   listener->start();
   return listener;
@@ -60,12 +61,13 @@ Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace
 
 void fetchShared(Reactor& reactor, const SharePlace& place, std::chrono::milliseconds limit, OnShared done) {
   const Handshake::Target target{addressOf(place), "the first process of this host", Purpose::Share, place.number, keyOf(place)};
-  (void)Handshake::connect(reactor, target, limit, [done = std::move(done)](Result<Established> outcome) {
+  (void)Handshake::connect(reactor, target, limit, [&reactor, done = std::move(done)](Result<Established> outcome) {
     if (!outcome) return done(fail(outcome.error().code(), "cannot get {}: {}", kWhat, outcome.error().text()));
     if (Status status = checkSameUser(outcome->socket.native_handle()); !status.ok()) return done(tl::unexpected(std::move(status)));
     const auto socket = std::make_shared<Socket>(std::move(outcome->socket));
-    socket->async_wait(Socket::wait_read, [socket, done](const asio::error_code& why) {
+    socket->async_wait(Socket::wait_read, [&reactor, socket, done](const asio::error_code& why) {
       if (why) return done(fail(Code::RemoteError, "cannot receive {}: {}", kWhat, why.message()));
+      reactor.countReceived();
       done(receiveDescriptor(socket->native_handle(), kWhat));
     });
   });
