@@ -120,10 +120,8 @@ void Root::bringUp() {
 void Root::ready(const PartyPort& party) {
   const auto found = parties_.find(&party);
   if (isOver_ || found == parties_.end()) return;
-  found->second.isReady = true;
-  for (const auto& [port, other] : parties_) {
-    if (!other.isReady) return;
-  }
+  if (!std::exchange(found->second.isReady, true)) --unready_;  // one may say so twice
+  if (unready_ > 0) return;
   if (first_) {
     const std::shared_ptr<RootPort> port = first_;
     port->ready();
@@ -242,7 +240,10 @@ std::string Root::describe(const Party& party) const {
 
 Root::Party& Root::partyOf(const std::shared_ptr<PartyPort>& port) {
   Party& party = parties_[port.get()];
-  if (!std::exchange(party.port, port)) port->onWelcome(welcome());
+  if (!std::exchange(party.port, port)) {
+    ++unready_;
+    port->onWelcome(welcome());
+  }
   return party;
 }
 

@@ -76,9 +76,10 @@ class Root : public PartyPort, public std::enable_shared_from_this<Root> {
   const UniqueId id_;
   std::shared_ptr<Lease> lease_;  // null: nobody can come from outside
   Gathering gathering_;
-  std::map<const PartyPort*, Party> parties_;
-  UniqueIdBytes firstId_{};          // where a root of several brings its part
-  std::shared_ptr<RootPort> first_;  // the first root, seen from another
+  std::map<const PartyPort*, Party> parties_;  // none leaves before it is over
+  size_t unready_ = 0;                         // of parties_
+  UniqueIdBytes firstId_{};                    // where a root of several brings its part
+  std::shared_ptr<RootPort> first_;            // the first root, seen from another
   int64_t setUpMs_ = 30'000;
   int32_t ownRank_ = -1;  // one of the root's own process
   Alarm limit_;
