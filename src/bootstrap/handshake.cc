@@ -9,6 +9,8 @@
 namespace tutti::bootstrap {
 namespace {
 
+constexpr std::chrono::milliseconds kFullPause(5);
+
 /// A connection to a port of this machine that nobody listens on may, by chance, start from that very port, and succeed.
 bool isConnectedToItself(const Socket& socket) {
   asio::error_code ignored;
@@ -20,7 +22,7 @@ bool isConnectedToItself(const Socket& socket) {
 }  // namespace
 
 Handshake::Handshake(Reactor& reactor, Socket socket, Done done)
-    : reactor_(reactor), socket_(std::move(socket)), timer_(reactor.loop()), done_(std::move(done)) {}
+    : reactor_(reactor), socket_(std::move(socket)), timer_(reactor.loop()), pause_(reactor.loop()), done_(std::move(done)) {}
 
 std::shared_ptr<Handshake> Handshake::connect(Reactor& reactor, const Target& target, std::chrono::milliseconds limit, Done done) {
   auto socket = openSocket(reactor, target.address.storage.ss_family);
@@ -37,14 +39,26 @@ std::shared_ptr<Handshake> Handshake::connect(Reactor& reactor, const Target& ta
     return self;
   }
   self->setLimit(limit);
-  const asio::generic::stream_protocol::endpoint endpoint(&target.address.storage, target.address.size);
-  self->socket_.async_connect(endpoint, [self](const asio::error_code& why) {
+  self->dial(Endpoint(&target.address.storage, target.address.size));
+  return self;
+}
+
+void Handshake::dial(const Endpoint& endpoint) {
+  socket_.async_connect(endpoint, [self = shared_from_this(), endpoint](const asio::error_code& why) {
+    if (why == asio::error::no_buffer_space && self->greeting_.purpose == Purpose::Share) return self->dialAgain(endpoint);
     if (why) return self->fail(Code::RemoteError, format("{} does not accept the connection: {}", self->name_, why.message()));
     if (isConnectedToItself(self->socket_)) return self->fail(Code::RemoteError, format("nobody listens at {}", self->name_));
     if (self->greeting_.purpose != Purpose::Share) tuneSocket(self->socket_.native_handle());
     self->greet();
   });
-  return self;
+}
+
+/// Where the queue of a Unix socket is full, the kernel does not have those who come wait, as TCP does.
+void Handshake::dialAgain(const Endpoint& endpoint) {
+  pause_.expires_after(kFullPause);
+  pause_.async_wait([self = shared_from_this(), endpoint](const asio::error_code& why) {
+    if (!why && self->done_) self->dial(endpoint);
+  });
 }
 
 std::shared_ptr<Handshake> Handshake::accept(Reactor& reactor, Socket socket, FindSecret findSecret, std::chrono::milliseconds limit,
@@ -141,6 +155,7 @@ void Handshake::fail(Code code, std::string text) {
 void Handshake::cancel() {
   done_ = nullptr;
   timer_.cancel();
+  pause_.cancel();
   asio::error_code ignored;
   socket_.close(ignored);
 }

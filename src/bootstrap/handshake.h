@@ -49,7 +49,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Handshake(Reactor& reactor, Socket socket, Done done);
 
  private:
+  using Endpoint = asio::generic::stream_protocol::endpoint;
   void setLimit(std::chrono::milliseconds limit);
+  void dial(const Endpoint& endpoint);
+  void dialAgain(const Endpoint& endpoint);
   void greet();
   void awaitAnswer() { receive(kAnswerBytes, &Handshake::onAnswer); }
   void onAnswer();
@@ -64,6 +67,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Reactor& reactor_;
   Socket socket_;
   asio::steady_timer timer_;
+  asio::steady_timer pause_;
   Done done_;
   FindSecret findSecret_;
   std::string name_;

@@ -165,6 +165,32 @@ TEST(Share, ACrowdOfStrangersDelaysTheJobByLittle) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(3000));
 }
 
+/// The kernel refuses who comes to a Unix socket whose queue is full: he comes again.
+TEST(Share, WhoFindsTheQueueFullWaits) {
+  Offer offer;
+  Loop other;
+  const Door door = ownDoors().at(0);
+  ASSERT_EQ(listen(door.fd, 1), 0);
+  std::promise<void> stands;
+  std::promise<void> goesOn;
+  offer.loop.reactor.post([&] {  // nobody is let in meanwhile
+    stands.set_value();
+    goesOn.get_future().wait();
+  });
+  stands.get_future().wait();
+  std::vector<UniqueFd> queue;
+  do {
+    queue.push_back(knock(door));
+  } while (queue.back() && queue.size() < 100);
+  EXPECT_FALSE(queue.back()) << "it is full";
+  auto outcome = std::async(std::launch::async, [&] { return fetch(other, offer.place, milliseconds(10'000)); });
+  EXPECT_EQ(outcome.wait_for(milliseconds(100)), std::future_status::timeout);
+  goesOn.set_value();
+  const auto fd = outcome.get();
+  ASSERT_TRUE(fd) << fd.error().text();
+  EXPECT_EQ(markOf(*fd), 9);
+}
+
 /// While communicators are made, by processes of two hosts: the strangers come as soon as there is a door.
 TEST(Share, StrangersDuringJobs) {
   constexpr int32_t kRanks = 10, kJobs = 20, kVisits = 2 * kJobs;
