@@ -62,11 +62,10 @@ TEST(Cost, InitOfTwoProcesses) {
   children.expectAllWell();
 }
 
-// Of processes that have done nothing before.
-TEST(Cost, FirstInitOfTwoProcesses) {
-  constexpr int kRounds = 9;
+/// Of processes that have done nothing before, ascending.
+std::vector<double> firstInits(int rounds) {
   std::vector<double> seconds;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
     ProcessRanks children(2, [](Self& self) {
       const ncclUniqueId id = self.freshId();
       self.meet(1);
@@ -80,8 +79,23 @@ TEST(Cost, FirstInitOfTwoProcesses) {
     seconds.push_back(1e-9 * static_cast<double>(std::max(children.number(0, 0), children.number(1, 0))));
   }
   std::sort(seconds.begin(), seconds.end());
-  std::printf("%.1f to %.1f ms\n", 1e3 * seconds.front(), 1e3 * seconds.back());
-  EXPECT_LT(seconds.front(), 0.015 * kSlow);  // 18 ms where the kernel makes the process wait before it takes barriers
+  return seconds;
+}
+
+/// The median of nine is below 30 ms, and the best of them below 15: on two cores they are 8 to 11 and 7 to 8. Where the machine is busy
+/// with something else, the best of up to three medians counts.
+TEST(Cost, FirstInitOfTwoProcesses) {
+  constexpr int kRounds = 9, kTries = 3;
+  double best = 1e9, median = 1e9;
+  for (int i = 0; i < kTries && (median >= 0.03 * kSlow || best >= 0.015 * kSlow); ++i) {
+    const std::vector<double> seconds = firstInits(kRounds);
+    ASSERT_EQ(seconds.size(), static_cast<size_t>(kRounds));
+    std::printf("%.1f to %.1f, median %.1f ms\n", 1e3 * seconds.front(), 1e3 * seconds.back(), 1e3 * seconds[kRounds / 2]);
+    best = std::min(best, seconds.front());
+    median = std::min(median, seconds[kRounds / 2]);
+  }
+  EXPECT_LT(median, 0.03 * kSlow);
+  EXPECT_LT(best, 0.015 * kSlow);  // 18 ms where the kernel makes the process wait before it takes barriers
 }
 
 TEST(Cost, IdleProcesses) { expectIdleProcesses(false); }
