@@ -1,6 +1,10 @@
-// Strangers at the doors of a running job on several hosts: its listening sockets get noise, halves of greetings and silence. Nobody
-// of the job notices. The bootstrap's door is there as long as the job; those for data are while connections are made.
+// Strangers at the doors of a running job on several hosts: its listening sockets get noise and silence, and those that a process of the
+// job dials get what it is about to say itself, cut off somewhere, a moment before. Nobody of the job notices. The bootstrap's door is
+// there as long as the job; those for data are while connections are made.
+//
+// What is said is overheard in connect(), send() and sendmsg(), which the library finds here: this test is a program of its own.
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,10 +14,14 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -23,6 +31,7 @@ namespace tutti::faults::hosts_strangers_test {
 namespace {
 
 constexpr ncclResult_t ok = ncclSuccess;
+constexpr size_t kBootstrapGreeting = 48, kDataGreeting = 72;  // bytes: bootstrap/seal.h, transport/socket/handshake.h
 using Self = ProcessRanks::Self;
 
 /// Ports at which this process listens, over IPv4: all TCP sockets of the network namespace that listen and are ours.
@@ -40,6 +49,8 @@ std::set<uint16_t> ownDoors() {
   return doors;
 }
 
+thread_local bool isStranger = false;  // what this thread does is not overheard
+
 int knock(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -50,6 +61,84 @@ int knock(uint16_t port) {
   close(fd);
   return -1;
 }
+
+/// Goes where this process dials, and says what it says, but not all of it; or all of it, which is worth nothing a second time. Before
+/// each of its first two messages, so that the other side has a stranger's half first. Any thread.
+class Mimics {
+ public:
+  Mimics() { current = this; }
+  ~Mimics() {
+    const std::lock_guard lock(mutex_);
+    current = nullptr;
+    for (const int fd : staying_) close(fd);
+  }
+  Mimics(const Mimics&) = delete;
+  Mimics& operator=(const Mimics&) = delete;
+  /// With how many different numbers of bytes it came of a greeting of that size and the proof behind it.
+  size_t lengthsTried(size_t greeting) {
+    const std::lock_guard lock(mutex_);
+    return tried_[greeting].size();
+  }
+
+  void onConnect(int fd, const sockaddr* to) {
+    const std::lock_guard lock(mutex_);
+    dialled_.erase(fd);
+    if (to->sa_family == AF_INET) dialled_[fd].port = ntohs(reinterpret_cast<const sockaddr_in*>(to)->sin_port);
+  }
+  void onSend(int fd, std::span<const iovec> parts) {
+    const std::lock_guard lock(mutex_);
+    const auto found = dialled_.find(fd);
+    if (found == dialled_.end()) return;
+    Dialled& dialled = found->second;
+    const size_t before = dialled.said.size();
+    for (const iovec& part : parts) {
+      const char* const bytes = static_cast<const char*>(part.iov_base);
+      dialled.said.insert(dialled.said.end(), bytes, bytes + part.iov_len);
+    }
+    if (dialled.greeting == 0) dialled.greeting = dialled.said.size();
+    isStranger = true;
+    for (size_t v = 0; v < kVisits; ++v) visit(dialled, before);
+    isStranger = false;
+    if (++dialled.messages == kMessages) dialled_.erase(found);
+  }
+
+  static inline std::atomic<Mimics*> current = nullptr;
+
+ private:
+  struct Dialled {
+    uint16_t port = 0;
+    size_t messages = 0;
+    size_t greeting = 0;  ///< bytes
+    std::vector<char> said;
+  };
+  static constexpr size_t kMessages = 2;      // a greeting and a proof: what comes later is for those who know each other
+  static constexpr size_t kVisits = 3;        // before each
+  static constexpr size_t kMostStaying = 40;  // of each process: together they do not fill a door
+
+  /// With all that was said before, and the next length of what is new.
+  void visit(const Dialled& dialled, size_t before) {
+    const size_t fresh = dialled.said.size() - before;
+    const size_t bytes = before + 1 + next_[{dialled.greeting, before}]++ % fresh;
+    const int fd = knock(dialled.port);
+    if (fd < 0) return;
+    (void)send(fd, dialled.said.data(), bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    tried_[dialled.greeting].insert(bytes);
+    if (bytes % 2 == 1) {
+      close(fd);
+      return;
+    }
+    staying_.push_back(fd);
+    if (staying_.size() <= kMostStaying) return;
+    close(staying_.front());
+    staying_.pop_front();
+  }
+
+  std::mutex mutex_;
+  std::map<int, Dialled> dialled_;
+  std::map<std::pair<size_t, size_t>, size_t> next_;  // by the size of the greeting and what goes before
+  std::map<size_t, std::set<size_t>> tried_;
+  std::deque<int> staying_;
+};
 
 /// Visits until it is told to stop: says nothing, or noise of any length, and stays a while, hangs up, or resets the connection. Wherever
 /// this process listens, and at once where it does not for long.
@@ -65,6 +154,7 @@ class Strangers {
 
  private:
   void run(const std::set<uint16_t>& lasting) {
+    isStranger = true;
     std::mt19937 random(20261121);
     std::vector<int> staying;
     while (!stop_) {
@@ -108,6 +198,7 @@ TEST(HostsStrangers, NeitherDelayNorEndAJob) {
   constexpr int kRanks = 3;
   ProcessRanks children(kRanks, [](Self& self) {
     playHost(self.index());
+    auto mimics = std::make_unique<Mimics>();
     ncclComm_t lasting = nullptr;
     ASSERT_EQ(ncclCommInitRank(&lasting, kRanks, self.id(), self.index()), ok) << lastError();
     EXPECT_EQ(sumOnce(lasting, kRanks), ok);
@@ -121,15 +212,53 @@ TEST(HostsStrangers, NeitherDelayNorEndAJob) {
       ASSERT_EQ(ncclCommSplit(lasting, 0, -self.index(), &child, nullptr), ok) << lastError();
       EXPECT_EQ(sumOnce(child, kRanks, 20000), ok) << lastError();
       EXPECT_EQ(ncclCommDestroy(child), ok);
+      if (i % 2 == 0) continue;
+      ncclComm_t fresh = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&fresh, kRanks, self.freshId(), self.index()), ok) << lastError();
+      EXPECT_EQ(sumOnce(fresh, kRanks, 20000), ok) << lastError();
+      EXPECT_EQ(ncclCommDestroy(fresh), ok);
     }
     EXPECT_LT(watch.seconds(), 10 * kSlow);
     EXPECT_GT(strangers->visits(), 50);
     EXPECT_GT(strangers->visitsOfBriefDoors(), 10);
     strangers.reset();
+    // 32 bytes of proof follow a greeting: every length of both was tried.
+    EXPECT_EQ(mimics->lengthsTried(kBootstrapGreeting), kBootstrapGreeting + 32);
+    EXPECT_EQ(mimics->lengthsTried(kDataGreeting), kDataGreeting + 32);
+    mimics.reset();
     EXPECT_EQ(ncclCommDestroy(lasting), ok);
   });
   children.expectAllWell();
 }
 
 }  // namespace
+
+template <class Call>
+Call* next(const char* name) {
+  return reinterpret_cast<Call*>(dlsym(RTLD_NEXT, name));
+}
+
+Mimics* overhears() { return isStranger ? nullptr : Mimics::current.load(); }
+
 }  // namespace tutti::faults::hosts_strangers_test
+
+namespace strangers = tutti::faults::hosts_strangers_test;
+
+extern "C" __attribute__((visibility("default"))) int connect(int fd, const sockaddr* to, socklen_t length) {
+  static auto* const real = strangers::next<decltype(connect)>("connect");
+  if (auto* const mimics = strangers::overhears()) mimics->onConnect(fd, to);
+  return real(fd, to, length);
+}
+
+extern "C" __attribute__((visibility("default"))) ssize_t send(int fd, const void* bytes, size_t count, int flags) {
+  static auto* const real = strangers::next<decltype(send)>("send");
+  const iovec part{const_cast<void*>(bytes), count};
+  if (auto* const mimics = strangers::overhears()) mimics->onSend(fd, std::span(&part, 1));
+  return real(fd, bytes, count, flags);
+}
+
+extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  static auto* const real = strangers::next<decltype(sendmsg)>("sendmsg");
+  if (auto* const mimics = strangers::overhears()) mimics->onSend(fd, std::span(message->msg_iov, message->msg_iovlen));
+  return real(fd, message, flags);
+}
