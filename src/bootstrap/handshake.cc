@@ -47,6 +47,7 @@ void Handshake::dial(const Endpoint& endpoint) {
   socket_.async_connect(endpoint, [self = shared_from_this(), endpoint](const asio::error_code& why) {
     if (why == asio::error::no_buffer_space && self->greeting_.purpose == Purpose::Share) return self->dialAgain(endpoint);
     if (why) return self->fail(Code::RemoteError, format("{} does not accept the connection: {}", self->name_, why.message()));
+    self->isQueueFull_ = false;
     if (isConnectedToItself(self->socket_)) return self->fail(Code::RemoteError, format("nobody listens at {}", self->name_));
     if (self->greeting_.purpose != Purpose::Share) tuneSocket(self->socket_.native_handle());
     self->greet();
@@ -55,6 +56,7 @@ void Handshake::dial(const Endpoint& endpoint) {
 
 /// Where the queue of a Unix socket is full, the kernel does not have those who come wait, as TCP does.
 void Handshake::dialAgain(const Endpoint& endpoint) {
+  isQueueFull_ = true;
   pause_.expires_after(kFullPause);
   pause_.async_wait([self = shared_from_this(), endpoint](const asio::error_code& why) {
     if (!why && self->done_) self->dial(endpoint);
@@ -74,7 +76,9 @@ std::shared_ptr<Handshake> Handshake::accept(Reactor& reactor, Socket socket, Fi
 void Handshake::setLimit(std::chrono::milliseconds limit) {
   timer_.expires_after(limit);
   timer_.async_wait([self = shared_from_this(), limit](const asio::error_code& why) {
-    if (!why) self->fail(Code::RemoteError, format("{} has not proved itself within {} ms", self->name_, limit.count()));
+    if (why) return;
+    const std::string_view missing = self->isQueueFull_ ? "has had no place for another connection" : "has not proved itself";
+    self->fail(Code::RemoteError, format("{} {} within {} ms", self->name_, missing, limit.count()));
   });
 }
 

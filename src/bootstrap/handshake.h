@@ -68,6 +68,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Socket socket_;
   asio::steady_timer timer_;
   asio::steady_timer pause_;
+  bool isQueueFull_ = false;  // of whom it wants to reach, the last time
   Done done_;
   FindSecret findSecret_;
   std::string name_;

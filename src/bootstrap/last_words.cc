@@ -16,10 +16,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bootstrap/reactor.h"
 #include "bootstrap/uplink.h"
+#include "core/children.h"
 #include "core/thread.h"
 
 #if !defined(RSEQ_SIG)
@@ -95,6 +97,7 @@ int sayAside(void* given) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != words.program) return 1;
   closeCopies();
   try {
+    const OtherDescriptors others;  // the thread's own count: it stands still
     sayFromHere(words.roots, words.cause);
   } catch (const std::exception&) {
     return 1;  // without memory nothing is said
@@ -136,7 +139,10 @@ void sayLastWords(std::span<const UniqueId> roots, const Status& cause) {
   auto thread = startThread(nullptr, "that tells others why this process cannot take part", [&] {
     const bool hasTable = kHasOwnTable && unshare(CLONE_FILES) == 0;
     if (hasTable) closeCopies();
-    if (hasTable || !sayFromAProcess(roots, cause)) sayFromHere(roots, cause);
+    if (!hasTable && sayFromAProcess(roots, cause)) return;
+    std::optional<OtherDescriptors> others;
+    if (hasTable) others.emplace();
+    sayFromHere(roots, cause);
   });
   if (thread) return thread->join();
   sayFromHere(roots, cause);  // threads are what is lacking

@@ -1,6 +1,7 @@
 #include "comm/device_rank.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -38,6 +39,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
   config.mapped = static_cast<int32_t>(settings.mapped);
   config.lends = !settings.lendsCaptured ? 0 : settings.lendsPlain ? 2 : 1;
   config.leastBlocks = settings.minChannels;
+  config.blockPrice = std::llround(settings.machine.blockPrice * 1e6);
   config.plainKernels = (settings.hasSimple ? 1 : 0) + (settings.hasBulk ? 2 : 0);
   config.checks = checks ? 1 : 0;
   return config;

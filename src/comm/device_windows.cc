@@ -108,8 +108,10 @@ bool DeviceWindows::isCarried(const Call& call, const BufferTraits& traits) cons
   if (carriedShare(call) == 0) return false;
   if (!settings_.movesLittle) return true;  // engines wherever they can
   if (traits.hasFinePages || settings_.mapped == When::WherePossible) return false;
-  const double straight = straightUs(call);
-  return tune::carriedAtLeastUs(settings_.machine, ranks_, carriedShare(call)) < straight && carriedShape(call).us < straight;
+  const double straight = weigh({straightUs(call), blocksOf(call)});
+  if (weigh({tune::carriedAtLeastUs(settings_.machine, ranks_, carriedShare(call)), 1}) >= straight) return false;
+  const CarriedShape shape = carriedShape(call);
+  return weigh({shape.us, shape.blocks}) < straight;
 }
 
 double DeviceWindows::straightUs(const Call& call) const {
@@ -315,7 +317,8 @@ uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
   if (made.inWindow == nullptr)
     return isRelayed(made.call, made.traits()) ? ~place : place;  // ranks that count otherwise find each other elsewhere
   const uint32_t both = place ^ (hashOf(*made.inWindow, addressOf(made.in) - made.inWindow->base) * 0x9e3779b1U);
-  return isCarried(made.call, made.traits()) ? ~both : both;
+  if (!isCarried(made.call, made.traits())) return both;
+  return ~both + static_cast<uint32_t>(carriedShape(made.call).parts);  // who has other parts meets as often as others do not
 }
 
 Status DeviceWindows::launch(const WindowCall& made, Stream stream) {

@@ -32,8 +32,9 @@ namespace {
 
 /// Less for a block is not worth one.
 constexpr uint64_t kLeastBlockBytes = 16384;
-/// Blocks that combine: with more, engines are done no sooner.
-constexpr int32_t kMostCarriedBlocks = 12;
+/// Blocks that combine, of two ranks and of more: with more, engines are done no sooner.
+constexpr int32_t kMostPairBlocks = 12;
+constexpr int32_t kMostCarriedBlocks = 8;
 
 std::byte* bytesAt(DevicePtr address) { return reinterpret_cast<std::byte*>(address); }
 
@@ -154,10 +155,10 @@ uint64_t DeviceWindows::carriedShare(const Call& call) const {
 /// All ranks find the same, since they have to meet as often.
 DeviceWindows::CarriedShape DeviceWindows::carriedShape(const Call& call) const {
   const uint64_t share = carriedShare(call);
-  const int32_t wanted = std::max(settings_.minChannels, kMostCarriedBlocks);
+  const int32_t wanted = std::max(settings_.minChannels, ranks_ == 2 ? kMostPairBlocks : kMostCarriedBlocks);
   const int32_t most = std::max(1, std::min({settings_.maxChannels, settings_.mappedBlocks, wanted}));
-  CarriedShape best;
   double least = std::numeric_limits<double>::infinity();
+  CarriedShape best{kLeastCarriedParts, 1, least};
   for (int32_t parts = kLeastCarriedParts; parts <= kMostCarriedParts; ++parts) {
     const auto useful = static_cast<int32_t>(std::min<uint64_t>(share / static_cast<uint64_t>(parts) / kLeastBlockBytes + 1, INT32_MAX));
     for (int32_t blocks = std::min({most, useful, settings_.minChannels}); blocks <= std::min(most, useful); ++blocks) {

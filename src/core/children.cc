@@ -45,11 +45,17 @@ void replaceInChild() {
   if (isSpare) close(empty);
 }
 
+/// When the library is loaded: a child could wait for ever for what is done once, if it was forked meanwhile.
+[[maybe_unused]] const int handler = pthread_atfork(nullptr, nullptr, replaceInChild);
+thread_local int otherTables = 0;
+
 }  // namespace
 
+OtherDescriptors::OtherDescriptors() { ++otherTables; }
+OtherDescriptors::~OtherDescriptors() { --otherTables; }
+
 void keepFromChildren(int socket) {
-  if (socket < 0 || socket >= kMost) return;
-  [[maybe_unused]] static const int handler = pthread_atfork(nullptr, nullptr, replaceInChild);
+  if (socket < 0 || socket >= kMost || otherTables > 0) return;
   const int before = errno;
   inodes[static_cast<size_t>(socket)].store(inodeOf(socket), std::memory_order_relaxed);
   int end = behindLast.load(std::memory_order_relaxed);

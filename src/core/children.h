@@ -14,6 +14,16 @@
 
 namespace tutti {
 
+/// While it lives, what the calling thread opens is in a table of descriptors of its own, or of a process that shares this one's memory:
+/// nothing of that is remembered, since the numbers mean something else here.
+class OtherDescriptors {
+ public:
+  OtherDescriptors();
+  ~OtherDescriptors();
+  OtherDescriptors(const OtherDescriptors&) = delete;
+  OtherDescriptors& operator=(const OtherDescriptors&) = delete;
+};
+
 /// `socket`, which may be none, is not for children. Numbers of 65536 and more are not remembered.
 void keepFromChildren(int socket);
 

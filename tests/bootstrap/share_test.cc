@@ -159,6 +159,8 @@ TEST(Share, ACrowdOfStrangersDelaysTheJobByLittle) {
   const Door door = ownDoors().at(0);
   std::vector<UniqueFd> crowd;
   for (size_t i = 0; i < Listener::kMostPending + 500; ++i) crowd.push_back(knock(door));
+  const auto connected = std::count_if(crowd.begin(), crowd.end(), [](const UniqueFd& fd) { return static_cast<bool>(fd); });
+  ASSERT_GT(static_cast<size_t>(connected), Listener::kMostPending) << "no crowd";
   const auto began = std::chrono::steady_clock::now();
   const auto fd = fetch(offer.loop, offer.place, milliseconds(10'000));
   ASSERT_TRUE(fd) << fd.error().text();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 
 #include <functional>
+#include <thread>
 
 namespace tutti::children_test {
 namespace {
@@ -28,6 +30,10 @@ struct Pair {
 bool isSocket(int fd) {
   struct stat file = {};
   return fstat(fd, &file) == 0 && S_ISSOCK(file.st_mode);
+}
+bool isDevice(int fd) {
+  struct stat file = {};
+  return fstat(fd, &file) == 0 && S_ISCHR(file.st_mode);
 }
 bool isOpen(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 int openDescriptors() {
@@ -104,11 +110,7 @@ TEST(Children, NumbersThatMeanSomethingElseByThenAreLeftAlone) {
   EXPECT_EQ(askChild([&] { return isSocket(number) ? 0 : 1; }), 0);
   const UniqueFd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(dup3(file.get(), number, O_CLOEXEC), number);
-  EXPECT_EQ(askChild([&] {
-              struct stat is = {};
-              return fstat(number, &is) == 0 && S_ISCHR(is.st_mode) ? 0 : 1;
-            }),
-            0);
+  EXPECT_EQ(askChild([&] { return isDevice(number) ? 0 : 1; }), 0);
   close(ends[0]);
   close(ends[1]);
 }
@@ -131,6 +133,21 @@ TEST(Children, WithoutAFreeNumberItWorksAsWell) {
             0);
 }
 
+/// A thread with a table of its own has the same numbers for other sockets.
+TEST(Children, WhatOtherTablesHoldIsNotRemembered) {
+  const Pair pair;
+  std::thread([&] {
+    ASSERT_EQ(unshare(CLONE_FILES), 0);
+    const OtherDescriptors others;
+    const int number = pair.own.get();
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ASSERT_EQ(dup3(ends[0], number, O_CLOEXEC), number);
+    keepFromChildren(number);
+  }).join();
+  EXPECT_EQ(askChild([&] { return isSocket(pair.own.get()) ? 1 : 0; }), 0);
+}
+
 TEST(Children, OfChildrenHaveTheirOwn) {
   EXPECT_EQ(askChild([] {
               Pair pair;
@@ -144,7 +161,7 @@ TEST(Children, WhatIsNoSocketIsNotRemembered) {
   keepFromChildren(65536);
   const UniqueFd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
   keepFromChildren(file.get());
-  EXPECT_EQ(askChild([&] { return isOpen(file.get()) ? 0 : 1; }), 0);
+  EXPECT_EQ(askChild([&] { return isDevice(file.get()) ? 0 : 1; }), 0);
 }
 
 }  // namespace

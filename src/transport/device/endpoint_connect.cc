@@ -57,7 +57,7 @@ Status Endpoint::check(int32_t peer) const {
   if (!(card.config == config_))
     return error(Code::InvalidUsage,
                  "ranks {} and {} have different settings for GPUs: TUTTI_SLOTS, TUTTI_SLICE_BYTES, NCCL_BUFFSIZE, TUTTI_CHECKS, "
-                 "TUTTI_COPY_ENGINES, TUTTI_MAPPED, TUTTI_BULK, CTAPolicy, cgaClusterSize and the limits of CTAs and channels must be the "
+                 "TUTTI_COPY_ENGINES, TUTTI_MAPPED, TUTTI_BULK, TUTTI_BLOCK_PRICE, CTAPolicy, cgaClusterSize and the limits of CTAs and channels must be the "
                  "same on all ranks, and "
                  "so must the number of multiprocessors",
                  rank_.value, peer);

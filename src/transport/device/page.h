@@ -37,6 +37,7 @@ struct EndpointConfig {
   int32_t mapped = 0;        ///< and by blocks that combine what lies in windows
   int32_t lends = 0;         ///< whether ranks lend each other the buffers of captured calls: 1, and 2: plain memory as well
   int32_t leastBlocks = 1;   ///< of a call, as the user wants
+  int64_t blockPrice = 0;    ///< of a million: which way calls go on windows, and in how many parts, depends on it
   int32_t plainKernels = 0;  ///< which may be chosen of those whose protocol is Simple
   uint64_t shareBytes[kNumWindows] = {};
   friend bool operator==(const EndpointConfig&, const EndpointConfig&) = default;

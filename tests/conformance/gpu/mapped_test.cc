@@ -436,6 +436,11 @@ TEST_F(GpuCarried, WhatIsCombinedForLongGoesInMoreParts) {
   HostKernels::delayAlone(5);
   carry(caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 7'000'003), 1, 3);
   carry(caseOf(Kind::AllReduce, 2, DataType::I32, ncclSum, 13'000'001), 1, 4);
+  const Case c = caseOf(Kind::AllReduce, 2, DataType::F32, ncclSum, 7'000'005);
+  const auto graphs = capture(c);
+  EXPECT_EQ(gpus->driver().shape(graphs[0]).works, 6u + 2 * 3 + 3) << "six meetings, three parts both ways, three kernels that combine";
+  replay(graphs, c, 0);
+  destroy(graphs);
   HostKernels::delayAlone(0);
 }
 
