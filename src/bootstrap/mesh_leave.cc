@@ -87,12 +87,14 @@ void MeshCore::release() {
   unsaid_.reset();
 }
 
-/// Closed already when the connection came that messages wait for.
+/// Closed already when the connection came that messages wait for. Of two that were on their way to a process, the table's and one for
+/// messages, the first takes what waits; and who came too late for giveUpDialing() has nothing to say but his first words.
 void MeshCore::sayLast(int32_t process, const std::shared_ptr<Link>& link, Kind firstKind, std::vector<std::byte> first) {
   auto last = peers_.extract(process);
   if (link) {
     link->send(firstKind, std::move(first));
-    for (auto& [kind, payload] : last.mapped().waiting) link->send(kind, std::move(payload));
+    if (!last.empty())
+      for (auto& [kind, payload] : last.mapped().waiting) link->send(kind, std::move(payload));
     sayGoodbye(link, true);
     link->start(nullptr, nullptr);
     link->finish(unsaid_);

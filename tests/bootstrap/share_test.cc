@@ -167,6 +167,21 @@ TEST(Share, ACrowdOfStrangersDelaysTheJobByLittle) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(3000));
 }
 
+/// Its thread had no time for longer than the door waits for anybody: the door has let go of it, and it comes again.
+TEST(Share, WhoWasSlowComesAgain) {
+  Offer offer;
+  Loop guest;
+  std::promise<Result<UniqueFd>> done;
+  auto outcome = done.get_future();
+  guest.reactor.post([&] {
+    fetchShared(guest.reactor, offer.place, milliseconds(20'000), [&](Result<UniqueFd> fd) { done.set_value(std::move(fd)); });
+    std::this_thread::sleep_for(Listener::kHandshakeLimit + milliseconds(500));
+  });
+  const auto fd = outcome.get();
+  ASSERT_TRUE(fd) << fd.error().text();
+  EXPECT_EQ(markOf(*fd), 9);
+}
+
 /// The kernel refuses who comes to a Unix socket whose queue is full: he comes again.
 TEST(Share, WhoFindsTheQueueFullWaits) {
   Offer offer;
