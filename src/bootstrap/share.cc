@@ -61,8 +61,9 @@ Result<std::shared_ptr<Listener>> offerShared(Reactor& reactor, const SharePlace
 
 void fetchShared(Reactor& reactor, const SharePlace& place, std::chrono::milliseconds limit, OnShared done) {
   using std::chrono::steady_clock;
+  const auto began = steady_clock::now();
   const Handshake::Target target{addressOf(place), "the first process of this host", Purpose::Share, place.number, keyOf(place)};
-  (void)Handshake::connect(reactor, target, limit, [=, &reactor, began = steady_clock::now()](Result<Established> outcome) {
+  (void)Handshake::connect(reactor, target, limit, [&reactor, place, limit, began, done = std::move(done)](Result<Established> outcome) {
     const auto took = std::chrono::ceil<std::chrono::milliseconds>(steady_clock::now() - began);
     // A door lets go of who has been slow, which is no refusal: on a busy machine anybody may have been.
     if (!outcome && took >= Listener::kSlow && took < limit) return fetchShared(reactor, place, limit - took, done);

@@ -23,7 +23,7 @@ void allowDescriptors(int64_t more) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
 }
 
-/// While the communicator is made. From some number on there are enough; below, every rank ends with the cause, and in time: a dialler
+/// While the communicator is made. From some number on there are enough; below, every rank ends and names the one, and in time: a dialler
 /// without a socket tries again for 5.5 s. The program has files open, copies of which make room for what it has to say
 /// (docs/decisions/0057).
 TEST(HostsLimits, FewDescriptorsForTheSetUp) {
@@ -52,7 +52,7 @@ TEST(HostsLimits, FewDescriptorsForTheSetUp) {
         self.note(0, 1);
       } else {
         EXPECT_TRUE(result == ncclSystemError || result == ncclRemoteError) << result << " " << lastError();
-        EXPECT_TRUE(mentions(lastError(), {"Too many open files"})) << most;
+        EXPECT_TRUE(!isStarved || mentions(lastError(), {"Too many open files"})) << most;  // others may hear its connections end first
         const std::string process = "process " + std::to_string(self.number(1, 1));
         EXPECT_TRUE(isStarved || mentions(lastError(), {"rank 1"}) || mentions(lastError(), {process})) << most << ": " << lastError();
       }
