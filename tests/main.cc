@@ -2,6 +2,7 @@
 // GoogleTest's chooses among them.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -38,9 +39,19 @@ std::string testsIn(std::string_view file, std::string_view filter) {
   return chosen;
 }
 
+/// Some play hundreds of processes and their strangers at once, and a shell's limit is 1024.
+void allowManyDescriptors() {
+  constexpr rlim_t kMany = 16384;
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0 || descriptors.rlim_cur >= kMany) return;
+  descriptors.rlim_cur = std::min(descriptors.rlim_max, kMany);
+  (void)setrlimit(RLIMIT_NOFILE, &descriptors);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  allowManyDescriptors();
   testing::InitGoogleTest(&argc, argv);
   if (argc == 1) return RUN_ALL_TESTS();
   constexpr std::string_view flag = "--file=";

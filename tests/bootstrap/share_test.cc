@@ -1,6 +1,7 @@
 // The door at which the processes of a host get their memory: whoever belongs to the job, and strangers, to whom it is as open.
 #include "bootstrap/share.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -155,6 +156,10 @@ TEST(Share, StrangersGetNothingAndDelayNobody) {
 
 /// More than are let in at a time, all of whom stay.
 TEST(Share, ACrowdOfStrangersDelaysTheJobByLittle) {
+  constexpr rlim_t kNeeded = 2 * (Listener::kMostPending + 500) + 200;  // both ends
+  rlimit descriptors{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+  if (descriptors.rlim_cur < kNeeded) GTEST_SKIP() << "at most " << descriptors.rlim_cur << " descriptors are allowed here";
   Offer offer;
   const Door door = ownDoors().at(0);
   std::vector<UniqueFd> crowd;
