@@ -16,7 +16,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "bootstrap/reactor.h"
@@ -73,6 +72,13 @@ void closeCopies() {
   for (int fd = kFirst; fd < kFirst + kRoom; ++fd) (void)::close(fd);
 }
 
+/// Where descriptors are copies, or the process is another one.
+void sayFromOtherTable(std::span<const UniqueId> roots, const Status& cause) {
+  closeCopies();
+  const OtherDescriptors others;  // of the thread: one that lends its memory to another process stands still
+  sayFromHere(roots, cause);
+}
+
 struct Words {
   std::span<const UniqueId> roots;
   const Status& cause;
@@ -95,10 +101,8 @@ int sayAside(void* given) {
   const Words& words = *static_cast<const Words*>(given);
   if (syscall(SYS_rseq, words.restarts, kAreaBytes, 0, RSEQ_SIG) != 0) return 1;
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != words.program) return 1;
-  closeCopies();
   try {
-    const OtherDescriptors others;  // the thread's own count: it stands still
-    sayFromHere(words.roots, words.cause);
+    sayFromOtherTable(words.roots, words.cause);
   } catch (const std::exception&) {
     return 1;  // without memory nothing is said
   }
@@ -137,12 +141,8 @@ bool sayFromAProcess(std::span<const UniqueId> roots, const Status& cause) {
 void sayLastWords(std::span<const UniqueId> roots, const Status& cause) {
   if (roots.empty()) return;
   auto thread = startThread(nullptr, "that tells others why this process cannot take part", [&] {
-    const bool hasTable = kHasOwnTable && unshare(CLONE_FILES) == 0;
-    if (hasTable) closeCopies();
-    if (!hasTable && sayFromAProcess(roots, cause)) return;
-    std::optional<OtherDescriptors> others;
-    if (hasTable) others.emplace();
-    sayFromHere(roots, cause);
+    if (kHasOwnTable && unshare(CLONE_FILES) == 0) return sayFromOtherTable(roots, cause);
+    if (!sayFromAProcess(roots, cause)) sayFromHere(roots, cause);
   });
   if (thread) return thread->join();
   sayFromHere(roots, cause);  // threads are what is lacking

@@ -27,8 +27,6 @@ constexpr int32_t kPairsBlocks = 24;
 constexpr int32_t kMovedBlocks = 32;
 /// Pieces of so much and more go in turns. Smaller ones would take longer so: every copy takes microseconds to begin.
 constexpr uint64_t kInTurnsFrom = 2 << 20;
-/// Less for a block is not worth one.
-constexpr uint64_t kMappedBytes = 16384;
 /// A call's buffers are lent where that is to be faster by more than estimates are off.
 constexpr double kWorthLending = 0.98;
 /// So much of memory that is not aligned to vectors a block moves as fast as engines begin.

@@ -152,6 +152,7 @@ class DeviceWindows {
     std::vector<Lane> lane;
   };
   class Carrier;
+  static constexpr uint64_t kMappedBytes = 16384;  ///< less for a block is not worth one
   static constexpr int32_t kLeastCarriedParts = 2;  ///< of a share: one is combined while others are carried
   static constexpr int32_t kMostCarriedParts = 4;
   double weigh(const tune::Way& way) const { return tune::weighed(settings_.machine, way); }

@@ -30,8 +30,6 @@ using exec::cuda::MappedPart;
 
 namespace {
 
-/// Less for a block is not worth one.
-constexpr uint64_t kLeastBlockBytes = 16384;
 /// Blocks that combine, of two ranks and of more: with more, engines are done no sooner.
 constexpr int32_t kMostPairBlocks = 12;
 constexpr int32_t kMostCarriedBlocks = 8;
@@ -160,7 +158,7 @@ DeviceWindows::CarriedShape DeviceWindows::carriedShape(const Call& call) const 
   double least = std::numeric_limits<double>::infinity();
   CarriedShape best{kLeastCarriedParts, 1, least};
   for (int32_t parts = kLeastCarriedParts; parts <= kMostCarriedParts; ++parts) {
-    const auto useful = static_cast<int32_t>(std::min<uint64_t>(share / static_cast<uint64_t>(parts) / kLeastBlockBytes + 1, INT32_MAX));
+    const auto useful = static_cast<int32_t>(std::min<uint64_t>(share / static_cast<uint64_t>(parts) / kMappedBytes + 1, INT32_MAX));
     for (int32_t blocks = std::min({most, useful, settings_.minChannels}); blocks <= std::min(most, useful); ++blocks) {
       const double us = tune::carriedUs(settings_.machine, ranks_, share, parts, blocks);
       if (const double weight = weigh({us, blocks}); weight < least) {
