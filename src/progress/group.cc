@@ -77,11 +77,14 @@ Status JobGroup::status() const {
 }
 
 std::vector<JobGroup::Failure> JobGroup::failures() const {
-  std::vector<Failure> all;
+  std::vector<std::pair<int64_t, Failure>> all;
   forEach([&](const Job& job) {
-    if (job.state() == JobState::Failed) all.push_back({job.peer().rank, job.status()});
+    if (job.state() == JobState::Failed) all.push_back({job.failedNs(), {job.peer().rank, job.status()}});
   });
-  return all;
+  std::ranges::stable_sort(all, {}, [](const auto& failure) { return failure.first; });
+  std::vector<Failure> inOrder;
+  for (auto& [when, failure] : all) inOrder.push_back(std::move(failure));
+  return inOrder;
 }
 
 Status JobGroup::close(Nanoseconds timeout) {

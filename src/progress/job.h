@@ -51,6 +51,8 @@ class Job : public Watcher {
   bool final() const { return state() > JobState::Running; }
   /// The error of a Failed job.
   Status status() const;
+  /// When a Failed job did, by the steady clock.
+  int64_t failedNs() const { return failedNs_; }
   const Peer& peer() const { return peer_; }
 
   // For the engine and the group, under the engine's lock:
@@ -112,6 +114,7 @@ class Job : public Watcher {
   ErrorLatch* const latch_;  ///< tripped when it fails; may be null
   std::atomic<JobState> state_{JobState::SettingUp};
   ErrorLatch failure_;
+  int64_t failedNs_ = 0;  ///< before state_ says so
   std::vector<int> watched_;
   std::atomic<bool> nudged_{false};
   bool blind_ = false;

@@ -72,6 +72,26 @@ TEST(JobGroup, ClosesBothSidesAtOnceWithoutAnError) {
   }
 }
 
+TEST(JobGroup, WhatBrokeFirstIsToldFirst) {
+  Links links;  // outlive the groups
+  Pair pair;
+  JobGroup other(*pair.a);
+  const Link* const early = links.make(*pair.from, *pair.to);
+  const Link* const late = links.make(other, *pair.to);
+  ASSERT_TRUE(early != nullptr && late != nullptr);
+  ASSERT_TRUE(pair.driveUntil([&] { return pair.to->settled(); }));
+  other.abort();
+  ASSERT_TRUE(pair.driveUntil([&] { return late->receiver->final(); }));
+  pair.from->abort();
+  ASSERT_TRUE(pair.driveUntil([&] { return early->receiver->final(); }));
+  const auto failures = pair.to->failures();
+  ASSERT_EQ(failures.size(), 2u);
+  EXPECT_EQ(failures[0].status.text(), late->receiver->status().text());
+  EXPECT_EQ(failures[1].status.text(), early->receiver->status().text());
+  EXPECT_NE(failures[0].status.text(), failures[1].status.text());
+  EXPECT_EQ(pair.to->status().text(), failures[0].status.text());
+}
+
 TEST(JobGroup, GivesUpClosingWhenTheReceiverDoesNotTake) {
   const std::vector<std::byte> data(64 << 20, std::byte{7});
   Pair pair;
