@@ -111,11 +111,8 @@ Transfer RecvComm::read(uint64_t direct, uint64_t* asked) {
   const iovec tail{stash_.data() + end_, stash_.size() - end_};
   *asked = direct;
   if (direct == 0) {
-    takePeeked();
     *asked = tail.iov_len;
-    const Transfer got = peekSome(sockets_[0].get(), tail);
-    peeked_ = got.bytes;
-    return got;
+    return peek(tail);
   }
   iovec parts[3];
   size_t count = 0;
@@ -130,6 +127,22 @@ Transfer RecvComm::read(uint64_t direct, uint64_t* asked) {
   got.bytes -= peeked_;
   got.wouldBlock = got.bytes == 0;
   peeked_ = 0;
+  patience_ = kPatience;
+  return got;
+}
+
+/// What has come behind that which was seen before.
+Transfer RecvComm::peek(const iovec& tail) {
+  if (peeked_ >= kMostPeeked) takePeeked();
+  const auto look = [&] { return peekSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_ + tail.iov_len}); };
+  Transfer got = look();
+  if (peeked_ > 0 && got.bytes == peeked_ && patience_-- <= 0) {
+    takePeeked();  // the sender may wait to be acknowledged, or the connection have ended behind it
+    got = look();
+  }
+  got.wouldBlock = got.wouldBlock || (got.bytes > 0 && got.bytes == peeked_);
+  got.bytes -= std::min<uint64_t>(got.bytes, peeked_);
+  peeked_ += got.bytes;
   return got;
 }
 
@@ -157,8 +170,10 @@ bool RecvComm::readSocket() {
 
 /// Takes from the kernel what is in the stash already.
 void RecvComm::takePeeked() {
-  if (peeked_ > 0) skipSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_});
+  if (peeked_ == 0) return;
+  skipSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_});
   peeked_ = 0;
+  patience_ = kPatience;
 }
 
 // Bytes that were never taken would turn the end of the connection into a failure at the other side.

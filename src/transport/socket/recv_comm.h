@@ -3,9 +3,10 @@
 // Owner: a job of the engine. One thread at a time; helper threads, where there are any, touch only the memory given to them.
 // 1. Nothing is read from the kernel unless a receive is posted: a receiver that does not want stops its sender.
 // 2. A read asks for the rest of the current message and, behind it, for a stash of the next frames, in one call.
-// 3. Frames are peeked at, and taken when the next read comes: taking them makes the kernel send an acknowledgement, which costs as
-//    much as a message, and an answer should not have to wait for it. So after a read that found less than it asked for, a few tests
-//    read nothing: who waits has the time to answer first.
+// 3. Frames are peeked at, and taken when there are some of them: taking makes the kernel send an acknowledgement, which costs as much
+//    as a message, and an answer should not have to wait for it. They are taken sooner where nothing else comes for a while, or an event
+//    says that something has happened: the sender may wait for that word, and behind them the connection may have ended. After a read
+//    that found less than it asked for, a few tests read nothing: who waits has the time to answer first.
 // 4. Destruction closes the sockets at once and returns when no helper writes memory of a message any more.
 #pragma once
 
@@ -34,7 +35,10 @@ class RecvComm final : public net::RecvComm {
   net::Tested test(net::Request request, uint64_t* bytes) override;
   Poll check() override;
   bool overtakes() const override { return helpers_ != nullptr && helpers_->hasThreads(); }
-  void expect() override { drained_ = 0; }
+  void expect() override {
+    drained_ = 0;
+    patience_ = 0;
+  }
   void takeLeave() override;
   Status status() const override;
   std::span<const int> descriptors() const override { return descriptors_; }
@@ -50,12 +54,15 @@ class RecvComm final : public net::RecvComm {
   };
   static constexpr size_t kStashBytes = 16384;
   static constexpr int kUnread = 4;  ///< tests; the passes between a message and its answer are fewer: `bench_net 21 0 8`
+  static constexpr size_t kMostPeeked = 400;  ///< less than an estimated segment of 536, from which on the kernel acknowledges by itself
+  static constexpr int kPatience = 64;        ///< peeks
   static constexpr uint64_t kReadBytes = uint64_t{1} << 20;
 
   RecvComm(std::vector<UniqueFd> sockets, const Address& peer, const Settings& settings);
   bool pump();
   bool readSocket();
   Transfer read(uint64_t direct, uint64_t* asked);
+  Transfer peek(const iovec& tail);
   void takePeeked();
   bool useStash();
   bool beginMessage(const Frame& frame);
@@ -74,6 +81,7 @@ class RecvComm final : public net::RecvComm {
   size_t begin_ = 0;          ///< of what lies in the stash
   size_t end_ = 0;
   size_t peeked_ = 0;  ///< bytes before end_ that the kernel still has
+  int patience_ = kPatience;  ///< so many more peeks may find nothing else
   int drained_ = 0;    ///< so many tests read nothing: the last read found all there was
   bool peerLeft_ = false;
   Status status_;

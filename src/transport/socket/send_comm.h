@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/unique_fd.h"
@@ -52,10 +53,12 @@ class SendComm final : public net::SendComm {
   };
   static constexpr size_t kBatchParts = 64;
   static constexpr uint64_t kBatchBytes = uint64_t{1} << 20;
+  static constexpr size_t kFewBytes = 512;
 
   SendComm(std::vector<UniqueFd> sockets, const Address& peer, const Settings& settings);
   bool pump();
   size_t gather(std::array<iovec, kBatchParts>& parts) const;
+  static size_t flatten(std::array<iovec, kBatchParts>& parts, size_t count, std::span<std::byte, kFewBytes> room);
   void advance(uint64_t bytes);
   bool broken() const { return error_ != 0 || (helpers_ && helpers_->error() != 0); }
 

@@ -139,35 +139,104 @@ TEST(SocketComm, SendsHeaderAndPayloadTogetherAsTwoMessages) {
   EXPECT_EQ(roomSecond, second);
 }
 
-/// To take a message from the kernel costs as much as to send one, and would come before the answer.
-TEST(SocketComm, LeavesAMessageInTheKernelWhileItMayBeAnswered) {
-  const auto a = makeNetwork({"127.0.0.1"}, {});
-  const Joined joined = Joined::make(*a, *a);
-  ASSERT_TRUE(joined.problem.ok()) << joined.problem.text();
-  const auto data = randomBytes(100, 1);
-  std::vector<std::byte> room(100);
-  net::Request sent;
-  net::Request received;
-  const net::OutMessage message = out(data, 9);
-  ASSERT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
-  ASSERT_EQ(joined.recv->irecv(in(room, 9), &received), Poll::Ready);
-  ASSERT_EQ(joined.finish(sent, received), data.size());
-  const auto unread = [&] {
+/// A pair of comms that small messages go through.
+class SmallMessages : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(joined.problem.ok()) << joined.problem.text(); }
+  void carryOne() {
+    net::Request sent;
+    const net::OutMessage message = out(data, 9);
+    ASSERT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
+    if (!waiting) expectOne();
+    ASSERT_EQ(joined.finish(sent, waiting), data.size()) << joined.recv->status().text();
+    waiting = {};
+  }
+  void expectOne() { ASSERT_EQ(joined.recv->irecv(in(room, 9), &waiting), Poll::Ready); }
+  Poll test() { return joined.recv->test(waiting, nullptr).poll; }
+  int unread() const {
     int bytes = -1;
     EXPECT_EQ(ioctl(joined.recv->descriptors()[0], FIONREAD, &bytes), 0);
     return bytes;
-  };
-  ASSERT_EQ(joined.recv->irecv(in(room, 9), &received), Poll::Ready);
+  }
+
+  static constexpr int kEnoughTests = 100;
+  const std::unique_ptr<SocketNetwork> network = makeNetwork();
+  Joined joined = Joined::make(*network, *network);
+  const std::vector<std::byte> data = randomBytes(100, 1);
+  std::vector<std::byte> room = std::vector<std::byte>(100);
+  net::Request waiting;
+};
+
+/// To take a message from the kernel costs as much as to send one, and would come before the answer.
+TEST_F(SmallMessages, StayInTheKernelWhileTheyMayBeAnswered) {
+  carryOne();
+  expectOne();
   for (int pass = 0; pass < 2; ++pass) {
-    const net::Tested tested = joined.recv->test(received, nullptr);
+    const net::Tested tested = joined.recv->test(waiting, nullptr);
     EXPECT_EQ(tested.poll, Poll::Pending);
     EXPECT_TRUE(tested.moved) << "wants to be asked again";
     EXPECT_GT(unread(), 100) << pass;
   }
-  net::Tested last{Poll::Pending, true};
-  for (int pass = 0; pass < 10 && last.moved; ++pass) last = joined.recv->test(received, nullptr);
-  EXPECT_FALSE(last.moved);
+  carryOne();
+  EXPECT_GT(unread(), 200) << "taken together";
+}
+
+TEST_F(SmallMessages, AreTakenBeforeTheyAreMany) {
+  int most = 0;
+  for (int i = 0; i < 50; ++i) {
+    carryOne();
+    most = std::max(most, unread());
+    ASSERT_EQ(room, data) << i;
+  }
+  EXPECT_LE(most, 536) << "more makes the kernel acknowledge while the next is sent";
+}
+
+TEST_F(SmallMessages, AreTakenWhenNothingElseComes) {
+  carryOne();
+  expectOne();
+  for (int i = 0; i < kEnoughTests; ++i) ASSERT_EQ(test(), Poll::Pending);
   EXPECT_EQ(unread(), 0);
+}
+
+TEST_F(SmallMessages, AreTakenAfterAnEventAlthoughNothingElseComes) {
+  carryOne();
+  expectOne();
+  joined.recv->expect();
+  ASSERT_EQ(test(), Poll::Pending);
+  EXPECT_EQ(unread(), 0);
+}
+
+TEST_F(SmallMessages, HideNoEndOfTheConnection) {
+  for (const bool isTold : {true, false}) {
+    joined = Joined::make(*network, *network);
+    waiting = {};
+    carryOne();
+    expectOne();
+    joined.send.reset();
+    if (isTold) joined.recv->expect();
+    Poll found = Poll::Pending;
+    for (int i = 0; i < (isTold ? 1 : kEnoughTests) && found == Poll::Pending; ++i) found = test();
+    EXPECT_EQ(found, Poll::Failed) << isTold;
+    EXPECT_NE(joined.recv->status().text().find("closed the connection"), std::string::npos) << joined.recv->status().text();
+  }
+}
+
+/// Seen in pieces of any size, and taken together with what follows them.
+TEST_F(SmallMessages, ComeWholeAmongLargeOnes) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 3000; ++i) {
+    const auto sentData = randomBytes(random() % 8 == 0 ? random() % 60'000 : random() % 300, random());
+    std::vector<std::byte> received(sentData.size());
+    net::Request sent;
+    net::Request wanted;
+    const net::OutMessage message = out(sentData, 9);
+    ASSERT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
+    ASSERT_EQ(joined.recv->irecv(in(received, 9), &wanted), Poll::Ready);
+    if (random() % 4 == 0) joined.recv->expect();
+    ASSERT_EQ(joined.finish(sent, wanted), sentData.size());
+    ASSERT_EQ(received, sentData) << i;
+    for (uint64_t idle = random() % 3 * 40; idle > 0; --idle) ASSERT_EQ(joined.recv->check(), Poll::Pending);
+  }
 }
 
 TEST(SocketComm, RefusesMoreThanThereIsRoomFor) {
