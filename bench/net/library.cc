@@ -34,15 +34,14 @@ LibraryRank::LibraryRank(bool first, int control) : first_(first) {
 
 LibraryRank::~LibraryRank() { check(ncclCommDestroy(static_cast<ncclComm_t>(comm_))); }
 
-double LibraryRank::ping(size_t bytes, int times) {
+double LibraryRank::ping(std::span<const std::byte> out, std::span<std::byte> in, int times) {
   auto* const comm = static_cast<ncclComm_t>(comm_);
   const int peer = first_ ? 1 : 0;
-  std::byte word[64] = {};
   const double begin = now();
   for (int i = 0; i < times; ++i) {
-    if (first_) check(ncclSend(word, bytes, ncclChar, peer, comm, nullptr));
-    check(ncclRecv(word, bytes, ncclChar, peer, comm, nullptr));
-    if (!first_) check(ncclSend(word, bytes, ncclChar, peer, comm, nullptr));
+    if (first_) check(ncclSend(out.data(), out.size(), ncclChar, peer, comm, nullptr));
+    check(ncclRecv(in.data(), in.size(), ncclChar, peer, comm, nullptr));
+    if (!first_) check(ncclSend(in.data(), in.size(), ncclChar, peer, comm, nullptr));
   }
   return (now() - begin) / times / 2;
 }

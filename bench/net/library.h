@@ -16,8 +16,9 @@ class LibraryRank {
   LibraryRank(const LibraryRank&) = delete;
   LibraryRank& operator=(const LibraryRank&) = delete;
 
-  /// Ping-pong of `bytes` bytes: seconds of half a round trip, over `times` of them.
-  double ping(size_t bytes, int times);
+  /// Ping-pong: seconds of half a round trip, over `times` of them. The first rank sends `out` and receives `in`, as long; the other sends
+  /// back what it has received.
+  double ping(std::span<const std::byte> out, std::span<std::byte> in, int times);
   /// The first rank's bytes into the other's, until the receiver's word that it has all of it: seconds.
   double copy(std::span<std::byte> buffer);
 

@@ -1,10 +1,9 @@
 // bench_net: the engine, and the library above it, against bare sockets. Two processes over loopback, everything in turns, medians.
 //
-// usage: bench_net [ROUNDS [STREAMS [8|64]]]    the last: only what begins so. STREAMS: NCCL_SOCKET_NTHREADS
-//
 // 8 B: ping-pong, half a round trip. 64 MB: one way, until the receiver's word that it has all of it. Every transfer is verified
 // outside the time. The last column is the bare time over this one, within the same round (1.0 is as good; below 1 is slower): 8 B against
-// bare sockets that never sleep, the harder yardstick, 64 MB against as many bare streams as the engine has.
+// bare sockets that never sleep, the harder yardstick, 64 MB against as many bare streams as the engine has. With "sizes" instead: every
+// power of four between (sizes.h).
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,10 +19,16 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "bare.h"
+#include "bench/json.h"
+#include "bench/output.h"
+#include "bench/plot.h"
 #include "core/thread.h"
 #include "library.h"
 #include "progress/group.h"
+#include "sizes.h"
 #include "transport/socket/network.h"
 
 namespace tutti::bench {
@@ -83,11 +88,9 @@ class Side {
   }
   ~Side() { (void)group_->close(std::chrono::seconds(5)); }
 
+  Ends ends() { return {first_, control_, bare_, *library_}; }
   /// Both sides begin together.
-  void meet() const {
-    char word = 0;
-    if (write(control_, &word, 1) != 1 || read(control_, &word, 1) != 1) die("control");
-  }
+  void meet() { ends().meet(); }
 
   double barePing(bool spin) {
     std::byte word[kSmall] = {};
@@ -163,7 +166,10 @@ class Side {
     return now() - begin;
   }
 
-  double libraryPing() { return library_->ping(kSmall, kPings); }
+  double libraryPing() {
+    std::byte word[kSmall] = {};
+    return library_->ping(word, word, kPings);
+  }
   double libraryCopy() { return library_->copy(buffer_); }
 
   void clear() {
@@ -296,23 +302,68 @@ void measure(Side& side, bool report, int rounds, const std::string& only) {
   }
 }
 
+struct NetOptions {
+  int rounds = 15;
+  int streams = 0;
+  std::string only;
+  std::string plotPath;
+  std::string jsonPath;
+};
+
+NetOptions parseOptions(int argc, char** argv) {
+  NetOptions options;
+  CLI::App app("The engine that carries messages between hosts, and the library above it, beside bare sockets.");
+  app.add_option("ROUNDS", options.rounds, "everything is measured so often, in turns")->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("STREAMS", options.streams, "NCCL_SOCKET_NTHREADS, and bare sockets; 0: the default, beside one")->capture_default_str()
+      ->check(CLI::Range(0, 64));
+  app.add_option("WHAT", options.only,
+                 "8, 64, or a longer beginning of a line: only that; sizes: every power of four between, there and back");
+  app.add_option("--plot", options.plotPath, "with sizes: draw times into FILE.svg")->type_name("FILE");
+  app.add_option("--json", options.jsonPath, "with sizes: write all rows as a JSON list")->type_name("FILE");
+  try {
+    app.parse(argc, argv);
+    if (options.only != "sizes" && !(options.plotPath.empty() && options.jsonPath.empty()))
+      throw CLI::ValidationError("--plot, --json", "are of sizes");
+    const auto begins = [&](const Case& one) { return std::string(one.name).starts_with(options.only); };
+    if (options.only != "sizes" && std::ranges::none_of(cases(), begins))
+      throw CLI::ValidationError("WHAT", "no line begins with " + options.only);
+  } catch (const CLI::ParseError& problem) {
+    std::exit(app.exit(problem) == 0 ? 0 : 2);
+  }
+  return options;
+}
+
+void writeFile(const std::string& path, const std::string& text) {
+  Result<File> file = openOutput(path);
+  if (!file) die(file.error().text());
+  if (const Status status = writeOutput(std::move(*file), path, text); !status.ok()) die(status.text());
+}
+
+void measureAll(Side& side, bool reports, const NetOptions& options) {
+  if (options.only != "sizes") return measure(side, reports, options.rounds, options.only);
+  const std::vector<Row> rows = measureSizes(side.ends(), options.rounds);
+  if (!reports) return;
+  writeFile(options.plotPath, drawSvg(rows, "two processes over loopback"));
+  writeFile(options.jsonPath, toJson(rows));
+}
+
 }  // namespace
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
   using namespace tutti::bench;
   setenv("TUTTI_DEVICE", "host", 1);  // its buffers are memory of the host
-  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 15;
-  const int threads = argc > 2 ? std::max(0, std::atoi(argv[2])) : 0;
+  const NetOptions options = parseOptions(argc, argv);
   int control[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, control) != 0) return 1;
-  BarePair bare = connectPairs(static_cast<size_t>(std::max(1, threads)));
+  BarePair bare = connectPairs(static_cast<size_t>(std::max(1, options.streams)));
   const pid_t child = fork();
   if (child < 0) return 1;
   close(control[child == 0 ? 0 : 1]);
   {
-    Side side(child != 0, control[child == 0 ? 1 : 0], child != 0 ? bare.first : bare.second, threads);
-    measure(side, child != 0, rounds, argc > 3 ? argv[3] : "");
+    Side side(child != 0, control[child == 0 ? 1 : 0], child != 0 ? bare.first : bare.second, options.streams);
+    measureAll(side, child != 0, options);
     side.meet();
   }
   if (child == 0) std::_Exit(0);
