@@ -1,6 +1,7 @@
 // Every algorithm there is. A new one is added here and in its own header, nowhere else.
 #pragma once
 
+#include "algo/allpairs.h"
 #include "algo/chain.h"
 #include "algo/direct.h"
 #include "algo/direct_reduce.h"
@@ -29,6 +30,6 @@ using AllAlgorithms =
     TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce, ChainReduce,
              ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduce, DirectReduceScatter, DirectAllGather, DirectAllToAll,
              DirectBroadcast, DirectGather, DirectScatter, PatReduceScatter, PatAllGather, HierarchicalAllReduce, HierarchicalReduceScatter,
-             HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message>;
+             HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message, AllPairsAllReduce>;
 
 }  // namespace tutti::algo

@@ -28,12 +28,13 @@ TUTTI_HD constexpr ChunkRef in(int32_t chunk) { return {chunk, Buffer::In}; }
 TUTTI_HD constexpr ChunkRef out(int32_t chunk) { return {chunk, Buffer::Out}; }
 
 /// The neighbours that a step receives from or sends to, in the order in which their values are combined: a short list, or ranks
-/// at doubling distances, of which there may be many.
+/// at doubling distances or at places of an order, of which there may be many.
 inline constexpr int kMaxListed = 3;
 struct Peers {
   int32_t count = 0;
-  int32_t modulus = 0;  ///< 0: a list; else peer i is 2^i places after rank[0], modulo this
+  int32_t modulus = 0;  ///< 0: a list; above: peer i is 2^i places after rank[0], modulo this; below: at place rank[0] + i rank[1]
   Rank rank[kMaxListed];
+  const int32_t* order = nullptr;  ///< what place is whose; null: each rank's own. Outlives the peers
 
   Peers() = default;
   TUTTI_HD constexpr Peers(Rank only) : count(1), rank{only, Rank{}, Rank{}} {}  // NOLINT: one peer is a list of one
@@ -47,8 +48,19 @@ struct Peers {
     peers.modulus = ranks;
     return peers;
   }
+  /// The ranks at `count` places of `order`, from `first` on, `stride` apart.
+  static TUTTI_HD constexpr Peers places(const int32_t* order, int32_t first, int32_t stride, int32_t count) {
+    Peers peers{Rank(first), Rank(stride)};
+    peers.count = count;
+    peers.modulus = -1;
+    peers.order = order;
+    return peers;
+  }
   TUTTI_HD constexpr Rank at(int32_t i) const {
-    return modulus == 0 ? rank[i] : Rank(static_cast<int32_t>((rank[0].value + (int64_t{1} << i)) % modulus));
+    if (modulus == 0) return rank[i];
+    if (modulus > 0) return Rank(static_cast<int32_t>((rank[0].value + (int64_t{1} << i)) % modulus));
+    const int32_t place = rank[0].value + i * rank[1].value;
+    return Rank(order == nullptr ? place : order[place]);
   }
 };
 

@@ -39,7 +39,13 @@ struct Traits {
   /// Lends, and once all have arrived in a round, nobody needs what lies in any output where a rank combines a chunk, which it puts to all
   /// in the next round and all load to that place: so it may be written there at once.
   bool places = false;
+  bool farOnly = false;    ///< for ranks of several hosts: where all see each other's memory, another does the same in fewer steps
+  int32_t mostAtOnce = 0;  ///< above 0: it runs on at most so many nodes, of at most so many ranks
   bool detains = false;    ///< ranks that only give wait for those that take, where another algorithm would let them go on
+
+  TUTTI_HD constexpr bool runsOn(int32_t nodes, int32_t locals) const {
+    return mostAtOnce == 0 || (nodes <= mostAtOnce && locals <= mostAtOnce);
+  }
 };
 
 }  // namespace tutti::algo

@@ -191,15 +191,26 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
   std::vector<Draft> drafts;
   Draft best;
   std::string_view unfit;
+  std::string_view tooMany;
   for (const Algorithm* algorithm : *allowed) {
     if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
       unfit = algorithm->traits.name;
       reject(*algorithm, std::string(kNeedsMemory));
       continue;
     }
+    if (!algorithm->traits.runsOn(layout_.nodes(), layout_.ranks() / layout_.nodes())) {
+      tooMany = algorithm->traits.name;
+      reject(*algorithm, format("is for at most {} nodes, and as many ranks of each", algorithm->traits.mostAtOnce));
+      continue;
+    }
+    const auto isThereOne = [&](const auto& suits) { return std::any_of(allowed->begin(), allowed->end(), suits); };
+    if (algorithm->traits.farOnly && !settings_.spansHosts && isThereOne([](const Algorithm* a) { return !a->traits.farOnly; })) {
+      reject(*algorithm, "is for ranks of several hosts: taken on one if nothing else is allowed");
+      continue;
+    }
     // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs
     // more.
-    if (algorithm->traits.detains && std::any_of(allowed->begin(), allowed->end(), [](const Algorithm* a) { return !a->traits.detains; })) {
+    if (algorithm->traits.detains && isThereOne([](const Algorithm* a) { return !a->traits.detains; })) {
       reject(*algorithm, "makes ranks that only give wait for those that take: taken if nothing else is allowed");
       continue;
     }
@@ -230,6 +241,9 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
   if (best.algorithm == nullptr && !unfit.empty())
     return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one",
                 unfit);
+  if (best.algorithm == nullptr && !tooMany.empty())
+    return fail(Code::InvalidUsage, "algorithm {} is for fewer ranks than {} on {} nodes: allow another one", tooMany, layout_.ranks(),
+                layout_.nodes());
   if (best.algorithm == nullptr)
     return fail(Code::InvalidUsage, "{} elements are more than 2^31 slices: raise TUTTI_SLICE_BYTES, or choose another algorithm",
                 shape.count);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "conformance/harness.h"
+#include "conformance/reference.h"
 #include "core/format.h"
 #include "exec/record/catalog.h"
 
@@ -93,10 +94,15 @@ const std::vector<Column>& columns() {
     for (const exec::record::Algorithm& a : exec::record::algorithms())
       for (int k = 0; k < kNumKinds; ++k)
         if (const Kind kind = static_cast<Kind>(k); collectiveOf(kind) == a.traits.collective)
-          columns.push_back({kind, a.traits.name, format("{}:{}", name(a.traits.collective), a.traits.name)});
+          columns.push_back({kind, a.traits.name, format("{}:{}", name(a.traits.collective), a.traits.name), a.traits});
     return columns;
   }();
   return all;
+}
+
+bool Column::runsOn(int ranks) const {
+  const int32_t nodes = layoutOf()(ranks).nodes();
+  return traits.runsOn(nodes, ranks / nodes);
 }
 
 Collective collectiveOf(Kind kind) {

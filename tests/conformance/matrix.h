@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "algo/traits.h"
 #include "core/types.h"
 
 namespace tutti::conformance {
@@ -51,6 +52,10 @@ struct Column {
   Kind kind;
   std::string_view algorithm;
   std::string force;  ///< TUTTI_ALGO
+  algo::Traits traits;
+
+  /// Whether the algorithm runs on so many ranks, as they are divided into nodes.
+  bool runsOn(int ranks) const;
 };
 const std::vector<Column>& columns();
 

@@ -21,6 +21,10 @@ TEST(DevicePlanner, EveryAlgorithmOnEveryProtocolMakesPlansThatFit) {
         settings.restrictions.tutti = filterOf("TUTTI_ALGO", format("{}:{}", name(traits.collective), traits.name));
         settings.protocols = filterOf("NCCL_PROTO", protocol);
         World world(n, settings);
+        if (traits.farOnly) {
+          EXPECT_NE(world.failure(shapeOf(traits.collective, 100)).text().find("several hosts"), std::string::npos);
+          continue;
+        }
         const bool isWindow = traits.needs == algo::Needs::PeerMemory;
         if (isWindow && !settings.hasWindows) {
           EXPECT_EQ(world.failure(shapeOf(traits.collective, 100)).code(), Code::InvalidUsage);
@@ -164,7 +168,7 @@ size_t mostEnds(const connect::Layout& layout, std::set<std::string>& leftOut) {
   DeviceFits fits(layout);
   std::vector<std::set<std::tuple<uint8_t, bool, int32_t>>> ends(static_cast<size_t>(layout.ranks()));
   for (const exec::record::Algorithm& algorithm : exec::record::algorithms()) {
-    if (algorithm.traits.needs == algo::Needs::PeerMemory) continue;
+    if (algorithm.traits.needs == algo::Needs::PeerMemory || algorithm.traits.farOnly) continue;
     if (!fits.of(algorithm, KernelId::Simple, Rank(0)).status.ok()) {
       leftOut.insert(format("{} {}", name(algorithm.traits.collective), algorithm.traits.name));
       continue;

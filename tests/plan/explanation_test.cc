@@ -44,7 +44,8 @@ TEST(Explanation, HasEveryAlgorithmOnceWithAReason) {
     EXPECT_EQ(namesOf(chosen, rejected).size(), there) << name(collective);
     EXPECT_NEAR(chosen.cost.sum(), chosen.estimatedUs, 1e-9);
     for (const Rejected& one : rejected) {
-      if (one.reason.starts_with("makes ranks that only give wait")) continue;  // it has no estimate
+      if (one.reason.starts_with("makes ranks that only give wait") || one.reason.starts_with("is for ranks of several hosts"))
+        continue;  // it has no estimate
       EXPECT_GE(one.estimatedUs, chosen.estimatedUs);
       EXPECT_TRUE(one.reason.starts_with("slower by") || one.reason.starts_with("no faster")) << one.reason;
     }

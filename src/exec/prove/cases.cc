@@ -63,9 +63,9 @@ std::vector<int32_t> nodeSizes(const Subject& s, int32_t ranks) {
   if (!s.traits.usesNodes) return {0};
   std::vector<int32_t> all;
   for (int32_t d = 1; d <= ranks; ++d)
-    if (ranks % d == 0) all.push_back(d);
+    if (ranks % d == 0 && s.traits.runsOn(ranks / d, d)) all.push_back(d);
   if (ranks <= kGridRanks || all.size() <= 3) return all;
-  return {1, all[all.size() / 2], ranks};
+  return {all.front(), all[all.size() / 2], all.back()};
 }
 
 /// Rank counts above kMostRanks: few steps a rank, so the slowest growing algorithms only.

@@ -32,13 +32,19 @@ TEST(Cases, FullOnesHaveEveryRankCountAndSlotCount) {
       slices.insert(c.slices);
       if (c.ranks == 5) roots.insert(c.root);
     }
-    for (int32_t n = 1; n <= 64; ++n) EXPECT_TRUE(ranks.contains(n)) << s.traits.name << n;
+    const auto runsOn = [&](int32_t n) {
+      bool runs = false;
+      for (int32_t nodes = 1; nodes <= n; ++nodes) runs = runs || (n % nodes == 0 && s.traits.runsOn(nodes, n / nodes));
+      return runs;
+    };
+    for (int32_t n = 1; n <= 64; ++n) EXPECT_EQ(ranks.contains(n), runsOn(n)) << s.traits.name << " " << n;
     EXPECT_EQ(slices, (std::set<int32_t>{1, 2, 3, 7}));
     const bool usesPipes = s.traits.needs == algo::Needs::Pipe;
     EXPECT_EQ(*slots.rbegin(), usesPipes ? 8 : 1);
     EXPECT_EQ(roots.size(), s.traits.collective == Collective::Gather || s.traits.collective == Collective::Reduce ? 5u : roots.size());
     const bool fewLanes = usesPipes && s.lanes(1000) < 1000;
-    EXPECT_EQ(ranks.contains(127) && ranks.contains(1000), fewLanes) << s.traits.name;
+    EXPECT_EQ(ranks.contains(127) && ranks.contains(1000), fewLanes && runsOn(1000)) << s.traits.name;
+    EXPECT_EQ(ranks.contains(100), fewLanes) << s.traits.name;
     for (const std::string_view wanted : {"ring", "tree", "pat"}) EXPECT_TRUE(s.traits.name != wanted || fewLanes);
   }
 }
