@@ -2,8 +2,8 @@
 //
 // 8 B: ping-pong, half a round trip. 64 MB: one way, until the receiver's word that it has all of it. Every transfer is verified
 // outside the time. The last column is the bare time over this one, within the same round (1.0 is as good; below 1 is slower): 8 B against
-// bare sockets that never sleep, the harder yardstick, 64 MB against as many bare streams as the engine has. With "sizes" instead: every
-// power of four between (sizes.h).
+// bare sockets that never sleep, the harder yardstick, 64 MB against as many bare streams as the engine has. With "sizes" instead:
+// those and sizes between (sizes.h).
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -318,7 +318,7 @@ NetOptions parseOptions(int argc, char** argv) {
   app.add_option("STREAMS", options.streams, "NCCL_SOCKET_NTHREADS, and bare sockets; 0: the default, beside one")->capture_default_str()
       ->check(CLI::Range(0, 64));
   app.add_option("WHAT", options.only,
-                 "8, 64, or a longer beginning of a line: only that; sizes: every power of four between, there and back");
+                 "8, 64, or a longer beginning of a line: only that; sizes: those and between, there and back");
   app.add_option("--plot", options.plotPath, "with sizes: draw times into FILE.svg")->type_name("FILE");
   app.add_option("--json", options.jsonPath, "with sizes: write all rows as a JSON list")->type_name("FILE");
   try {

@@ -69,7 +69,7 @@ class Sizes {
   }
   bool isStriped(size_t bytes) const { return ends_.bare.size() > 1 && bytes >= kLeastStriped; }
   void put(Way way, const std::byte* data, size_t bytes) const {
-    if (way == Way::Spinning) {
+    if (way == Way::Spinning) {  // over one stream, whatever the size
       spinWrite(ends_.bare[0], data, bytes);
     } else if (isStriped(bytes)) {
       writeStriped({ends_.bare.begin(), ends_.bare.end()}, data, bytes);

@@ -15,7 +15,7 @@ namespace tutti::bench {
 struct Ends {
   bool isFirst;               ///< sends first, and reports
   int control;                ///< a socket to the other process
-  std::span<const int> bare;  ///< connected sockets; messages from kLeastStriped on are shared out among them
+  std::span<const int> bare;  ///< connected sockets; who sleeps shares messages from kLeastStriped on out among them
   LibraryRank& library;
 
   /// Both sides begin together.
@@ -25,7 +25,7 @@ struct Ends {
 /// From so many bytes on several streams share a message.
 inline constexpr size_t kLeastStriped = 1 << 20;
 
-/// Prints a line for every power of four from 8 B to 64 MiB as it is measured. The rows' times are medians over the rounds of half a
+/// Prints a line for 8 B and every fourfold of it, up to 64 MiB, as it is measured. The rows' times are medians over the rounds of half a
 /// round trip; empty in the process that does not report.
 std::vector<Row> measureSizes(const Ends& ends, int rounds);
 

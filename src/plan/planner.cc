@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "algo/allpairs.h"
 #include "algo/sendrecv.h"
 
 namespace tutti::plan {
@@ -42,6 +43,8 @@ connect::PipeSize shorter(const connect::PipeSize& pipe) {
 /// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
 /// with 300 MiB, where 16 MiB take longer past it.
 constexpr uint64_t kPastAnyCache = 32 << 20;
+
+static_assert(algo::AllPairsAllReduce::kMostAtOnce <= exec::host::kMostLinks);
 
 /// What a process stages values in at most: a pipe as it is unless its user says otherwise, which is not for all ranks to know.
 constexpr uint64_t kStagedBytes = 1 << 20;
@@ -192,20 +195,21 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
   Draft best;
   std::string_view unfit;
   std::string_view tooMany;
+  bool isTooLong = false;
   for (const Algorithm* algorithm : *allowed) {
     if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
       unfit = algorithm->traits.name;
       reject(*algorithm, std::string(kNeedsMemory));
       continue;
     }
-    if (!algorithm->traits.runsOn(layout_.nodes(), layout_.ranks() / layout_.nodes())) {
-      tooMany = algorithm->traits.name;
-      reject(*algorithm, format("is for at most {} nodes, and as many ranks of each", algorithm->traits.mostAtOnce));
-      continue;
-    }
     const auto isThereOne = [&](const auto& suits) { return std::any_of(allowed->begin(), allowed->end(), suits); };
     if (algorithm->traits.farOnly && !settings_.spansHosts && isThereOne([](const Algorithm* a) { return !a->traits.farOnly; })) {
       reject(*algorithm, "is for ranks of several hosts: taken on one if nothing else is allowed");
+      continue;
+    }
+    if (!algorithm->traits.runsOn(layout_.nodes(), layout_.ranks() / layout_.nodes())) {
+      tooMany = algorithm->traits.name;
+      reject(*algorithm, format("is for at most {} nodes, and as many ranks of each", algorithm->traits.mostAtOnce));
       continue;
     }
     // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs
@@ -216,6 +220,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
     }
     Draft draft = divide(*algorithm, shape, channels);
     if (!draft.geometry.isComplete()) {
+      isTooLong = true;
       reject(*algorithm, "would take more than 2^31 slices: TUTTI_SLICE_BYTES may be raised");
       continue;
     }
@@ -241,7 +246,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
   if (best.algorithm == nullptr && !unfit.empty())
     return fail(Code::InvalidUsage, "algorithm {} needs memory that all ranks see, and they are on several hosts: allow another one",
                 unfit);
-  if (best.algorithm == nullptr && !tooMany.empty())
+  if (best.algorithm == nullptr && !tooMany.empty() && !isTooLong)
     return fail(Code::InvalidUsage, "algorithm {} is for fewer ranks than {} on {} nodes: allow another one", tooMany, layout_.ranks(),
                 layout_.nodes());
   if (best.algorithm == nullptr)
@@ -327,6 +332,8 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
     if (step.kind == Kind::Store && bound.peer != rank_) bound.stores = connections_.stores(bound.peer);
     return bound;
   }
+  if (std::max(step.from.count, step.to.count) > exec::host::kMostLinks)
+    return fail(Code::InternalError, "a step has more than {} peers", exec::host::kMostLinks);
   bound.numFrom = static_cast<int8_t>(step.from.count);
   bound.numTo = static_cast<int8_t>(step.to.count);
   bound.firstFrom = static_cast<uint32_t>(lane.sources.size());

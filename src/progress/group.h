@@ -71,7 +71,7 @@ class JobGroup {
     Rank peer;
     Status status;
   };
-  /// All of them, in the order in which they happened: what broke later may be a consequence.
+  /// All of them, in the order in which they were noticed: what broke later may be a consequence.
   std::vector<Failure> failures() const;
 
  private:

@@ -1,7 +1,8 @@
 // The profiles of algorithms for a communicator's size, each recorded once.
 //
 // Owner: a cost model; one thread.
-// 1. Algorithms are recorded for at most kMostRanks ranks; beyond, hops and traffic go on growing as they did up to there.
+// 1. Algorithms are recorded for about kMostRanks ranks at most, whole nodes of them and two at least; beyond, hops and traffic go on
+//    growing as they did up to there. Those that run on few nodes only are recorded as they run.
 // 2. They do not depend on who asks: natural order, nodes of the real size where they fit, a root in the middle.
 #pragma once
 

@@ -310,6 +310,29 @@ TEST(Planner, BetweenHostsTheBestOrderThatRunsThereIsTaken) {
   EXPECT_TRUE(far.planners[0]->makePlan(shapeOf(Collective::AllGather, 100))) << "nothing is combined";
 }
 
+/// All pairs are for few ranks of several hosts.
+TEST(Planner, AllPairsAreTakenWhereTheySuit) {
+  const auto chosen = [](int32_t ranks, bool isFar, const char* algorithm) {
+    Settings settings = algorithm == nullptr ? Settings() : only(algorithm);
+    settings.spansHosts = settings.spansProcesses = settings.machine.spansHosts = isFar;
+    settings.machine.cores = 64;
+    std::vector<Rejected> rejected;
+    const auto summary = Ranks(ranks, settings).planners[0]->summarize(shapeOf(Collective::AllReduce, 1), &rejected);
+    std::string reason;
+    for (const Rejected& one : rejected)
+      if (one.algorithm == "allpairs") reason = one.reason;
+    return std::pair(summary ? std::string(summary->algorithm) : summary.error().text(), reason);
+  };
+  EXPECT_EQ(chosen(4, true, nullptr).first, "allpairs");
+  EXPECT_EQ(chosen(4, false, nullptr).first, "oneshot");
+  EXPECT_EQ(chosen(4, false, nullptr).second, "is for ranks of several hosts: taken on one if nothing else is allowed");
+  EXPECT_EQ(chosen(4, false, "allpairs").first, "allpairs");
+  EXPECT_EQ(chosen(16, true, nullptr).first, "allpairs");
+  EXPECT_NE(chosen(17, true, nullptr).first, "allpairs");
+  EXPECT_EQ(chosen(17, true, nullptr).second, "is for at most 16 nodes, and as many ranks of each");
+  EXPECT_EQ(chosen(17, true, "allpairs").first, "algorithm allpairs is for fewer ranks than 17 on 1 nodes: allow another one");
+}
+
 TEST(Planner, MoreSlicesThanCanBeCountedAreAnError) {
   Settings settings = only("ring");
   settings.sliceBytes = 64;

@@ -30,11 +30,12 @@ Shape shapeOf(Collective collective, uint64_t count) {
 
 enum class Where : uint8_t { Host, Processes, Hosts };
 
-std::string hostChoices(int32_t ranks, int32_t cores, Where where) {
+/// `hosts`: so many, of as many ranks each.
+std::string hostChoices(int32_t ranks, int32_t cores, Where where, int32_t hosts = 2) {
   constexpr std::string_view kNames[] = {"host", "processes", "hosts"};
   const bool isFar = where == Where::Hosts;
   const auto hub = *transport::local::Hub::make(ranks);
-  const connect::Layout layout = connect::Layout::natural(ranks, isFar ? ranks / 2 : 0);
+  const connect::Layout layout = connect::Layout::natural(ranks, isFar ? ranks / hosts : 0);
   connect::Connections connections(*hub, Rank(0));
   Settings settings;
   settings.machine.cores = cores;
@@ -44,7 +45,7 @@ std::string hostChoices(int32_t ranks, int32_t cores, Where where) {
   std::string text;
   for (const Collective collective : kCalls)
     for (const uint64_t count : kCounts)
-      text += line(format("{}-cores{}", kNames[static_cast<int>(where)], cores), ranks, shapeOf(collective, count),
+      text += line(format("{}{}-cores{}", hosts == 2 ? "" : format("{}", hosts), kNames[static_cast<int>(where)], cores), ranks, shapeOf(collective, count),
                    planner.summarize(shapeOf(collective, count)));
   return text;
 }
@@ -68,6 +69,8 @@ TEST(Choices, AreThoseOfTheGoldenFile) {
   std::string text = "where,ranks,collective,count,algorithm,kernel,channels,us\n";
   for (const int32_t ranks : {2, 4, 7}) text += hostChoices(ranks, 2, Where::Host) + hostChoices(ranks, 16, Where::Host);
   text += hostChoices(100, 16, Where::Host) + hostChoices(8, 16, Where::Hosts);
+  text += hostChoices(2, 16, Where::Hosts) + hostChoices(16, 16, Where::Hosts, 16) + hostChoices(256, 64, Where::Hosts, 16) +
+          hostChoices(96, 64, Where::Hosts, 8);
   for (const int32_t ranks : {2, 4}) text += hostChoices(ranks, 2, Where::Processes) + hostChoices(ranks, 16, Where::Processes);
   for (const int32_t ranks : {1, 2, 4, 8}) text += deviceChoices(ranks);
 

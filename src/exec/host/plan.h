@@ -21,7 +21,7 @@ namespace tutti::exec::host {
 /// Below, a system call takes longer than the copies that it saves.
 inline constexpr uint64_t kCopyCallBytes = 65536;
 
-/// The most pipes that a step receives from or sends to: ranks at doubling distances.
+/// The most pipes that a step receives from or sends to: ranks at doubling distances, or all of a group.
 inline constexpr int kMostLinks = 31;
 
 struct Source {

@@ -123,12 +123,12 @@ Transfer RecvComm::read(uint64_t direct, uint64_t* asked) {
     *asked += tail.iov_len;
   }
   Transfer got = receiveSome(sockets_[0].get(), parts, count);
-  if (got.bytes == 0) return got;
+  if (peeked_ == 0 || got.bytes == 0) return got;
+  if (got.bytes < peeked_) return seenNoMore();
+  const bool isAll = got.bytes == peeked_;
   got.bytes -= peeked_;
-  got.wouldBlock = got.bytes == 0;
-  peeked_ = 0;
-  patience_ = kPatience;
-  return got;
+  hasTaken();
+  return isAll ? receiveSome(sockets_[0].get(), parts + 1, count - 1) : got;  // the connection may have ended behind it
 }
 
 /// What has come behind that which was seen before.
@@ -136,14 +136,23 @@ Transfer RecvComm::peek(const iovec& tail) {
   if (peeked_ >= kMostPeeked) takePeeked();
   const auto look = [&] { return peekSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_ + tail.iov_len}); };
   Transfer got = look();
-  if (peeked_ > 0 && got.bytes == peeked_ && patience_-- <= 0) {
+  if (peeked_ > 0 && got.bytes == peeked_ && (isTold_ || patience_-- <= 0)) {
     takePeeked();  // the sender may wait to be acknowledged, or the connection have ended behind it
     got = look();
   }
+  if (got.bytes == 0) isTold_ = false;  // nothing is left that an event could have meant
+  if (got.bytes > 0 && got.bytes < peeked_) return seenNoMore();
   got.wouldBlock = got.wouldBlock || (got.bytes > 0 && got.bytes == peeked_);
   got.bytes -= std::min<uint64_t>(got.bytes, peeked_);
   peeked_ += got.bytes;
   return got;
+}
+
+/// Bytes that were there are gone: no well-meaning peer does that.
+Transfer RecvComm::seenNoMore() {
+  Transfer lost;
+  lost.error = EPROTO;
+  return lost;
 }
 
 /// Whether anything new came.
@@ -171,7 +180,12 @@ bool RecvComm::readSocket() {
 /// Takes from the kernel what is in the stash already.
 void RecvComm::takePeeked() {
   if (peeked_ == 0) return;
-  skipSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_});
+  const Transfer took = skipSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_});
+  if (took.bytes > 0 && took.bytes < peeked_) fail(error(Code::RemoteError, "receiving from {}: {}", peer_.text(), errorText(EPROTO)));
+  hasTaken();
+}
+
+void RecvComm::hasTaken() {
   peeked_ = 0;
   patience_ = kPatience;
 }

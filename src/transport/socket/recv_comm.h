@@ -4,9 +4,10 @@
 // 1. Nothing is read from the kernel unless a receive is posted: a receiver that does not want stops its sender.
 // 2. A read asks for the rest of the current message and, behind it, for a stash of the next frames, in one call.
 // 3. Frames are peeked at, and taken when there are some of them: taking makes the kernel send an acknowledgement, which costs as much
-//    as a message, and an answer should not have to wait for it. They are taken sooner where nothing else comes for a while, or an event
-//    says that something has happened: the sender may wait for that word, and behind them the connection may have ended. After a read
-//    that found less than it asked for, a few tests read nothing: who waits has the time to answer first.
+//    as a message, and an answer should not have to wait for it. They are taken sooner where nothing else comes for a while, or after
+//    an event, which may mean more than them: the sender may wait for that word, and behind them the connection may have ended. So who
+//    is asked only after events takes each. After a read that found less than it asked for, a few tests read nothing: who waits has the
+//    time to answer first.
 // 4. Destruction closes the sockets at once and returns when no helper writes memory of a message any more.
 #pragma once
 
@@ -37,7 +38,7 @@ class RecvComm final : public net::RecvComm {
   bool overtakes() const override { return helpers_ != nullptr && helpers_->hasThreads(); }
   void expect() override {
     drained_ = 0;
-    patience_ = 0;
+    isTold_ = true;
   }
   void takeLeave() override;
   Status status() const override;
@@ -55,7 +56,7 @@ class RecvComm final : public net::RecvComm {
   static constexpr size_t kStashBytes = 16384;
   static constexpr int kUnread = 4;  ///< tests; the passes between a message and its answer are fewer: `bench_net 21 0 8`
   static constexpr size_t kMostPeeked = 400;  ///< less than an estimated segment of 536, from which on the kernel acknowledges by itself
-  static constexpr int kPatience = 64;        ///< peeks
+  static constexpr int kPatience = 64;  ///< peeks: more than an answer to an answer takes to come, `bench_net 21 0 8`
   static constexpr uint64_t kReadBytes = uint64_t{1} << 20;
 
   RecvComm(std::vector<UniqueFd> sockets, const Address& peer, const Settings& settings);
@@ -63,7 +64,9 @@ class RecvComm final : public net::RecvComm {
   bool readSocket();
   Transfer read(uint64_t direct, uint64_t* asked);
   Transfer peek(const iovec& tail);
+  static Transfer seenNoMore();
   void takePeeked();
+  void hasTaken();
   bool useStash();
   bool beginMessage(const Frame& frame);
   Slot* findPosted(int32_t tag);
@@ -82,6 +85,7 @@ class RecvComm final : public net::RecvComm {
   size_t end_ = 0;
   size_t peeked_ = 0;  ///< bytes before end_ that the kernel still has
   int patience_ = kPatience;  ///< so many more peeks may find nothing else
+  bool isTold_ = false;       ///< an event has come that nobody has looked behind everything for
   int drained_ = 0;    ///< so many tests read nothing: the last read found all there was
   bool peerLeft_ = false;
   Status status_;

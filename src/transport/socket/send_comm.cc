@@ -96,6 +96,7 @@ void SendComm::advance(uint64_t bytes) {
 
 /// Few bytes in several parts become one: the kernel takes longer over parts than a copy does. How many there are now.
 size_t SendComm::flatten(std::array<iovec, kBatchParts>& parts, size_t count, std::span<std::byte, kFewBytes> room) {
+  if (count == 1) return count;
   size_t bytes = 0;
   for (size_t i = 0; i < count; ++i) {
     if (parts[i].iov_len > room.size() - bytes) return count;

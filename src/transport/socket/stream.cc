@@ -80,7 +80,7 @@ Transfer peekSome(int fd, const iovec& part) {
   return outcome(got);
 }
 
-void skipSome(int fd, const iovec& part) { (void)recv(fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_TRUNC); }
+Transfer skipSome(int fd, const iovec& part) { return outcome(recv(fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_TRUNC)); }
 
 Result<UniqueFd> openStream(int family, const Settings& settings) {
   UniqueFd fd = keptFromChildren(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

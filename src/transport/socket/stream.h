@@ -27,7 +27,7 @@ Transfer receiveSome(int fd, const iovec* parts, size_t count);
 /// The same without taking it away: the kernel neither frees the bytes nor acknowledges them in this call.
 Transfer peekSome(int fd, const iovec& part);
 /// Takes away what was peeked at; `part` is where it lies, and stays as it is.
-void skipSome(int fd, const iovec& part);
+Transfer skipSome(int fd, const iovec& part);
 
 /// A non-blocking TCP socket with the settings' buffers and no delay.
 Result<UniqueFd> openStream(int family, const Settings& settings);

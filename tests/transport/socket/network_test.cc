@@ -2,12 +2,17 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <random>
 
 #include "joined.h"
+#include "transport/socket/recv_comm.h"
+#include "transport/socket/wire.h"
 
 namespace tutti::transport::socket::network_test {
 namespace {
@@ -143,13 +148,23 @@ TEST(SocketComm, SendsHeaderAndPayloadTogetherAsTwoMessages) {
 class SmallMessages : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(joined.problem.ok()) << joined.problem.text(); }
-  void carryOne() {
+  net::Request sendOne() {
     net::Request sent;
     const net::OutMessage message = out(data, 9);
-    ASSERT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
+    EXPECT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
+    return sent;
+  }
+  void carryOne() {
+    const net::Request sent = sendOne();
     if (!waiting) expectOne();
     ASSERT_EQ(joined.finish(sent, waiting), data.size()) << joined.recv->status().text();
     waiting = {};
+  }
+  /// The sender closes the connection, and the receiver's kernel knows.
+  void closeSender() {
+    joined.send.reset();
+    pollfd end{joined.recv->descriptors()[0], POLLRDHUP, 0};
+    ASSERT_EQ(poll(&end, 1, 10'000), 1);
   }
   void expectOne() { ASSERT_EQ(joined.recv->irecv(in(room, 9), &waiting), Poll::Ready); }
   Poll test() { return joined.recv->test(waiting, nullptr).poll; }
@@ -169,7 +184,7 @@ class SmallMessages : public testing::Test {
 
 /// To take a message from the kernel costs as much as to send one, and would come before the answer.
 TEST_F(SmallMessages, StayInTheKernelWhileTheyMayBeAnswered) {
-  carryOne();
+  ASSERT_NO_FATAL_FAILURE(carryOne());
   expectOne();
   for (int pass = 0; pass < 2; ++pass) {
     const net::Tested tested = joined.recv->test(waiting, nullptr);
@@ -177,14 +192,14 @@ TEST_F(SmallMessages, StayInTheKernelWhileTheyMayBeAnswered) {
     EXPECT_TRUE(tested.moved) << "wants to be asked again";
     EXPECT_GT(unread(), 100) << pass;
   }
-  carryOne();
+  ASSERT_NO_FATAL_FAILURE(carryOne());
   EXPECT_GT(unread(), 200) << "taken together";
 }
 
 TEST_F(SmallMessages, AreTakenBeforeTheyAreMany) {
   int most = 0;
   for (int i = 0; i < 50; ++i) {
-    carryOne();
+    ASSERT_NO_FATAL_FAILURE(carryOne());
     most = std::max(most, unread());
     ASSERT_EQ(room, data) << i;
   }
@@ -192,14 +207,14 @@ TEST_F(SmallMessages, AreTakenBeforeTheyAreMany) {
 }
 
 TEST_F(SmallMessages, AreTakenWhenNothingElseComes) {
-  carryOne();
+  ASSERT_NO_FATAL_FAILURE(carryOne());
   expectOne();
   for (int i = 0; i < kEnoughTests; ++i) ASSERT_EQ(test(), Poll::Pending);
   EXPECT_EQ(unread(), 0);
 }
 
 TEST_F(SmallMessages, AreTakenAfterAnEventAlthoughNothingElseComes) {
-  carryOne();
+  ASSERT_NO_FATAL_FAILURE(carryOne());
   expectOne();
   joined.recv->expect();
   ASSERT_EQ(test(), Poll::Pending);
@@ -210,9 +225,9 @@ TEST_F(SmallMessages, HideNoEndOfTheConnection) {
   for (const bool isTold : {true, false}) {
     joined = Joined::make(*network, *network);
     waiting = {};
-    carryOne();
+    ASSERT_NO_FATAL_FAILURE(carryOne());
     expectOne();
-    joined.send.reset();
+    ASSERT_NO_FATAL_FAILURE(closeSender());
     if (isTold) joined.recv->expect();
     Poll found = Poll::Pending;
     for (int i = 0; i < (isTold ? 1 : kEnoughTests) && found == Poll::Pending; ++i) found = test();
@@ -221,20 +236,73 @@ TEST_F(SmallMessages, HideNoEndOfTheConnection) {
   }
 }
 
-/// Seen in pieces of any size, and taken together with what follows them.
+/// One event, for a message and the end behind it, where so much has been seen already that it is taken before the next look.
+TEST_F(SmallMessages, HideNoEndThatCameWithOne) {
+  while (unread() < 400) ASSERT_NO_FATAL_FAILURE(carryOne());
+  const net::Request sent = sendOne();
+  while (joined.send->test(sent, nullptr).poll == Poll::Pending) {
+  }
+  ASSERT_NO_FATAL_FAILURE(closeSender());
+  joined.recv->expect();
+  EXPECT_EQ(joined.recv->check(), Poll::Pending) << "nobody has asked for it yet";
+  expectOne();
+  ASSERT_EQ(test(), Poll::Ready);
+  expectOne();
+  bool moved = true;
+  Poll found = Poll::Pending;
+  for (int i = 0; i < kEnoughTests && moved && found == Poll::Pending; ++i) {
+    const net::Tested tested = joined.recv->test(waiting, nullptr);
+    found = tested.poll;
+    moved = tested.moved;
+  }
+  EXPECT_EQ(found, Poll::Failed) << "nothing more was asked for, and no other event comes";
+}
+
+/// The same of an end within a message, of which only what was seen is there.
+TEST_F(SmallMessages, HideNoEndWithinALargeOne) {
+  int raw[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, raw), 0);
+  std::vector<UniqueFd> sockets;
+  sockets.emplace_back(raw[0]);
+  auto comm = RecvComm::create(std::move(sockets), at("127.0.0.1"), {}, {});
+  ASSERT_TRUE(comm);
+  const Frame frame{.bytes = 1000, .tag = 9, .pieceBytes = 0};
+  ASSERT_EQ(write(raw[1], &frame, sizeof frame), static_cast<ssize_t>(sizeof frame));
+  std::vector<std::byte> wanted(1000);
+  net::Request request;
+  ASSERT_EQ((*comm)->irecv(in(wanted, 9), &request), Poll::Ready);
+  ASSERT_EQ((*comm)->test(request, nullptr).poll, Poll::Pending);
+  close(raw[1]);
+  (*comm)->expect();
+  EXPECT_EQ((*comm)->test(request, nullptr).poll, Poll::Failed);
+}
+
+/// Several at once, seen and taken together with what follows them.
 TEST_F(SmallMessages, ComeWholeAmongLargeOnes) {
   std::mt19937_64 random(5);
-  for (int i = 0; i < 3000; ++i) {
-    const auto sentData = randomBytes(random() % 8 == 0 ? random() % 60'000 : random() % 300, random());
-    std::vector<std::byte> received(sentData.size());
-    net::Request sent;
-    net::Request wanted;
-    const net::OutMessage message = out(sentData, 9);
-    ASSERT_EQ(joined.send->isend({&message, 1}, &sent), Poll::Ready);
-    ASSERT_EQ(joined.recv->irecv(in(received, 9), &wanted), Poll::Ready);
+  for (int i = 0; i < 1500; ++i) {
+    const size_t many = 1 + random() % 6;
+    std::vector<std::vector<std::byte>> sentData;
+    std::vector<std::vector<std::byte>> received;
+    std::vector<net::Request> sent(many);
+    std::vector<net::Request> wanted(many);
+    for (size_t k = 0; k < many; ++k) {
+      sentData.push_back(randomBytes(random() % 8 == 0 ? random() % 60'000 : random() % 300, random()));
+      received.emplace_back(sentData.back().size());
+    }
+    for (size_t k = 0; k < many; ++k) {
+      const net::OutMessage message = out(sentData[k], 9);
+      ASSERT_EQ(joined.send->isend({&message, 1}, &sent[k]), Poll::Ready);
+    }
+    for (size_t k = 0; k < many; ++k) {
+      if (random() % 2 == 0 && sent[0] && joined.send->test(sent[0], nullptr).poll == Poll::Ready) sent[0] = {};
+      ASSERT_EQ(joined.recv->irecv(in(received[k], 9), &wanted[k]), Poll::Ready);
+    }
     if (random() % 4 == 0) joined.recv->expect();
-    ASSERT_EQ(joined.finish(sent, wanted), sentData.size());
-    ASSERT_EQ(received, sentData) << i;
+    for (size_t k = 0; k < many; ++k) {
+      ASSERT_EQ(joined.finish(sent[k], wanted[k]), sentData[k].size());
+      ASSERT_EQ(received[k], sentData[k]) << i;
+    }
     for (uint64_t idle = random() % 3 * 40; idle > 0; --idle) ASSERT_EQ(joined.recv->check(), Poll::Pending);
   }
 }
