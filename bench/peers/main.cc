@@ -2,6 +2,8 @@
 //
 //   mpirun -n 2 build/release/bin/bench_mpi
 //   build/release/bin/tutti run -n 2 --no-prefix -- build/release/bin/bench_gloo
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -113,6 +115,10 @@ class Program {
 
 int run(int argc, char** argv) {
   const PeerOptions options = parsePeerOptions(argc, argv);
+  if (options.isHosts) {
+    setenv("NCCL_HOSTID", std::to_string(getpid()).c_str(), 1);
+    setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
+  }
   const std::unique_ptr<Tutti> tutti = Tutti::connect();
   const std::unique_ptr<Library> peer = connectPeer(*tutti);
   const int code = Program(options, *tutti, *peer).run();

@@ -38,6 +38,8 @@ PeerOptions parsePeerOptions(int argc, char** argv) {
       ->check(within(1.01, 1e6));
   app.add_option("--buffers", buffers, "malloc: as it comes; pages: the system's, with large pages; ncclmem: ncclMemAlloc")
       ->capture_default_str()->check(CLI::IsMember({"malloc", "pages", "ncclmem"}));
+  app.add_flag("--hosts", options.isHosts,
+               "each rank as if on a host of its own: sockets over loopback (and for Open MPI: mpirun --mca btl tcp,self)");
   app.add_option("--rounds", options.rounds, "batches of each library")->capture_default_str()->check(within(1, 100000));
   app.add_option("--plot", options.common.plotPath, "draw times into FILE.svg; with several collectives FILE-OP.svg for each")
       ->type_name("FILE");

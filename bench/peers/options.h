@@ -14,6 +14,7 @@ struct PeerOptions {
   /// Of these, used here: sizes, buffers, and the paths of plot and rows.
   Options common;
   int rounds = 31;
+  bool isHosts = false;  ///< each rank counts as one
 };
 
 /// Ends the process where there is nothing to run: --help, or a mistake.

@@ -20,7 +20,10 @@ int sampleSize() {
 }
 
 /// Whether so many ranks are told that they are on several hosts: TUTTI_NODE_RANKS on each.
-bool spansHosts(int ranks) { return std::getenv("TUTTI_TEST_HOSTS") != nullptr && nodeRanks() > 0 && nodeRanks() < ranks && ranks % nodeRanks() == 0; }
+bool spansHosts(int ranks) {
+  if (std::getenv("TUTTI_TEST_HOSTS") == nullptr || nodeRanks() == 0) return false;
+  return nodeRanks() < ranks && ranks % nodeRanks() == 0;
+}
 
 /// On several hosts nothing runs that needs memory that all see.
 bool isWanted(const Column& column, int ranks) { return !spansHosts(ranks) || column.traits.needs != algo::Needs::PeerMemory; }

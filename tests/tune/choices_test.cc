@@ -43,10 +43,10 @@ std::string hostChoices(int32_t ranks, int32_t cores, Where where, int32_t hosts
   settings.spansProcesses = where != Where::Host;
   Planner planner(layout, connections, Rank(0), settings);
   std::string text;
+  const std::string name = format("{}{}-cores{}", hosts == 2 ? "" : format("{}", hosts), kNames[static_cast<int>(where)], cores);
   for (const Collective collective : kCalls)
     for (const uint64_t count : kCounts)
-      text += line(format("{}{}-cores{}", hosts == 2 ? "" : format("{}", hosts), kNames[static_cast<int>(where)], cores), ranks, shapeOf(collective, count),
-                   planner.summarize(shapeOf(collective, count)));
+      text += line(name, ranks, shapeOf(collective, count), planner.summarize(shapeOf(collective, count)));
   return text;
 }
 

@@ -53,7 +53,7 @@ class RecvComm final : public net::RecvComm {
     std::atomic<uint32_t> piecesLeft{0};  ///< helpers: counts down (release); pairs with the acquire in test()
     enum class State : uint8_t { Free, Posted, Arriving, Arrived } state = State::Free;
   };
-  static constexpr size_t kStashBytes = 16384;
+  static constexpr size_t kStashBytes = 65536;  ///< what is shorter is seen whole, and taken after its answer: `bench_net 9 0 sizes`
   static constexpr int kUnread = 4;  ///< tests; the passes between a message and its answer are fewer: `bench_net 21 0 8`
   static constexpr size_t kMostPeeked = 400;  ///< less than an estimated segment of 536, from which on the kernel acknowledges by itself
   static constexpr int kPatience = 64;  ///< peeks: more than an answer to an answer takes to come, `bench_net 21 0 8`
