@@ -17,7 +17,7 @@ IN_WINDOWS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "alltoa
 HOST_MEMORY = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "alltoall", "sendrecv")
 TIMED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv")
 
-# What TUTTI_ALGO may name for which program; tests/gpu/run_test.py compares it with `tutti prove --list`.
+# What TUTTI_ALGO may name for which program; tests/gpu/run_test.py compares it, and what no GPU runs, with `tutti prove --list`.
 ALGORITHMS = {
     "all_reduce": ("ring", "tree", "chain", "oneshot", "twoshot", "hierarchical"),
     "reduce_scatter": ("ring", "direct", "pat", "hierarchical"),
@@ -29,6 +29,7 @@ ALGORITHMS = {
     "scatter": ("star", "direct"),
     "sendrecv": ("p2p",),
 }
+BETWEEN_HOSTS = {"all_reduce": ("allpairs",)}
 # Of tests/gpu/check: how many, where that is a choice, and about how long they take.
 APPLICATIONS = (("graphs", (), 15), ("copies", (), 60), ("life", (), 20), ("faults", ("--count", "36"), 45), ("torture", ("--count", "2"), 60),
                 ("tools", (), 5), ("pynccl", (), 10), ("torch", (), 40), ("cupy", (), 10), ("jax", (), 40))
