@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "algo/allpairs.h"
 #include "algo/sendrecv.h"
 
 namespace tutti::plan {
@@ -43,8 +42,6 @@ connect::PipeSize shorter(const connect::PipeSize& pipe) {
 /// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
 /// with 300 MiB, where 16 MiB take longer past it.
 constexpr uint64_t kPastAnyCache = 32 << 20;
-
-static_assert(algo::AllPairsAllReduce::kMostAtOnce <= exec::host::kMostLinks);
 
 /// What a process stages values in at most: a pipe as it is unless its user says otherwise, which is not for all ranks to know.
 constexpr uint64_t kStagedBytes = 1 << 20;

@@ -33,8 +33,10 @@ void Job::stop(Poller& poller, JobState how, bool politely) {
   unwatch(poller);
   if (politely && comm() != nullptr) comm()->takeLeave();
   disconnect();
-  if (how == JobState::Failed) failedNs_ = std::chrono::steady_clock::now().time_since_epoch().count();
-  if (how == JobState::Failed && latch_ != nullptr) latch_->trip(failure_.status());
+  if (how == JobState::Failed) {
+    failedNs_ = std::chrono::steady_clock::now().time_since_epoch().count();
+    if (latch_ != nullptr) latch_->trip(failure_.status());
+  }
   state_.store(how, std::memory_order_release);  // pairs with state(): whoever sees it knows that no buffer is touched any more
 }
 

@@ -1,6 +1,7 @@
 // A job: one direction of one remote pipe, from set-up to its end.
 //
-// Owner: its JobGroup. state(), status() and setHandle() may be called by any thread; everything else runs under the engine's lock.
+// Owner: its JobGroup. state(), status(), peer(), setHandle(), and failedNs() once state() is Failed, may be called by any thread;
+// everything else runs under the engine's lock.
 // 1. States only move on: SettingUp → Running → Ended, Failed or Closed; the last three are final.
 // 2. A job in a final state has no connection: it touches neither the pipe nor any buffer any more.
 // 3. Its error names the peer: rank, host, and the address where that is known.

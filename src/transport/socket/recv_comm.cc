@@ -35,6 +35,8 @@ bool RecvComm::fail(Status why) {
   return false;
 }
 
+bool RecvComm::failReceiving(int why) { return fail(error(Code::RemoteError, "receiving from {}: {}", peer_.text(), errorText(why))); }
+
 Poll RecvComm::irecv(const net::InMessage& message, net::Request* request) {
   *request = net::Request();
   if (broken()) return Poll::Failed;
@@ -169,7 +171,7 @@ bool RecvComm::readSocket() {
   uint64_t asked = 0;
   const Transfer got = read(direct, &asked);
   if (got.ended) return fail(error(Code::RemoteError, "{} closed the connection", peer_.text()));
-  if (got.error != 0) return fail(error(Code::RemoteError, "receiving from {}: {}", peer_.text(), errorText(got.error)));
+  if (got.error != 0) return failReceiving(got.error);
   const uint64_t placed = std::min(got.bytes, direct);
   if (arriving_ != nullptr) arriving_->received += placed;
   end_ += got.bytes - placed;
@@ -181,7 +183,7 @@ bool RecvComm::readSocket() {
 void RecvComm::takePeeked() {
   if (peeked_ == 0) return;
   const Transfer took = skipSome(sockets_[0].get(), {stash_.data() + end_ - peeked_, peeked_});
-  if (took.bytes > 0 && took.bytes < peeked_) fail(error(Code::RemoteError, "receiving from {}: {}", peer_.text(), errorText(EPROTO)));
+  if (took.bytes > 0 && took.bytes < peeked_) failReceiving(EPROTO);
   hasTaken();
 }
 

@@ -71,6 +71,7 @@ class RecvComm final : public net::RecvComm {
   bool beginMessage(const Frame& frame);
   Slot* findPosted(int32_t tag);
   bool fail(Status why);
+  bool failReceiving(int why);
   uint64_t wanted() const { return arriving_ == nullptr ? 0 : arriving_->bytes - arriving_->received; }
   bool broken() const { return !status_.ok() || (helpers_ && helpers_->error() != 0); }
 

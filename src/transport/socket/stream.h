@@ -26,7 +26,7 @@ Transfer sendSome(int fd, const iovec* parts, size_t count);
 Transfer receiveSome(int fd, const iovec* parts, size_t count);
 /// The same without taking it away: the kernel neither frees the bytes nor acknowledges them in this call.
 Transfer peekSome(int fd, const iovec& part);
-/// Takes away what was peeked at; `part` is where it lies, and stays as it is.
+/// Takes away what was peeked at; `part` is where it lies, and stays as it is. How much was taken.
 Transfer skipSome(int fd, const iovec& part);
 
 /// A non-blocking TCP socket with the settings' buffers and no delay.
