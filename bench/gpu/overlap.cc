@@ -99,13 +99,14 @@ class Overlap {
 
   void runKind(const CallKind& kind) {
     const std::string what = describe(kind, world_.ranks());
-    world_.step(what + ": first calls beside products");
     double graphUs = 0;
     launchProducts(Product::kShapes);
     for (Side& side : sides_) {
       const Library::Environment own(*side.library);
+      world_.step(format("{}: first calls of {} beside products", what, side.library->name()));
       makeCalls(side, kind);
       device_.wait();
+      world_.step(format("{}: captured calls of {}", what, side.library->name()));
       side.graph = device_.capture([&] { makeCalls(side, kind); });
       launchCalls(side, kind, 1);
       settle();
