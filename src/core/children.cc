@@ -46,7 +46,7 @@ void replaceInChild() {
 }
 
 /// When the library is loaded: a child could wait for ever for what is done once, if it was forked meanwhile.
-[[maybe_unused]] const int handler = pthread_atfork(nullptr, nullptr, replaceInChild);
+[[maybe_unused]] const int kHandler = pthread_atfork(nullptr, nullptr, replaceInChild);
 thread_local int otherTables = 0;
 
 }  // namespace
