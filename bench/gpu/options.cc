@@ -171,6 +171,7 @@ BenchOptions parseBenchOptions(int argc, char** argv) {
       ->capture_default_str()
       ->check(within(1, static_cast<int>(kMostFigures)));
   overlap.add_option("--block-us", options.blockUs, "about how long either is timed")->capture_default_str()->check(within(1.0, 1e7));
+  overlap.add_flag("--in-place", options.isInPlace, "results where the inputs are");
   overlap.add_flag("--zeros", options.isProductOfZeros,
                    "matrices of zeros: they take less power, so what is lost is not lost because the clock goes down");
   overlap.add_option("--product", options.productSize, "rows and most columns, a multiple of 16")

@@ -46,7 +46,7 @@ class Overlap {
     for (const Operation* operation : options_.operations) {
       const std::optional<RedOp> redOp = operation->isReduction ? std::optional(options_.redOps.front()) : std::nullopt;
       for (const uint64_t count : countsOf(options_, operation, options_.types.front()))
-        runKind({operation, options_.types.front(), redOp, options_.root, count, false});
+        runKind({operation, options_.types.front(), redOp, options_.root, count, options_.isInPlace});
     }
     device_.wait();
     for (Side& side : sides_) withdraw(side);
