@@ -216,10 +216,10 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
 }
 
 Status DeviceRank::launchOnWindows(const DeviceCall& call, Stream stream) {
-  endpoint_->page().launches(rank_.value).write(signatureOnWindows(call.call), exec::host::onWindows(call.call), isCaptured_);
   const Work& work = call.plan->plan->work;
   WindowCall made{call.call, call.in, call.out, call.window, call.inWindow, work.op, work.scaling};
   if (work.scaling.hasFactor) made.scaling.factor = call.factor;  // of an average: a pre-multiplied sum does not go this way
+  endpoint_->page().launches(rank_.value).write(windows_->nameOf(made), exec::host::onWindows(call.call), isCaptured_);
   return windows_->launch(made, stream);
 }
 

@@ -36,6 +36,7 @@ EndpointConfig configOf(const plan::DeviceSettings& settings, bool checks) {
     config.channels = std::max(config.channels, config.windowChannels[w]);
   }
   config.copyEngines = 2 * static_cast<int32_t>(settings.copyEngines) + (settings.movesLittle ? 1 : 0);
+  config.streamStages = static_cast<int32_t>(settings.streamStages);
   config.mapped = static_cast<int32_t>(settings.mapped);
   config.lends = !settings.lendsCaptured ? 0 : settings.lendsPlain ? 2 : 1;
   config.leastBlocks = settings.minChannels;
@@ -83,7 +84,9 @@ WindowCall windowCallOf(const DeviceCall& call) {
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
                                                      const plan::DeviceSettings& settings, bool checks, Devices& devices, Device& device) {
-  std::unique_ptr<DeviceRank> opened(new DeviceRank(rank, layout, settings, devices, device));
+  plan::DeviceSettings able = settings;
+  if (!device.gpu->info().wideStreamOps) able.streamStages = plan::When::Never;
+  std::unique_ptr<DeviceRank> opened(new DeviceRank(rank, layout, able, devices, device));
   const auto scope = SetUpScope::enter(device.gpu->context());
   if (!scope) return tl::unexpected(scope.error());
   driver::cuda::Driver& driver = devices.driver();
@@ -95,7 +98,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::
   const auto around = devices.around(device);
   if (!around) return tl::unexpected(around.error());
   opened->messages_ = std::make_unique<MessageChecks>(hub, rank, checks);
-  const transport::device::EndpointConfig config = configOf(settings, checks);
+  const transport::device::EndpointConfig config = configOf(able, checks);
   auto circles = std::make_unique<DeviceCircles>(hub, rank, checks, roomOf(config));
   auto endpoint = transport::device::Endpoint::open(std::move(hub), rank, config, *around);
   if (!endpoint) return tl::unexpected(std::move(endpoint).error());
@@ -122,7 +125,7 @@ DeviceRank::~DeviceRank() {
     observe::info(observe::Subsys::Init, "what rank {} has on device {} is kept until {} graphs with its calls are destroyed", rank_.value,
                   device_.gpu->device(), graphs.size());
   if (isBusy || !graphs.empty()) {
-    transport::device::Kept kept{isBusy, std::move(graphs), {}, windows_->takeStreams(), {}, std::move(ended_)};
+    transport::device::Kept kept{isBusy, std::move(graphs), {}, windows_->takeStreams(), {}, std::move(ended_), {}};
     kept.windows.assign(endedWindows_.begin(), endedWindows_.end());
     for (const Loans& loans : loans_)
       for (const DeviceWindows::Loan& loan : loans.of)

@@ -101,8 +101,12 @@ Rank comeTo(const std::vector<Call>& calls, const Verdict& v, const Page& page) 
   return book.hasCome(!call.receives, call.sequence) ? Rank(call.root) : Rank(-1);
 }
 
-/// What the kernel stood at.
+const char* whoWaits(const Verdict& v) { return v.channel == transport::device::kChannelOfStream ? "stream" : "kernel"; }
+
+/// What that stood at.
 std::string describeWait(const Verdict& v) {
+  if (v.channel == transport::device::kChannelOfStream)
+    return format("waits for {} rank {} (stage {}): expected {}, saw {}", describe(v.waiting), v.peer, v.step, v.expected, v.seen);
   const std::string whom = v.waiting == Waiting::ForHandOver ? format("{}", v.peer) : format("rank {}", v.peer);
   return format("waits for {} {} (channel {}, step {}, launch {}): expected {}, saw {}", describe(v.waiting), whom, v.channel, v.step,
                 v.launch, v.expected, v.seen);
@@ -111,8 +115,8 @@ std::string describeWait(const Verdict& v) {
 Status deadlineOf(const Verdict& v, int64_t limitMs, const std::vector<Call>& calls, const std::string& inTurn) {
   const int64_t waitedMs = static_cast<int64_t>(v.waitedNs / 1'000'000);
   const std::string limit = limitMs == 0 || limitMs > waitedMs ? "its deadline" : format("the deadline of {} ms", limitMs);
-  return error(Code::RemoteError, "rank {} has waited {} ms, which is past {}, in {}: its kernel {}{}", v.rank, waitedMs, limit,
-               describeAll(calls), describeWait(v), inTurn);
+  return error(Code::RemoteError, "rank {} has waited {} ms, which is past {}, in {}: its {} {}{}", v.rank, waitedMs, limit,
+               describeAll(calls), whoWaits(v), describeWait(v), inTurn);
 }
 
 bool isForRank(const Verdict& v) { return v.waiting != Waiting::ForHandOver && v.waiting < Waiting::OtherPlace && v.peer >= 0; }
@@ -179,8 +183,8 @@ GivenUp readVerdict(const Verdict& v, const Page& page, int32_t ranks) {
 
 std::string describeLasting(const Verdict& wait, const Page& page) {
   const std::vector<Call> calls = suspected(callsOf(page, wait.rank, wait.signature), wait);
-  return format("rank {} has waited for {} ms in {}: its kernel {}", wait.rank, wait.waitedNs / 1'000'000, describeAll(calls),
-                describeWait(wait));
+  return format("rank {} has waited for {} ms in {}: its {} {}", wait.rank, wait.waitedNs / 1'000'000, describeAll(calls),
+                whoWaits(wait), describeWait(wait));
 }
 
 uint64_t signatureOf(std::span<const Call* const> calls) {

@@ -128,6 +128,8 @@ class DeviceWindows {
   Loan lend(const WindowCall& made) const;
   /// Sets the windows of `made` where all ranks have settled that they can be used, and the call goes this way.
   void chooseLent(WindowCall& made, const Loan& loan, const tune::Way& kernel) const;
+  /// What a launched call is known by (LaunchBook).
+  uint64_t nameOf(const WindowCall& made) const;
   /// Its kernels, and copies between them, behind what is on `stream`, and before what follows there. Under a current context.
   Status launch(const WindowCall& made, driver::cuda::Stream stream);
 
@@ -176,6 +178,14 @@ class DeviceWindows {
   Status checkBuffer(const transport::device::UserWindow& window, driver::cuda::DevicePtr address) const;
   Result<Lanes*> lanesFor(driver::cuda::Stream stream, size_t count);
   Status addLanes(Lanes& lanes, size_t count);
+  /// Whether streams carry out a call's stages themselves, of whose data blocks touch nothing.
+  bool hasStreamStages(const Call& call, const BufferTraits& traits) const;
+  bool suitsStreams(const Call& call) const;
+  uint64_t sentBytes(const Call& call) const;
+  exec::cuda::CopyLaunch copyLaunch(const WindowCall& made) const;
+  /// One of a call that engines carry out; `meeting`: how many of its meetings came before.
+  Status stage(const exec::cuda::CopyLaunch& launch, exec::cuda::CopyStage which, int32_t meeting, bool onStream,
+               driver::cuda::Stream stream);
   static bool suitsABlock(std::span<const Piece> pieces);
   Status moveAll(const exec::cuda::CopyLaunch& launch, const WindowCall& made, std::span<const Piece> pieces, int32_t blocks,
                  driver::cuda::Stream stream);

@@ -27,6 +27,7 @@ using exec::cuda::MappedPart;
 /// The fewest microseconds: shorter parts reach the last rank earlier, and there are more of them to begin.
 int32_t DeviceWindows::relayedParts(const Call& call) const {
   constexpr double kMostParts = 32;
+  static_assert(kMostParts + exec::cuda::kMaxLocalRanks - 2 < transport::device::kStageMeetings);
   const tune::DeviceMachine& machine = settings_.machine;
   const double best = std::sqrt((ranks_ - 2) * tune::relayedBytesUs(machine, outBytes(call)) / tune::relayedPartUs(machine));
   return static_cast<int32_t>(std::clamp(std::round(best), 1.0, kMostParts));
@@ -46,6 +47,7 @@ Status DeviceWindows::relay(exec::cuda::CopyLaunch launch, const WindowCall& mad
   const int32_t place = (rank_.value - made.call.root + ranks_) % ranks_;  // behind the root
   const int32_t next = (rank_.value + 1) % ranks_;
   const bool isLast = place == ranks_ - 1;
+  const bool onStream = hasStreamStages(made.call, made.traits());
   const int32_t parts = relayedParts(made.call);
   const uint64_t bytes = outBytes(made.call);
   const DevicePtr from = addressOf(place == 0 ? made.in : made.out);
@@ -53,7 +55,7 @@ Status DeviceWindows::relay(exec::cuda::CopyLaunch launch, const WindowCall& mad
   launch.writers = place == 0 ? 0 : uint32_t{1} << ((rank_.value + ranks_ - 1) % ranks_);
   launch.written = isLast ? 0 : uint32_t{1} << next;
 
-  TUTTI_TRY(executor_.copies(launch, CopyStage::Begin, stream));
+  TUTTI_TRY(stage(launch, CopyStage::Begin, 0, onStream, stream));
   Lanes* lanes = nullptr;
   if (place == 0 && made.in != made.out) {  // the own output, beside the rest
     const auto found = lanesFor(stream, 1);
@@ -71,7 +73,7 @@ Status DeviceWindows::relay(exec::cuda::CopyLaunch launch, const WindowCall& mad
       const MappedPart part = exec::cuda::mappedPart(bytes, number, parts);
       if (part.bytes > 0) TUTTI_TRY(driver.copy(to + part.begin, from + part.begin, Bytes(part.bytes), stream));
     }
-    TUTTI_TRY(executor_.copies(launch, CopyStage::Meet, stream));
+    TUTTI_TRY(stage(launch, CopyStage::Meet, step, onStream, stream));
   }
   return lanes == nullptr ? Status() : driver.wait(stream, lanes->lane.front().done.get());
 }

@@ -191,6 +191,7 @@ Result<transport::device::Surroundings> Devices::around(Device& device) {
   around.parking = &parking_;
   around.pairs = &pairs_;
   around.connecting = &connecting_;
+  around.watch = &watch_;
   around.executor = executor_.get();
   around.stream = device.stream.get();
   around.sharesGpus = config::get<Param::TuttiMultiRankGpu>() != 0;

@@ -107,6 +107,7 @@ class Devices {
   transport::device::HostPages pages_;
   transport::device::PairBook pairs_;
   transport::device::Connecting connecting_;
+  transport::device::StageWatch watch_;  // goes behind all pages
   PeerPaths paths_;
   std::map<int32_t, std::unique_ptr<Device>> devices_;
   transport::device::Parking parking_;  // goes before the devices: banks lie on them

@@ -279,6 +279,10 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
   else if (copyEngines == 1 || config.ctaPolicy == kZero)
     settings.copyEngines = plan::When::WherePossible;
   settings.movesLittle = copyEngines != 1;
+  const int64_t streamStages = config::get<Param::TuttiStreamStages>();
+  settings.streamStages = streamStages == 0 || sharesGpus ? plan::When::Never  // streams of one GPU may hold each other up
+                          : streamStages == 1             ? plan::When::WherePossible
+                                                          : plan::When::WhereFaster;
   const int64_t mapped = config::get<Param::TuttiMapped>();
   settings.mapped = mapped == 0 ? plan::When::Never : mapped == 1 ? plan::When::WherePossible : plan::When::WhereFaster;
   settings.lendsCaptured = config::get<Param::GraphRegister>();

@@ -84,6 +84,7 @@ struct DeviceSettings {
   int32_t mostEarlyRanks = 0;
   When copyEngines = When::WhereFaster;  ///< that carry out what only moves
   bool movesLittle = true;               ///< one block does so instead where that is faster (exec/cuda/moved.h)
+  When streamStages = When::WhereFaster;  ///< streams carry out the stages around their copies (transport/device/stages.h)
   When mapped = When::WhereFaster;       ///< blocks that combine what lies in windows of all ranks (exec/cuda/mapped.h)
   bool lendsCaptured = true;                   ///< both as well for buffers of captured calls, which ranks lend each other
   bool lendsPlain = true;                      ///< also where those are plain memory (cudaMalloc)

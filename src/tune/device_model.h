@@ -35,11 +35,11 @@ enum class CopyOrder : uint8_t {
   InTurns,  ///< the same, one after the other
 };
 
-/// Of a call by copies in which the busiest rank sends `sentBytes` to others.
-inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes, CopyOrder order) {
+/// Of a call by copies in which the busiest rank sends `sentBytes` to others; `onStreams`: no kernels stand around them.
+inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes, CopyOrder order, bool onStreams = false) {
   const CopyCost& cost = machine.copies;
   const bool areMany = order == CopyOrder::AtOnce && ranks > 2;
-  return machine.launchUs + cost.startUs + ranks * cost.copyUs + (order == CopyOrder::InTurns ? (ranks - 2) * cost.turnUs : 0) +
+  return machine.launchUs + (onStreams ? cost.streamUs : cost.startUs) + ranks * cost.copyUs + (order == CopyOrder::InTurns ? (ranks - 2) * cost.turnUs : 0) +
          static_cast<double>(sentBytes) / ((areMany ? cost.manyGBs : cost.linkGBs) * 1e3);
 }
 

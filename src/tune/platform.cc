@@ -216,6 +216,7 @@ DeviceMachine readDevices(Reader reader) {
     readFields(copies, kCopyFields, machine.copies);
     if (copies.has("manyGBs")) machine.copies.manyGBs = copies.number("manyGBs");  // files of before have none, nor the next
     if (copies.has("turnUs")) machine.copies.turnUs = copies.number("turnUs");
+    if (copies.has("streamUs")) machine.copies.streamUs = copies.number("streamUs");
     if (!reader.has("carried")) machine.carried.linkGBs = machine.copies.linkGBs;
   }
   Reader kernels = reader.object("kernels");
@@ -242,6 +243,7 @@ Json devicesJson(const DeviceMachine& machine) {
   json["copies"] = fieldsOf(kCopyFields, machine.copies);
   json["copies"]["manyGBs"] = machine.copies.manyGBs;
   json["copies"]["turnUs"] = machine.copies.turnUs;
+  json["copies"]["streamUs"] = machine.copies.streamUs;
   json["moved"] = fieldsOf(kMovedFields, machine.moved);
   json["movedTogether"] = fieldsOf(kMovedTogetherFields, machine.movedTogether);
   json["mapped"] = fieldsOf(kMappedFields, machine.mapped);

@@ -49,6 +49,7 @@ struct KernelCost {
 /// A call that copy engines carry out.
 struct CopyCost {
   double startUs = 14.5; ///< the kernels before and behind the copies, and how long an engine takes to begin and to be done
+  double streamUs = 11;  ///< the same without kernels, where streams carry out the stages (transport/device/stages.h)
   double copyUs = 3;     ///< of every copy
   double turnUs = 5;     ///< of every copy that follows another one, on top of that
   double linkGBs = 390;  ///< from one device to another

@@ -60,7 +60,7 @@ TEST(Platform, WhatIsWrittenIsReadAgain) {
 /// Meetings were between copies, in other costs; rates stay what they were, and blocks had no price.
 TEST(Platform, FilesOfBeforeAreRead) {
   std::string text = textOf("hopper-nvlink");
-  for (const std::string_view gone : {"\"meetUs\": 10, ", "\"blockPrice\": 0.003,"}) {
+  for (const std::string_view gone : {"\"meetUs\": 10, ", "\"blockPrice\": 0.003,", "\"streamUs\": 11,"}) {
     ASSERT_NE(text.find(gone), std::string::npos) << gone;
     text.erase(text.find(gone), gone.size());
   }
@@ -74,6 +74,7 @@ TEST(Platform, FilesOfBeforeAreRead) {
   ASSERT_TRUE(platform) << platform.error().text();
   const DeviceMachine& devices = *platform->devices;
   EXPECT_EQ(devices.blockPrice, kBlockPrice);
+  EXPECT_EQ(devices.copies.streamUs, CopyCost().streamUs);
   EXPECT_EQ(devices.carried.blockGBs, 118);
   EXPECT_EQ(devices.carried.startUs, CarriedCost().startUs);
   EXPECT_EQ(devices.carried.copyUs, CarriedCost().copyUs);

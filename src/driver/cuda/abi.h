@@ -88,6 +88,7 @@ enum class Attribute : int32_t {
   PosixFileDescriptor = 103,
   RdmaWithVirtualMemory = 110,
   Rdma = 116,
+  WideStreamOps = 122,
   FabricHandle = 128,
   HostNumaId = 134,
 };
@@ -169,6 +170,17 @@ struct PlaneCopy {
   size_t height = 0;
 };
 
+/// What a stream does with a word of 32 bits, or of 64, when it comes to it.
+enum class StreamOpKind : int32_t { Wait = 1, Write = 2, WriteWide = 5 };
+struct StreamOp {
+  StreamOpKind kind = StreamOpKind::Write;
+  DevicePtr address = 0;
+  uint64_t value = 0;
+  uint32_t flags = 0;   ///< of a wait: kWaitEqual
+  DevicePtr alias = 0;  ///< the driver's own
+  uint64_t unused = 0;
+};
+
 enum class CaptureStatus : int32_t { None = 0, Active = 1, Invalidated = 2 };
 enum class CaptureMode : int32_t { Global = 0, ThreadLocal = 1, Relaxed = 2 };
 
@@ -177,6 +189,8 @@ inline constexpr uint32_t kHostRegisterDeviceMap = 2;
 inline constexpr uint32_t kIpcLazyPeerAccess = 1;
 inline constexpr uint32_t kStreamNonBlocking = 1;
 inline constexpr uint32_t kEventDisableTiming = 2;
+inline constexpr uint32_t kMostStreamOps = 256;  ///< of a call
+inline constexpr uint32_t kWaitEqual = 1;  ///< until the word is the value
 inline constexpr uint32_t kAddCaptureDependencies = 0;
 inline constexpr uint32_t kUserObjectNoDestructorSync = 1;
 inline constexpr uint32_t kUserObjectMove = 1;
@@ -185,6 +199,7 @@ static_assert(sizeof(Location) == 8 && sizeof(AccessDesc) == 12 && sizeof(Alloca
 static_assert(offsetof(AllocationProp, location) == 8 && offsetof(AllocationProp, win32) == 16 && offsetof(AllocationProp, flags) == 24);
 static_assert(std::is_trivially_copyable_v<AllocationProp> && std::is_trivially_copyable_v<AccessDesc>);
 static_assert(sizeof(PlaneSide) == 56 && offsetof(PlaneSide, device) == 32 && sizeof(PlaneCopy) == 128);
+static_assert(sizeof(StreamOp) == 48 && offsetof(StreamOp, address) == 8 && offsetof(StreamOp, value) == 16 && offsetof(StreamOp, flags) == 24);
 static_assert(sizeof(Uuid) == 16 && sizeof(FabricHandle) == 64 && sizeof(IpcHandle) == 64);
 
 }  // namespace tutti::driver::cuda

@@ -95,6 +95,7 @@ Result<DeviceInfo> Driver::describe(int32_t ordinal) {
   info.fabric = info.virtualMemory && reader.has(Attribute::FabricHandle, 0);
   info.rdma = info.virtualMemory && reader.has(Attribute::RdmaWithVirtualMemory);
   info.hostRegister = reader.has(Attribute::HostRegister);
+  info.wideStreamOps = reader.has(Attribute::WideStreamOps);
   if (status = reader.take(); !status.ok()) return tl::unexpected(std::move(status));
   return info;
 }

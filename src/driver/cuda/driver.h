@@ -37,6 +37,7 @@ struct DeviceInfo {
   bool fabric = false;         ///< … and as fabric handles
   bool rdma = false;           ///< … and network cards may address it
   bool hostRegister = false;   ///< host memory can be mapped into the device
+  bool wideStreamOps = false;  ///< its streams write words of 64 bits
 };
 
 struct Range {
@@ -143,6 +144,9 @@ class Driver {
   /// (docs/decisions/0051).
   Status copyInRows(DevicePtr to, DevicePtr from, Bytes bytes, Stream stream);
   Status fill(DevicePtr to, uint8_t value, Bytes bytes, Stream stream);
+  /// One after the other, each behind what is on the stream: writes words, which are seen behind all that the stream has done before, and
+  /// waits for some. At most kMostStreamOps; no multiprocessor is needed.
+  Status operate(Stream stream, std::span<StreamOp> ops);
   Result<Stream> createStream();  ///< that does not wait for the legacy stream
   void destroyStream(Stream stream);
   Result<bool> isIdle(Stream stream);

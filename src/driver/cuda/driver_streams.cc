@@ -32,6 +32,11 @@ Status Driver::fill(DevicePtr to, uint8_t value, Bytes bytes, Stream stream) {
   return check(api_->memsetD8Async(to, value, bytes.value, stream), Call::memsetD8Async, "{} bytes at {:#x}", bytes.value, to);
 }
 
+Status Driver::operate(Stream stream, std::span<StreamOp> ops) {
+  const Error error = api_->streamBatchMemOp(stream, static_cast<uint32_t>(ops.size()), ops.data(), 0);
+  return check(error, Call::streamBatchMemOp, "{} operations on stream {}", ops.size(), shown(stream));
+}
+
 Result<Stream> Driver::createStream() {
   Stream stream = nullptr;
   const Error error = api_->streamCreate(&stream, kStreamNonBlocking);

@@ -267,6 +267,7 @@ Error FakeDriver::deviceGetAttribute(int32_t* value, Attribute attribute, Device
     case Attribute::ComputeCapabilityMajor: *value = 9; break;
     case Attribute::HostRegister: *value = options_.hostRegister ? 1 : 0; break;
     case Attribute::HostPointerForRegistered: *value = 1; break;
+    case Attribute::WideStreamOps: *value = options_.wideStreamOps ? 1 : 0; break;
     case Attribute::VirtualMemory: *value = options_.virtualMemory ? 1 : 0; break;
     case Attribute::PosixFileDescriptor: *value = options_.posixFd ? 1 : 0; break;
     case Attribute::RdmaWithVirtualMemory:

@@ -38,6 +38,7 @@ struct FakeOptions {
   bool fabricPermitted = true;  ///< false: the attribute is there, but the system does not let this process use it
   bool rdma = true;
   bool hostRegister = true;
+  bool wideStreamOps = true;
   bool nvlink = true;  ///< false: peers have no native atomics
   /// Pairs of devices that cannot access each other, in either order. The braces let tests name only the members before it.
   std::set<std::pair<Device, Device>> cut{};  // NOLINT(readability-redundant-member-init)
@@ -100,6 +101,9 @@ class FakeApi final : public Api {
 
   /// Whether what the device of the current context stores there does not arrive (FakeOptions::lossy).
   bool losesAt(DevicePtr address) const;
+
+  /// Calls of streamBatchMemOp of all fakes of the process.
+  static uint64_t streamBatches();
 
   /// Puts work on a stream: it runs on a thread, when all before it is over. The stream's device is that of the current context where it is
   /// a default one. No lock is held while it runs; it may call what is here, but not wait for its own stream.

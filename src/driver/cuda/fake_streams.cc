@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <span>
+#include <thread>
 
 #include "driver/cuda/fake_driver.h"
 
@@ -27,7 +31,23 @@ void fill(DevicePtr to, uint8_t value, size_t bytes) {
 #endif
 }
 
+std::atomic<uint64_t> batches = 0;
+
+template <class Word>
+void store(const StreamOp& op) {
+  std::atomic_ref(*reinterpret_cast<Word*>(op.address)).store(static_cast<Word>(op.value), std::memory_order_release);
+}
+
+void operate(const StreamOp& op) {
+  if (op.kind == StreamOpKind::Write) return store<uint32_t>(op);
+  if (op.kind == StreamOpKind::WriteWide) return store<uint64_t>(op);
+  const std::atomic_ref word(*reinterpret_cast<uint32_t*>(op.address));
+  while (word.load(std::memory_order_acquire) != static_cast<uint32_t>(op.value)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
 }  // namespace
+
+uint64_t FakeApi::streamBatches() { return batches; }
 
 bool FakeDriver::isStream(Stream stream) const {
   const auto number = reinterpret_cast<uintptr_t>(stream);
@@ -89,6 +109,23 @@ Error FakeDriver::memcpy2DAsync(const PlaneCopy* copy, Stream stream) {
       std::memmove(reinterpret_cast<void*>(rowOf(c.to, row)), reinterpret_cast<const void*>(rowOf(c.from, row)), c.width);
   };
   give(stream, work, true);
+  return Error::Success;
+}
+
+/// The address itself is looked at when the stream comes to it, as the driver does.
+Error FakeDriver::streamBatchMemOp(Stream stream, uint32_t count, StreamOp* ops, uint32_t flags) {
+  if (current() < 0) return Error::InvalidContext;
+  if (!isStream(stream)) return Error::InvalidHandle;
+  if (count == 0 || count > kMostStreamOps || flags != 0) return Error::InvalidValue;
+  for (const StreamOp& op : std::span(ops, count)) {
+    const uint32_t known = op.kind == StreamOpKind::Wait ? kWaitEqual : 0;
+    const uint64_t bytes = op.kind == StreamOpKind::WriteWide ? sizeof(uint64_t) : sizeof(uint32_t);
+    if (op.kind == StreamOpKind::WriteWide && !options_.wideStreamOps) return Error::NotSupported;
+    if (op.address == 0 || op.address % bytes != 0 || op.flags != known) return Error::InvalidValue;
+    if (!accessible(current(), op.address, bytes)) return Error::InvalidValue;
+  }
+  ++batches;
+  give(stream, [all = std::vector<StreamOp>(ops, ops + count)] { std::ranges::for_each(all, operate); }, false);
   return Error::Success;
 }
 

@@ -14,7 +14,7 @@
 namespace tutti::driver::cuda {
 
 /// The oldest driver that has cuGetProcAddress.
-inline constexpr int32_t kOldestDriver = 11030;
+inline constexpr int32_t kOldestDriver = 11070;
 
 /// SystemError: no such library, or it is no CUDA driver, or one that is too old; the text says which, and what was asked for.
 Result<std::unique_ptr<Api>> openDriver(const char* library = "libcuda.so.1");

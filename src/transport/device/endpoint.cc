@@ -57,6 +57,7 @@ Endpoint::~Endpoint() {
     for (Peer& peer : peers_) std::move(peer.reached.begin(), peer.reached.end(), std::back_inserter(car.reached));
     if (userWindows_ != nullptr) std::ranges::move(userWindows_->takeReached(), std::back_inserter(car.reached));
     car.kept = std::move(*kept_);
+    car.kept.seat = std::move(seat_);
   }
   userWindows_.reset();
   peers_.clear();  // else nothing of others is mapped for this rank any more
@@ -269,6 +270,15 @@ std::optional<exec::cuda::Verdict> Endpoint::takeLastingWait() const {
   const exec::cuda::Verdict taken = lasting;
   state.store(exec::cuda::Verdict::Empty, std::memory_order_release);
   return taken;
+}
+
+Result<StageRoom> Endpoint::stages() {
+  const StageRoom room(page_, kernelPage_, rank_);
+  if (seat_ != nullptr) return room;
+  auto seat = around_.watch->add(room);
+  if (!seat) return tl::unexpected(std::move(seat).error());
+  seat_ = std::move(*seat);
+  return room;
 }
 
 exec::cuda::CopyLaunch Endpoint::copyLaunch() const {

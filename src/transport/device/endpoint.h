@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "exec/cuda/work.h"
+#include "transport/device/stages.h"
 #include "transport/device/surroundings.h"
 #include "transport/device/survey.h"
 #include "transport/device/user_windows.h"
@@ -73,6 +74,8 @@ class Endpoint {
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
   /// What both stages of a call by copies see of this rank (exec/cuda/copies.h): all but the call itself.
   exec::cuda::CopyLaunch copyLaunch() const;
+  /// What streams that carry out stages themselves have words in. From the first time on it is looked after.
+  Result<StageRoom> stages();
   /// Windows of the user; once connect() is Ready.
   UserWindows& windows() { return *userWindows_; }
   Poll settleWindows();
@@ -149,6 +152,7 @@ class Endpoint {
   std::array<std::vector<driver::cuda::DevicePtr>, kNumWindows> windowOf_;  // by rank; empty until settled
   std::array<std::vector<int32_t>, kNumProtocols> ends_;                    // used ones, by channel
   std::unique_ptr<UserWindows> userWindows_;
+  std::unique_ptr<StageWatch::Seat> seat_;  // of the first call whose stages streams carry out
   Rank missing_{-1};
   std::optional<Kept> kept_;
   Status status_;

@@ -34,6 +34,7 @@ struct EndpointConfig {
   int32_t windowChannels[kNumWindows] = {};
   int32_t checks = 1;        ///< calls are compared
   int32_t copyEngines = 0;   ///< when calls are carried out by them, doubled, and 1 more if by one block where that is faster
+  int32_t streamStages = 0;  ///< when streams carry out the stages around their copies
   int32_t mapped = 0;        ///< and by blocks that combine what lies in windows
   int32_t lends = 0;         ///< whether ranks lend each other the buffers of captured calls: 1, and 2: plain memory as well
   int32_t leastBlocks = 1;   ///< of a call, as the user wants
@@ -113,6 +114,19 @@ struct alignas(4096) KernelPage {
 
 using exec::cuda::WaitDesk;
 
+/// Where one rank says to another that it has come to a meeting of a call (stages.h).
+struct alignas(8) StageCell {
+  uint32_t word;   ///< what is said; written by the peer, taken back by the owner
+  uint32_t stage;  ///< 0, or what the owner's stream waits for, packed (stages.cc): in the cell of the first rank that it waits for
+};
+/// What may be said of a call: leave to write, and how often ranks may meet behind it.
+inline constexpr int32_t kStageMeetings = 48;
+/// What one rank says to another.
+struct alignas(64) StageCells {
+  StageCell of[kStageMeetings];
+};
+inline constexpr int32_t kChannelOfStream = -1;  ///< in verdicts: it was no kernel that waited
+
 struct PipeCards {
   Card receiver;     ///< slots
   Card sender;       ///< counters of freed slots
@@ -126,8 +140,7 @@ class Page {
   static uint64_t bytesFor(int32_t ranks) { return issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook); }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
-    constexpr uint64_t kUnit = alignof(KernelPage);
-    return (desksAt(ranks) + squared(ranks) * sizeof(exec::cuda::ProbeDesk) + kUnit - 1) / kUnit * kUnit;
+    return roundUp(cellsAt(ranks) + squared(ranks) * sizeof(StageCells), alignof(KernelPage));
   }
   KernelPage& kernel() const { return *reinterpret_cast<KernelPage*>(memory_); }
   /// What the waits of a rank's kernels are told.
@@ -135,6 +148,10 @@ class Page {
   /// Where `rank` probes its path to `peer`.
   exec::cuda::ProbeDesk& desk(int32_t rank, int32_t peer) const {
     return reinterpret_cast<exec::cuda::ProbeDesk*>(memory_ + desksAt(ranks_))[rank * ranks_ + peer];
+  }
+  /// What `peer` says to `rank`.
+  StageCells& cells(int32_t rank, int32_t peer) const {
+    return reinterpret_cast<StageCells*>(memory_ + cellsAt(ranks_))[rank * ranks_ + peer];
   }
   RankCard& rank(int32_t rank) const { return reinterpret_cast<RankCard*>(memory_ + kernelBytes(ranks_))[rank]; }
   /// What `rank` says of `peer`.
@@ -154,14 +171,15 @@ class Page {
   uint64_t offsetOf(const void* seen) const { return static_cast<uint64_t>(static_cast<const std::byte*>(seen) - memory_); }
 
  private:
+  static uint64_t roundUp(uint64_t at, uint64_t unit) { return (at + unit - 1) / unit * unit; }
   static uint64_t squared(int32_t ranks) { return static_cast<uint64_t>(ranks) * static_cast<uint64_t>(ranks); }
   static uint64_t desksAt(int32_t ranks) { return sizeof(KernelPage) + static_cast<uint64_t>(ranks) * sizeof(WaitDesk); }
+  static uint64_t cellsAt(int32_t ranks) { return roundUp(desksAt(ranks) + squared(ranks) * sizeof(exec::cuda::ProbeDesk), alignof(StageCells)); }
   static uint64_t pairsAt(int32_t ranks) { return kernelBytes(ranks) + static_cast<uint64_t>(ranks) * sizeof(RankCard); }
   static uint64_t pipesAt(int32_t ranks) { return pairsAt(ranks) + squared(ranks) * sizeof(PairCard); }
   static uint64_t booksAt(int32_t ranks) { return pipesAt(ranks) + squared(ranks) * kNumProtocols * kPorts * sizeof(PipeCards); }
   static uint64_t messagesAt(int32_t ranks) {
-    const uint64_t end = booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook);
-    return (end + alignof(MessageBook) - 1) / alignof(MessageBook) * alignof(MessageBook);
+    return roundUp(booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook), alignof(MessageBook));
   }
   static uint64_t issuesAt(int32_t ranks) { return messagesAt(ranks) + squared(ranks) * sizeof(MessageBook); }
 

@@ -14,6 +14,7 @@
 #include "memory/device_scratch.h"
 #include "transport/device/page.h"
 #include "transport/device/segments.h"
+#include "transport/device/stages.h"
 #include "transport/local/hub.h"
 
 namespace tutti::transport::device {
@@ -46,6 +47,7 @@ struct Kept {
   std::vector<driver::cuda::OwnedStream> streams;    ///< of copies
   std::vector<std::shared_ptr<const void>> windows;  ///< of the user, with what is mapped of peers
   driver::cuda::OwnedEvent event;  ///< that the graphs use
+  std::unique_ptr<StageWatch::Seat> seat;  ///< who looks after what streams wait for
 };
 
 /// A peer's kernel that ends later may still give back a slot of a pipe whose other side has gone. Banks wait here until all ranks of their

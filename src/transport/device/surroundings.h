@@ -13,6 +13,7 @@
 #include "transport/device/pair_book.h"
 #include "transport/device/parking.h"
 #include "transport/device/segments.h"
+#include "transport/device/stages.h"
 
 namespace tutti::transport::device {
 
@@ -26,6 +27,7 @@ struct Surroundings {
   Parking* parking = nullptr;
   PairBook* pairs = nullptr;
   Connecting* connecting = nullptr;
+  StageWatch* watch = nullptr;
   exec::cuda::Executor* executor = nullptr;
   driver::cuda::Stream stream = nullptr;  ///< for copies and probes at set-up; of the gpu
   bool sharesGpus = false;                ///< several ranks may be on one GPU

@@ -493,6 +493,41 @@ TEST_F(GpuMovedTogether, BoundsOfCtasAndTheWishForEnginesHold) {
   run({Kind::AllGather, 500'000, 0}, Way::Copies);
 }
 
+/// Where ranks send much no kernel stands around the copies, unless the user or the driver will not have it, and where they send little
+/// none but kernels.
+TEST_F(GpuCopies, StreamsCarryOutTheStagesOfLargeCalls) {
+  const ScopedSetting asItLikes("TUTTI_STREAM_STAGES", "-1");
+  room = size_t{56} << 20;
+  open(2);
+  registerAll();
+  const auto onStreams = [&](const Trial& t) {
+    const auto before = HostKernels::counts();
+    run(t, true, t.bytes);
+    const auto after = HostKernels::counts();
+    const uint64_t byStreams = after.streamStages - before.streamStages;
+    EXPECT_TRUE(byStreams == 0 || byStreams == 2 * ranks()) << "all ranks alike, both stages";
+    return byStreams != 0;
+  };
+  constexpr size_t kMany = size_t{24} << 20;
+  EXPECT_TRUE(onStreams({Kind::AllGather, kMany, 0, true}));
+  EXPECT_TRUE(onStreams({Kind::AllToAll, kMany + 3, 5}));
+  EXPECT_FALSE(onStreams({Kind::AllGather, kMany - 1, 0}));
+  EXPECT_FALSE(onStreams({Kind::Broadcast, 2 * kMany, 0})) << "one rank sends";
+  EXPECT_TRUE(onStreams({Kind::AllGather, kMany, 1}));
+  captureAndReplay({Kind::AllGather, kMany, 0, true}, false);
+  const auto again = [&](const char* way) {
+    const ScopedSetting set("TUTTI_STREAM_STAGES", way);
+    end();
+    comms.assign(2, nullptr);
+    ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess);
+    registerAll();
+  };
+  again("0");
+  EXPECT_FALSE(onStreams({Kind::AllGather, kMany, 0}));
+  again("1");
+  EXPECT_TRUE(onStreams({Kind::Broadcast, 1000, 0}));
+}
+
 /// What is expected to be fastest, as tuttiExplain says it: "moved" of several blocks, "copy engines", or what pipes do.
 TEST_F(GpuCopies, TheWayOfALargeCallIsTheFastest) {
   const auto wayOf = [&](size_t count, ncclDataType_t type) {

@@ -100,6 +100,17 @@ static_assert(equals(Attribute::VirtualMemory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMOR
 static_assert(equals(Attribute::PosixFileDescriptor, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED));
 static_assert(equals(Attribute::RdmaWithVirtualMemory, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
 static_assert(equals(Attribute::Rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED));
+static_assert(equals(StreamOpKind::Wait, CU_STREAM_MEM_OP_WAIT_VALUE_32));
+static_assert(equals(Attribute::WideStreamOps, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
+static_assert(equals(StreamOpKind::Write, CU_STREAM_MEM_OP_WRITE_VALUE_32) &&
+              equals(StreamOpKind::WriteWide, CU_STREAM_MEM_OP_WRITE_VALUE_64));
+static_assert(equals(kWaitEqual, CU_STREAM_WAIT_VALUE_EQ));
+static_assert(sizeof(StreamOp) == sizeof(CUstreamBatchMemOpParams));
+static_assert(offsetof(StreamOp, address) == offsetof(CUstreamBatchMemOpParams, waitValue.address));
+static_assert(offsetof(StreamOp, value) == offsetof(CUstreamBatchMemOpParams, writeValue.value));
+static_assert(offsetof(StreamOp, value) == offsetof(CUstreamBatchMemOpParams, waitValue.value));
+static_assert(offsetof(StreamOp, flags) == offsetof(CUstreamBatchMemOpParams, waitValue.flags));
+static_assert(offsetof(StreamOp, flags) == offsetof(CUstreamBatchMemOpParams, writeValue.flags));
 #if CUDA_VERSION >= 12030
 static_assert(equals(Attribute::FabricHandle, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED));
 static_assert(equals(HandleType::Fabric, CU_MEM_HANDLE_TYPE_FABRIC) && sizeof(FabricHandle) == sizeof(CUmemFabricHandle));

@@ -59,6 +59,32 @@ class FakeQueuesTest : public testing::Test {
   std::counting_semaphore<> gate_{0};
 };
 
+TEST_F(FakeQueuesTest, OperationsOfAStreamFollowOneAnotherAndWaitForTheirWords) {
+  alignas(4096) static uint64_t words[512] = {};
+  std::memset(words, 0, sizeof words);
+  ASSERT_EQ(fake.memHostRegister(words, sizeof words, kHostRegisterDeviceMap), Error::Success);
+  DevicePtr at = 0;
+  ASSERT_EQ(fake.memHostGetDevicePointer(&at, words, 0), Error::Success);
+  StreamOp ops[] = {{StreamOpKind::Write, at, 5}, {StreamOpKind::Wait, at + 8, 7, kWaitEqual}, {StreamOpKind::WriteWide, at, uint64_t{9} << 32}};
+  ASSERT_EQ(fake.streamBatchMemOp(a, 3, ops, 0), Error::Success);
+  while (std::atomic_ref(words[0]).load() == 0) std::this_thread::yield();
+  EXPECT_EQ(std::atomic_ref(words[0]).load(), 5u);
+  EXPECT_EQ(fake.streamQuery(a), Error::NotReady) << "its word has not come";
+  StreamOp other{StreamOpKind::Write, at + 8, 7};
+  ASSERT_EQ(fake.streamBatchMemOp(b, 1, &other, 0), Error::Success);
+  ASSERT_EQ(fake.streamSynchronize(a), Error::Success);
+  EXPECT_EQ(words[0], uint64_t{9} << 32);
+  StreamOp wrong{StreamOpKind::Wait, at + 8, 7};
+  EXPECT_EQ(fake.streamBatchMemOp(a, 1, &wrong, 0), Error::InvalidValue) << "another comparison";
+  wrong = {StreamOpKind::WriteWide, at + 4, 1};
+  EXPECT_EQ(fake.streamBatchMemOp(a, 1, &wrong, 0), Error::InvalidValue) << "not aligned";
+  wrong = {StreamOpKind::Write, at + sizeof words, 1};
+  EXPECT_EQ(fake.streamBatchMemOp(a, 1, &wrong, 0), Error::InvalidValue) << "nobody's memory";
+  EXPECT_EQ(fake.streamBatchMemOp(a, 0, ops, 0), Error::InvalidValue);
+  ASSERT_EQ(fake.streamSynchronize(b), Error::Success);
+  EXPECT_EQ(fake.memHostUnregister(words), Error::Success);
+}
+
 TEST_F(FakeQueuesTest, WorkOfAStreamRunsInOrderOnAnotherThread) {
   std::vector<int> order;
   block(a);

@@ -185,7 +185,10 @@ Status put(driver::cuda::FakeApi& fake, void* stream, std::function<void()> play
 void HostKernels::delayAlone(int ms) { aloneMs.store(ms); }
 HostCounts HostKernels::counts() {
   const std::lock_guard lock(countsMutex);
-  return counted;
+  HostCounts all = counted;
+  all.streamStages = driver::cuda::FakeApi::streamBatches();
+  all.copyStages += all.streamStages;
+  return all;
 }
 
 Status HostKernels::load(KernelUses& uses) {

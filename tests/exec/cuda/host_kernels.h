@@ -15,7 +15,8 @@ namespace tutti::exec::cuda {
 struct HostCounts {
   uint64_t launches = 0;  ///< that move data
   int32_t mostBlocks = 0;  ///< of one of them
-  uint64_t copyStages = 0;
+  uint64_t copyStages = 0;   ///< around copies of engines, by kernels and by streams
+  uint64_t streamStages = 0;  ///< of those, by streams
   uint64_t moved = 0;   ///< that move between windows, by one block or several
   int32_t movedBlocks = 0;  ///< of the latest of them
   uint64_t mapped = 0;  ///< that combine what lies in windows

@@ -58,7 +58,7 @@ struct Process {
   Surroundings around(int32_t device) {
     const auto d = static_cast<size_t>(device);
     return {gpus[d].get(), pools[d].get(), hostPools[d].get(), &segments,        &pages, &parking,
-            &pairs,        &connecting,    &executor,      streams[d].get(),   /*sharesGpus*/ false, rules};
+            &pairs,        &connecting,    &watch,         &executor,           streams[d].get(), /*sharesGpus*/ false, rules};
   }
   Result<std::unique_ptr<Endpoint>> open(const std::shared_ptr<local::Hub>& hub, int32_t rank, const EndpointConfig& config,
                                          int32_t device) {
@@ -78,6 +78,7 @@ struct Process {
   HostPages pages;
   PairBook pairs;
   Connecting connecting;
+  StageWatch watch;
   Parking parking;
   Segments segments;
 };
