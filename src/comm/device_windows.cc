@@ -14,7 +14,6 @@ using driver::cuda::DevicePtr;
 using driver::cuda::Stream;
 using exec::cuda::CopyStage;
 using plan::When;
-using transport::device::StageCall;
 using transport::device::UserWindow;
 
 namespace {
@@ -29,10 +28,6 @@ constexpr int32_t kPairsBlocks = 24;
 constexpr int32_t kMovedBlocks = 32;
 /// Pieces of so much and more go in turns. Smaller ones would take longer so: every copy takes microseconds to begin.
 constexpr uint64_t kInTurnsFrom = 2 << 20;
-/// Where ranks send so much and more, streams carry out the stages around it, and where one alone sends or is sent: such calls take no longer
-/// so (docs/decisions/0077).
-constexpr uint64_t kOnStreamsFrom = 24 << 20;
-constexpr uint64_t kRootOnStreamsFrom = 128 << 20;
 /// A call's buffers are lent where that is to be faster by more than estimates are off.
 constexpr double kWorthLending = 0.98;
 /// So much of memory that is not aligned to vectors a block moves as fast as engines begin.
@@ -51,9 +46,6 @@ bool isAmong(const std::array<Collective, N>& some, Collective collective) {
   return std::find(some.begin(), some.end(), collective) != some.end();
 }
 bool isCopied(Collective collective) { return isAmong(kCopied, collective) || isAmong(kCopiedIfLent, collective); }
-
-/// Bytes that a rank gives to one other.
-uint64_t chunkBytes(const Call& call) { return call.count * sizeOf(call.type); }
 
 /// 32 bits of a window and an offset: no two neighbouring places have the same.
 uint32_t hashOf(const UserWindow& window, uint64_t offset) {
@@ -134,7 +126,10 @@ DeviceWindows::Mover DeviceWindows::moverOf(const Call& call, const BufferTraits
   const double togetherUs = blocksOf(call) < 2 ? std::numeric_limits<double>::infinity() : movedTogetherUs(call);
   if (settings_.mapped == When::WherePossible) return togetherUs < oneUs ? Mover::Blocks : Mover::Block;
   const double together = weigh({togetherUs, blocksOf(call)});
-  if (few == Mover::Engines) return !traits.hasFinePages && weigh({copyUs(call), suitsStreams(call) ? 0 : 1}) < together ? few : Mover::Blocks;
+  if (few == Mover::Engines) {
+    const double engines = weigh({copyUs(call), suitsStreams(call) ? 0 : 1});
+    return !traits.hasFinePages && engines < together ? few : Mover::Blocks;
+  }
   return weigh({oneUs, 1}) < together ? few : Mover::Blocks;
 }
 
@@ -326,21 +321,6 @@ uint32_t DeviceWindows::placeOf(const WindowCall& made) const {
   return ~both + static_cast<uint32_t>(carriedShape(made.call).parts);  // who has other parts meets as often as others do not
 }
 
-/// Of the rank that sends most.
-uint64_t DeviceWindows::sentBytes(const Call& call) const { return static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call); }
-
-/// A stage takes a stream some microseconds more than a kernel, and none of the caller's multiprocessors.
-bool DeviceWindows::suitsStreams(const Call& call) const {
-  const uint64_t least = hasRoot(call.collective) ? kRootOnStreamsFrom : kOnStreamsFrom;
-  return settings_.streamStages == When::WherePossible || (settings_.streamStages == When::WhereFaster && sentBytes(call) >= least);
-}
-
-/// The same on all ranks: it depends on what is alike on all of them. Of what is passed on ranks meet once for every part.
-bool DeviceWindows::hasStreamStages(const Call& call, const BufferTraits& traits) const {
-  if (isMapped(call.collective) || !suitsStreams(call) || moverOf(call, traits) != Mover::Engines) return false;
-  return settings_.streamStages == When::WherePossible || !isRelayed(call, traits);
-}
-
 exec::cuda::CopyLaunch DeviceWindows::copyLaunch(const WindowCall& made) const {
   exec::cuda::CopyLaunch launch = endpoint_.copyLaunch();
   launch.wait.signature = signatureOnWindows(made.call);
@@ -356,12 +336,6 @@ exec::cuda::CopyLaunch DeviceWindows::copyLaunch(const WindowCall& made) const {
     launch.written = isRead ? 0 : far;
   }
   return launch;
-}
-
-uint64_t DeviceWindows::nameOf(const WindowCall& made) const {
-  const uint64_t signature = signatureOnWindows(made.call);
-  if (!hasStreamStages(made.call, made.traits())) return signature;
-  return transport::device::stageName(StageCall{signature, placeOf(made), 0, 0}.word());
 }
 
 Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
@@ -381,15 +355,6 @@ Status DeviceWindows::launch(const WindowCall& made, Stream stream) {
   TUTTI_TRY(stage(launch, CopyStage::Begin, 0, onStream, stream));
   TUTTI_TRY(copyAll(all, goInTurns(made.call), stream));
   return stage(launch, CopyStage::End, 0, onStream, stream);
-}
-
-Status DeviceWindows::stage(const exec::cuda::CopyLaunch& launch, CopyStage which, int32_t meeting, bool onStream, Stream stream) {
-  if (!onStream) return executor_.copies(launch, which, stream);
-  const auto room = endpoint_.stages();
-  if (!room) return room.error();
-  const StageCall call{launch.wait.signature, launch.place, launch.writers, launch.written};
-  driver::cuda::Driver& driver = device_.gpu->driver();
-  return which == CopyStage::Begin ? room->begin(call, driver, stream) : room->meet(call, meeting, driver, stream);
 }
 
 /// A block moves memory that is askew word by word or slower, and engines do not care. Peers may do otherwise: all of them say the same to

@@ -34,6 +34,9 @@
 //    since a graph may only be launched as long as its buffers are there. What is mapped stays until the graph is gone and the rank's
 //    kernels have ended. Then it goes with the next call; plain memory behind the next call that is captured, or with the communicator: to
 //    let go of it waits for all that runs on the GPU.
+// 9. Around what engines move stand stages: Begin, meetings, End (exec/cuda/copies.h). Kernels of one block carry them out, or the streams
+//    themselves (transport/device/stages.h), where much is moved; of a call that reduces always kernels. Whether streams do is the same on
+//    all ranks, since kernels do not hear what streams say: it depends on nothing of a rank's own.
 #pragma once
 
 #include <mutex>
@@ -72,6 +75,9 @@ struct WindowCall {
     return {in == out, hasFinePages, window != nullptr && window->kind != WindowKind::Symmetric};
   }
 };
+
+/// Bytes that a rank gives to one other.
+inline uint64_t chunkBytes(const Call& call) { return call.count * sizeOf(call.type); }
 
 /// A call's signature as ranks that go this way post it, so that those that go another notice; and back, for texts.
 uint64_t signatureOnWindows(const Call& call);

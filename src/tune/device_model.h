@@ -39,7 +39,8 @@ enum class CopyOrder : uint8_t {
 inline double copyUs(const DeviceMachine& machine, int32_t ranks, uint64_t sentBytes, CopyOrder order, bool onStreams = false) {
   const CopyCost& cost = machine.copies;
   const bool areMany = order == CopyOrder::AtOnce && ranks > 2;
-  return machine.launchUs + (onStreams ? cost.streamUs : cost.startUs) + ranks * cost.copyUs + (order == CopyOrder::InTurns ? (ranks - 2) * cost.turnUs : 0) +
+  const double turnsUs = order == CopyOrder::InTurns ? (ranks - 2) * cost.turnUs : 0;
+  return machine.launchUs + (onStreams ? cost.streamUs : cost.startUs) + ranks * cost.copyUs + turnsUs +
          static_cast<double>(sentBytes) / ((areMany ? cost.manyGBs : cost.linkGBs) * 1e3);
 }
 

@@ -199,7 +199,8 @@ static_assert(sizeof(Location) == 8 && sizeof(AccessDesc) == 12 && sizeof(Alloca
 static_assert(offsetof(AllocationProp, location) == 8 && offsetof(AllocationProp, win32) == 16 && offsetof(AllocationProp, flags) == 24);
 static_assert(std::is_trivially_copyable_v<AllocationProp> && std::is_trivially_copyable_v<AccessDesc>);
 static_assert(sizeof(PlaneSide) == 56 && offsetof(PlaneSide, device) == 32 && sizeof(PlaneCopy) == 128);
-static_assert(sizeof(StreamOp) == 48 && offsetof(StreamOp, address) == 8 && offsetof(StreamOp, value) == 16 && offsetof(StreamOp, flags) == 24);
+static_assert(sizeof(StreamOp) == 48 && offsetof(StreamOp, address) == 8);
+static_assert(offsetof(StreamOp, value) == 16 && offsetof(StreamOp, flags) == 24);
 static_assert(sizeof(Uuid) == 16 && sizeof(FabricHandle) == 64 && sizeof(IpcHandle) == 64);
 
 }  // namespace tutti::driver::cuda

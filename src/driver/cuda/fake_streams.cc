@@ -42,7 +42,8 @@ void operate(const StreamOp& op) {
   if (op.kind == StreamOpKind::Write) return store<uint32_t>(op);
   if (op.kind == StreamOpKind::WriteWide) return store<uint64_t>(op);
   const std::atomic_ref word(*reinterpret_cast<uint32_t*>(op.address));
-  while (word.load(std::memory_order_acquire) != static_cast<uint32_t>(op.value)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  while (word.load(std::memory_order_acquire) != static_cast<uint32_t>(op.value))
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 }  // namespace

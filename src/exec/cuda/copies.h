@@ -17,7 +17,8 @@
 //    Ready behind that. Arrived only grows, and who waits for n is content with more.
 // 3. With Ready a rank says where its output lies, in 32 bits. The writer compares it with where it has been told to write, and ends the
 //    communicator where they differ.
-// 4. A wait ends as those of all kernels do (wait.cuh): no stream waits for a value in memory, which nothing could end. Copies behind a
+// 4. A wait ends as those of all kernels do (wait.cuh). Streams that carry out stages themselves have a watch to end their waits
+//    (transport/device/stages.h), and words of their own: all ranks of a call do so, or none does. Copies behind a
 //    Begin that gave up are carried out all the same: they write to the peers' windows, which stay mapped, and to nothing else. So the
 //    outputs of calls that were aborted may still be written until the peers' streams have come to their end.
 // 5. A rank that has given up says nothing in Meet: what it has done before may not be what others build on.

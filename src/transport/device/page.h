@@ -174,7 +174,9 @@ class Page {
   static uint64_t roundUp(uint64_t at, uint64_t unit) { return (at + unit - 1) / unit * unit; }
   static uint64_t squared(int32_t ranks) { return static_cast<uint64_t>(ranks) * static_cast<uint64_t>(ranks); }
   static uint64_t desksAt(int32_t ranks) { return sizeof(KernelPage) + static_cast<uint64_t>(ranks) * sizeof(WaitDesk); }
-  static uint64_t cellsAt(int32_t ranks) { return roundUp(desksAt(ranks) + squared(ranks) * sizeof(exec::cuda::ProbeDesk), alignof(StageCells)); }
+  static uint64_t cellsAt(int32_t ranks) {
+    return roundUp(desksAt(ranks) + squared(ranks) * sizeof(exec::cuda::ProbeDesk), alignof(StageCells));
+  }
   static uint64_t pairsAt(int32_t ranks) { return kernelBytes(ranks) + static_cast<uint64_t>(ranks) * sizeof(RankCard); }
   static uint64_t pipesAt(int32_t ranks) { return pairsAt(ranks) + squared(ranks) * sizeof(PairCard); }
   static uint64_t booksAt(int32_t ranks) { return pipesAt(ranks) + squared(ranks) * kNumProtocols * kPorts * sizeof(PipeCards); }

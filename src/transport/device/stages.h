@@ -63,8 +63,8 @@ class StageRoom {
   Status meet(const StageCall& call, int32_t number, driver::cuda::Driver& driver, driver::cuda::Stream stream) const;
 
   using Clock = std::chrono::steady_clock;
-  /// Notes a wait, tells of one that lasts, ends one that has to end. Of one thread at a time. True: the rank's devices have been stopped, and
-  /// its streams may soon wait again.
+  /// Notes a wait, tells of one that lasts, ends one that has to end. Of one thread at a time. True: the rank's devices have been stopped,
+  /// and its streams may soon wait again.
   bool look(Clock::time_point now);
 
  private:

@@ -65,7 +65,8 @@ TEST_F(FakeQueuesTest, OperationsOfAStreamFollowOneAnotherAndWaitForTheirWords) 
   ASSERT_EQ(fake.memHostRegister(words, sizeof words, kHostRegisterDeviceMap), Error::Success);
   DevicePtr at = 0;
   ASSERT_EQ(fake.memHostGetDevicePointer(&at, words, 0), Error::Success);
-  StreamOp ops[] = {{StreamOpKind::Write, at, 5}, {StreamOpKind::Wait, at + 8, 7, kWaitEqual}, {StreamOpKind::WriteWide, at, uint64_t{9} << 32}};
+  StreamOp ops[] = {
+      {StreamOpKind::Write, at, 5}, {StreamOpKind::Wait, at + 8, 7, kWaitEqual}, {StreamOpKind::WriteWide, at, uint64_t{9} << 32}};
   ASSERT_EQ(fake.streamBatchMemOp(a, 3, ops, 0), Error::Success);
   while (std::atomic_ref(words[0]).load() == 0) std::this_thread::yield();
   EXPECT_EQ(std::atomic_ref(words[0]).load(), 5u);

@@ -1,5 +1,5 @@
-// What streams say to each other around copies: that they meet, in graphs too, in calls with one sender and with all; and how the watch ends
-// waits that would have no end.
+// What streams say to each other around copies: that they meet, in graphs too, in calls with one sender and with all; and how the watch
+// ends waits that would have no end.
 #include "transport/device/stages.h"
 
 #include <gtest/gtest.h>

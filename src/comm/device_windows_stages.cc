@@ -1,0 +1,50 @@
+// The stages of calls that engines carry out, by kernels or by streams (comm/device_windows.h, 9).
+#include "comm/device_windows.h"
+
+namespace tutti::comm {
+
+using driver::cuda::Stream;
+using exec::cuda::CopyStage;
+using plan::When;
+using transport::device::StageCall;
+
+namespace {
+
+/// Where all ranks send so much and more streams carry out the stages around it, and where one alone sends or is sent: such calls take no
+/// longer so (docs/decisions/0077).
+constexpr uint64_t kOnStreamsFrom = 24 << 20;
+constexpr uint64_t kRootOnStreamsFrom = 128 << 20;
+
+}  // namespace
+
+/// Of the rank that sends most.
+uint64_t DeviceWindows::sentBytes(const Call& call) const { return static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call); }
+
+/// A stage takes a stream some microseconds more than a kernel, and none of the caller's multiprocessors.
+bool DeviceWindows::suitsStreams(const Call& call) const {
+  const uint64_t least = hasRoot(call.collective) ? kRootOnStreamsFrom : kOnStreamsFrom;
+  return settings_.streamStages == When::WherePossible || (settings_.streamStages == When::WhereFaster && sentBytes(call) >= least);
+}
+
+/// The same on all ranks: it depends on what is alike on all of them. Of what is passed on ranks meet once for every part.
+bool DeviceWindows::hasStreamStages(const Call& call, const BufferTraits& traits) const {
+  if (reduces(call.collective) || !suitsStreams(call) || moverOf(call, traits) != Mover::Engines) return false;
+  return settings_.streamStages == When::WherePossible || !isRelayed(call, traits);
+}
+
+uint64_t DeviceWindows::nameOf(const WindowCall& made) const {
+  const uint64_t signature = signatureOnWindows(made.call);
+  if (!hasStreamStages(made.call, made.traits())) return signature;
+  return transport::device::stageName(StageCall{signature, placeOf(made), 0, 0}.word());
+}
+
+Status DeviceWindows::stage(const exec::cuda::CopyLaunch& launch, CopyStage which, int32_t meeting, bool onStream, Stream stream) {
+  if (!onStream) return executor_.copies(launch, which, stream);
+  const auto room = endpoint_.stages();
+  if (!room) return room.error();
+  const StageCall call{launch.wait.signature, launch.place, launch.writers, launch.written};
+  driver::cuda::Driver& driver = device_.gpu->driver();
+  return which == CopyStage::Begin ? room->begin(call, driver, stream) : room->meet(call, meeting, driver, stream);
+}
+
+}  // namespace tutti::comm
