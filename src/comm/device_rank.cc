@@ -291,9 +291,10 @@ std::optional<std::string> DeviceRank::lastingWait() const {
 
 std::optional<GivenUp> DeviceRank::look() {
   for (int32_t r = 0; r < ranks_; ++r) {
-    exec::cuda::Verdict& verdict = endpoint_->page().waits(r).givenUp;
-    if (std::atomic_ref<uint32_t>(verdict.state).load(std::memory_order_acquire) == exec::cuda::Verdict::Complete)
-      return readVerdict(verdict, endpoint_->page(), ranks_);
+    const transport::device::Page& page = endpoint_->page();
+    for (exec::cuda::Verdict* const verdict : {&page.waits(r).givenUp, &page.rank(r).endedStage})
+      if (std::atomic_ref<uint32_t>(verdict->state).load(std::memory_order_acquire) == exec::cuda::Verdict::Complete)
+        return readVerdict(*verdict, page, ranks_);
   }
   return std::nullopt;
 }

@@ -123,9 +123,11 @@ bool isForRank(const Verdict& v) { return v.waiting != Waiting::ForHandOver && v
 
 /// What a rank waited for when it gave up, or when another one did. Null: it is not known to have waited for a rank.
 const Verdict* ownWait(const Page& page, int32_t rank) {
-  Verdict& verdict = page.waits(rank).givenUp;
-  const uint32_t state = std::atomic_ref(verdict.state).load(std::memory_order_acquire);
-  return (state == Verdict::Complete || state == Verdict::Ended) && isForRank(verdict) ? &verdict : nullptr;
+  for (Verdict* const verdict : {&page.waits(rank).givenUp, &page.rank(rank).endedStage}) {
+    const uint32_t state = std::atomic_ref(verdict->state).load(std::memory_order_acquire);
+    if ((state == Verdict::Complete || state == Verdict::Ended) && isForRank(*verdict)) return verdict;
+  }
+  return nullptr;
 }
 
 /// Of the waits of ranks, from that of `first` on, each for the next: the one that ends them. Null: they go round.

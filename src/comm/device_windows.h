@@ -12,7 +12,7 @@
 //    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
 //    others). Of scatter, gather and messages no rank knows where the other side's buffer is: messages are left to kernels, and the others
 //    go this way where buffers are lent (8). What is little one block moves instead, and what takes engines more than 6% longer several do;
-//    engines and blocks say the same to the peers, so here ranks may differ.
+//    engines and blocks say the same to the peers, so here ranks may differ (but for 9).
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
@@ -187,6 +187,7 @@ class DeviceWindows {
   /// Whether streams carry out a call's stages themselves, of whose data blocks touch nothing.
   bool hasStreamStages(const Call& call, const BufferTraits& traits) const;
   bool suitsStreams(const Call& call) const;
+  transport::device::StageCall stageCall(uint64_t signature, uint32_t place) const;
   uint64_t sentBytes(const Call& call) const;
   exec::cuda::CopyLaunch copyLaunch(const WindowCall& made) const;
   /// One of a call that engines carry out; `meeting`: how many of its meetings came before.

@@ -32,17 +32,24 @@ bool DeviceWindows::hasStreamStages(const Call& call, const BufferTraits& traits
   return settings_.streamStages == When::WherePossible || !isRelayed(call, traits);
 }
 
+/// Without checks only places are compared, as by kernels.
+StageCall DeviceWindows::stageCall(uint64_t signature, uint32_t place) const {
+  return {endpoint_.comparesCalls() ? signature : 0, place, 0, 0};
+}
+
 uint64_t DeviceWindows::nameOf(const WindowCall& made) const {
   const uint64_t signature = signatureOnWindows(made.call);
   if (!hasStreamStages(made.call, made.traits())) return signature;
-  return transport::device::stageName(StageCall{signature, placeOf(made), 0, 0}.word());
+  return transport::device::stageName(stageCall(signature, placeOf(made)).word());
 }
 
 Status DeviceWindows::stage(const exec::cuda::CopyLaunch& launch, CopyStage which, int32_t meeting, bool onStream, Stream stream) {
   if (!onStream) return executor_.copies(launch, which, stream);
   const auto room = endpoint_.stages();
   if (!room) return room.error();
-  const StageCall call{launch.wait.signature, launch.place, launch.writers, launch.written};
+  StageCall call = stageCall(launch.wait.signature, launch.place);
+  call.writers = launch.writers;
+  call.written = launch.written;
   driver::cuda::Driver& driver = device_.gpu->driver();
   return which == CopyStage::Begin ? room->begin(call, driver, stream) : room->meet(call, meeting, driver, stream);
 }

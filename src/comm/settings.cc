@@ -202,6 +202,10 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   settings.plainUserChannels = ofMessages(kPlain, settings.plainBlocks / 2, isClustered ? kUserBytes : kMessageBytes, lanesOfMessages);
 }
 
+/// Hardware queues that streams share, as CUDA has them by default: with fewer of them, what a stream waits for would hold up the caller's
+/// own kernels.
+constexpr int64_t kQueuesForStages = 8;
+
 }  // namespace
 
 Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured) {
@@ -280,9 +284,12 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     settings.copyEngines = plan::When::WherePossible;
   settings.movesLittle = copyEngines != 1;
   const int64_t streamStages = config::get<Param::TuttiStreamStages>();
-  settings.streamStages = streamStages == 0 || sharesGpus ? plan::When::Never  // streams of one GPU may hold each other up
-                          : streamStages == 1             ? plan::When::WherePossible
-                                                          : plan::When::WhereFaster;
+  if (streamStages == 0 || sharesGpus || !place.keepsLines)  // streams of one GPU may hold each other up; a bus, words (stages.h, 5)
+    settings.streamStages = plan::When::Never;
+  else if (streamStages == 1)
+    settings.streamStages = plan::When::WherePossible;
+  else if (const int64_t queues = config::get<Param::CudaDeviceMaxConnections>(); queues > 0 && queues < kQueuesForStages)
+    settings.streamStages = plan::When::Never;
   const int64_t mapped = config::get<Param::TuttiMapped>();
   settings.mapped = mapped == 0 ? plan::When::Never : mapped == 1 ? plan::When::WherePossible : plan::When::WhereFaster;
   settings.lendsCaptured = config::get<Param::GraphRegister>();

@@ -1,4 +1,5 @@
-// What a kernel's wait that gave up leaves behind, and what it needs to be able to. Plain views, the same on host and device.
+// What a wait that gave up leaves behind, of a kernel or of a stream (transport/device/stages.h), and what a kernel needs to be able to.
+// Plain views, the same on host and device.
 //
 // Owner: whoever allocated them (host memory that every device has mapped); they outlive every launch that was given them.
 // 1. Each rank has a verdict. Its first wait that gives up claims it, fills it in and then sets `state` to Complete; later ones leave it

@@ -74,6 +74,8 @@ class Endpoint {
   exec::cuda::CommView view(exec::cuda::Protocol protocol) const;
   /// What both stages of a call by copies see of this rank (exec/cuda/copies.h): all but the call itself.
   exec::cuda::CopyLaunch copyLaunch() const;
+  /// Whether calls are compared, or places alone.
+  bool comparesCalls() const { return config_.checks != 0; }
   /// What streams that carry out stages themselves have words in. From the first time on it is looked after.
   Result<StageRoom> stages();
   /// Windows of the user; once connect() is Ready.

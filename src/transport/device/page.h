@@ -91,6 +91,7 @@ struct alignas(64) RankCard {
   Card window[kNumWindows];
   exec::cuda::SharePages cellPages[exec::cuda::kMaxLocalRanks];  ///< by writer, of its window of cells; before that one's state
   UserWindowCard userWindow[2];
+  exec::cuda::Verdict endedStage;  ///< as that of the rank's kernels (WaitDesk): of its streams, claimed by its host (stages.h)
 };
 
 /// What a rank thinks of the path between its GPU and a peer's before both have tried it.
@@ -140,7 +141,7 @@ class Page {
   static uint64_t bytesFor(int32_t ranks) { return issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook); }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
-    return roundUp(cellsAt(ranks) + squared(ranks) * sizeof(StageCells), alignof(KernelPage));
+    return roundUp(cellsAt(ranks) + (ranks > exec::cuda::kMaxLocalRanks ? 0 : squared(ranks) * sizeof(StageCells)), alignof(KernelPage));
   }
   KernelPage& kernel() const { return *reinterpret_cast<KernelPage*>(memory_); }
   /// What the waits of a rank's kernels are told.

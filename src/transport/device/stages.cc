@@ -127,12 +127,13 @@ std::optional<StageRoom::Standing> StageRoom::standingOf(const Page& page, int32
   return std::nullopt;
 }
 
-/// Two ranks wait for each other in different calls: neither says anything more. Both waits were marked by now, a mark goes with its wait,
-/// and only this thread marks the own one: as long as that one stands, the peer lacks what it lacked.
+/// Two ranks wait for each other in different calls: neither says anything more. A mark goes with its wait, so what the peer lacked was
+/// lacking if its wait still stands afterwards; and the own one stands as well (look()), which it has done since it was marked.
 std::optional<uint64_t> StageRoom::foreignOf(const Standing& standing, int32_t peer) const {
   const auto theirs = standingOf(page_, peer);
   if (!theirs || !theirs->isMarked() || theirs->wanted() == standing.wanted()) return std::nullopt;
-  return (theirs->lacking(page_) >> rank_ & 1) != 0 ? std::optional(stageName(theirs->wanted())) : std::nullopt;
+  const bool lacksThis = (theirs->lacking(page_) >> rank_ & 1) != 0;
+  return lacksThis && theirs->isStill() ? std::optional(stageName(theirs->wanted())) : std::nullopt;
 }
 
 /// Why a wait that lacks some ranks has to end, if it has to.
@@ -140,7 +141,7 @@ std::optional<StageRoom::Ending> StageRoom::endingOf(const Standing& standing, u
   const uint64_t own = stageName(standing.wanted());
   for (uint32_t bits = lacking; bits != 0; bits &= bits - 1) {
     const int32_t peer = std::countr_zero(bits);
-    if (const uint32_t word = load(standing.word(page_, peer)); word != 0) {
+    if (const uint32_t word = load(standing.word(page_, peer)); word != 0 && word != standing.wanted()) {
       const auto mine = page_.launches(rank_).find(own).calls;
       const auto theirs = page_.launches(peer).find(stageName(word)).calls;
       const bool isElsewhere = !mine.empty() && !theirs.empty() && mine.front().isLike(theirs.front());
@@ -158,7 +159,7 @@ StageRoom::Ending StageRoom::awaiting(const Standing& standing, uint32_t lacking
   return {peer, standing.number == 0 ? Waiting::ForLeave : Waiting::ForCopies, standing.wanted(), load(standing.word(page_, peer))};
 }
 
-/// As a kernel would (exec/cuda/wait.cuh), where nothing has been left yet.
+/// Where nothing has been left yet.
 void StageRoom::leave(Verdict& verdict, Verdict::State as, const Standing& standing, const Ending& ending, uint64_t waitedNs) const {
   const std::atomic_ref state(verdict.state);
   uint32_t empty = Verdict::Empty;
@@ -176,30 +177,43 @@ void StageRoom::leave(Verdict& verdict, Verdict::State as, const Standing& stand
   state.store(as, std::memory_order_release);
 }
 
+/// Says to the own stream what it waits for, again and again while it soon waits anew.
+void StageRoom::letGo(std::optional<Standing> standing, uint64_t waitedNs) const {
+  constexpr int kMostStages = 64;
+  constexpr int kMostTries = 200;
+  for (int stages = 0; standing && stages < kMostStages; ++stages) {
+    const uint32_t lacking = standing->lacking(page_);
+    if (lacking != 0) leave(page_.rank(rank_).endedStage, Verdict::Ended, *standing, awaiting(*standing, lacking), waitedNs);
+    forEach(lacking, [&](int32_t peer) { std::atomic_ref(standing->word(page_, peer)).store(standing->wanted(), std::memory_order_release); });
+    standing.reset();
+    for (int tries = 0; !standing && tries < kMostTries; ++tries) standing = standingOf(page_, rank_);
+  }
+}
+
 bool StageRoom::look(Clock::time_point now) {
   uint32_t& abort = page_.kernel().abort;
   const bool isStopped = load(abort) != 0;
   const auto found = standingOf(page_, rank_);
-  if (!found) return isStopped;
-  if (!found->isMarked()) {
-    uint32_t stage = found->stage;
-    if (!std::atomic_ref(*found->at).compare_exchange_strong(stage, stage | kMarked, std::memory_order_acq_rel)) return isStopped;
-    since_ = now;
-    hasTold_ = false;
-  }
-  const uint32_t lacking = found->lacking(page_);
-  if (lacking == 0) return isStopped;
-  const auto waitedNs = static_cast<uint64_t>(std::chrono::nanoseconds(now - since_).count());
+  if (!found) return false;
+  const auto waitedNs = found->isMarked() ? static_cast<uint64_t>(std::chrono::nanoseconds(now - since_).count()) : 0;
   if (isStopped) {
-    leave(page_.waits(rank_).givenUp, Verdict::Ended, *found, awaiting(*found, lacking), waitedNs);
-    forEach(lacking, [&](int32_t peer) { std::atomic_ref(found->word(page_, peer)).store(found->wanted(), std::memory_order_release); });
+    letGo(found, waitedNs);
     return true;
   }
-  if (!found->isMarked()) return false;
+  if (!found->isMarked()) {
+    uint32_t stage = found->stage;
+    if (std::atomic_ref(*found->at).compare_exchange_strong(stage, stage | kMarked, std::memory_order_acq_rel)) {
+      since_ = now;
+      hasTold_ = false;
+    }
+    return false;
+  }
+  const uint32_t lacking = found->lacking(page_);
+  if (lacking == 0) return false;
   const auto ending = endingOf(*found, lacking, waitedNs);
   if (!found->isStill()) return false;  // it has gone on meanwhile: what was seen was of no wait
   if (ending) {
-    leave(page_.waits(rank_).givenUp, Verdict::Complete, *found, *ending, waitedNs);
+    leave(page_.rank(rank_).endedStage, Verdict::Complete, *found, *ending, waitedNs);
     std::atomic_ref(abort).store(1, std::memory_order_release);
     return true;
   }

@@ -887,6 +887,56 @@ TEST_F(GpuCopies, ADeadlineNamesWhoHasNotGivenLeave) {
   end(true);
 }
 
+/// What its kernels have behind a stage that gave up leaves them no other word: the program hears of the stage, and late as well.
+TEST_F(GpuCopies, AStageThatGaveUpIsToldThoughKernelsFollow) {
+  const ScopedSetting limit("TUTTI_TIMEOUT_MS", "200");
+  open(3);
+  registerAll();
+  ASSERT_EQ(call({Kind::AllGather, 1000, 0}, 0, streams[0]), ncclSuccess);
+  for (int more = 0; more < 3; ++more)
+    ASSERT_EQ(ncclAllReduce(ins[0], outs[0], 100, ncclFloat, ncclSum, comms[0], streams[0]), ncclSuccess) << ncclGetLastError(comms[0]);
+  {
+    const UseGpu use(*gpus, 0);
+    synchronize(*gpus, streams[0]);
+  }
+  EXPECT_EQ(stateOf(0), ncclRemoteError);
+  EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("leave to use the buffers of rank 1"), std::string::npos)
+      << ncclGetLastError(comms[0]);
+  end(true);
+}
+
+/// A peer that dies in a call, or before it, is named, and what the others have on their streams ends.
+void gatherUntilOneDies(faults::ProcessRanks::Self& self) {
+  const ScopedSetting engines("TUTTI_COPY_ENGINES", "1");
+  FakeGpus gpus(self.count());
+  const UseGpu use(gpus, self.index());
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRank(&comm, self.count(), self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+  void* data = nullptr;
+  ASSERT_EQ(ncclMemAlloc(&data, kRoom), ncclSuccess);
+  ncclWindow_t window = nullptr;
+  ASSERT_EQ(ncclCommWindowRegister(comm, data, kRoom, &window, NCCL_WIN_COLL_SYMMETRIC), ncclSuccess) << ncclGetLastError(comm);
+  ASSERT_EQ(ncclAllGather(static_cast<char*>(data) + 1000 * self.index(), data, 1000, ncclInt8, comm, nullptr), ncclSuccess);
+  synchronize(gpus);
+  self.meet(1);
+  if (self.index() == 2) kill(getpid(), SIGKILL);
+  for (int calls = 0; calls < 3; ++calls)
+    (void)ncclAllGather(static_cast<char*>(data) + 1000 * self.index(), data, 1000, ncclInt8, comm, nullptr);
+  EXPECT_EQ(awaitError(comm, 5 * kSlow), ncclRemoteError);
+  const std::string text = ncclGetLastError(comm);
+  EXPECT_NE(text.find("rank 2"), std::string::npos) << text;
+  synchronize(gpus);
+  EXPECT_EQ(ncclCommWindowDeregister(comm, window), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  self.meet(2, {2});
+  EXPECT_EQ(ncclMemFree(data), ncclSuccess);
+}
+
+TEST(GpuCopiesProcesses, TheDeathOfAPeerEndsTheStagesOfOthers) {
+  faults::ProcessRanks children(3, gatherUntilOneDies);
+  children.expectAllWell({2}, 60);
+}
+
 /// Of registering and calling; `leastFailing`: calls whose failure the program hears of.
 void failEveryDriverCall(size_t leastFailing) {
   const ScopedSetting limit("TUTTI_TIMEOUT_MS", "2000");

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -95,7 +98,7 @@ class Stages : public testing::TestWithParam<int32_t> {
     EXPECT_TRUE(isIdle(rank));
   }
   bool isStopped() const { return std::atomic_ref(page.kernel().abort).load() != 0; }
-  const Verdict& verdict(int32_t rank) const { return page.waits(rank).givenUp; }
+  const Verdict& verdict(int32_t rank) const { return page.rank(rank).endedStage; }
   /// No cell says anything.
   void expectSilence() const {
     for (int32_t r = 0; r < ranks; ++r)
@@ -296,10 +299,59 @@ TEST_F(Stages, WhoIsAheadIsInNoOtherCall) {
   EXPECT_FALSE(isStopped());
 }
 
+/// The words of others come while the watch looks, and a third is late: nothing is wrong with them.
+TEST_F(Stages, AWordThatComesMeanwhileIsNoOtherOne) {
+  open(3);
+  ASSERT_TRUE(begin(0, toAll(0)).ok());
+  EXPECT_TRUE(isStuck(0));
+  (void)look(0);
+  std::atomic<bool> isOver = false;
+  std::atomic_ref word(page.cells(0, 1).of[0].word);
+  std::thread peer([&] {
+    while (!isOver) {
+      word.store(toAll(0).word());
+      word.store(0);
+    }
+  });
+  for (int looks = 0; looks < 200'000 && !isStopped(); ++looks) (void)look(0);
+  isOver = true;
+  peer.join();
+  EXPECT_FALSE(isStopped());
+  word.store(0);
+}
+
+/// A peer that waits for a third in this call takes its words back when that has come, also that of a rank which is in the next one.
+TEST_F(Stages, WordsThatAreTakenBackAreNotLacking) {
+  open(3);
+  const StageCall next = toAll(1, 40);
+  ASSERT_TRUE(begin(1, next).ok());
+  EXPECT_TRUE(isStuck(1));
+  (void)look(1);
+  // Rank 0, in the call before: it waits for ranks 1 and 2, and has the word of rank 1; its wait was seen to last.
+  const uint32_t mine = toAll(0).word();
+  const uint32_t stage = mine | uint32_t{6} << 22 | uint32_t{1} << 31;
+  auto& first = *reinterpret_cast<std::atomic<uint64_t>*>(&page.cells(0, 1).of[1]);
+  static_assert(sizeof(StageCell) == sizeof(uint64_t) && std::endian::native == std::endian::little);
+  std::atomic<bool> isOver = false;
+  std::thread peer([&] {
+    for (int turn = 0; turn < 400; ++turn) {
+      first.store(uint64_t{stage} << 32 | mine);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      first.store(0);
+      std::this_thread::sleep_for(milliseconds(1));  // and is marked again later than a look takes
+    }
+    isOver = true;
+  });
+  while (!isOver) (void)look(1);
+  peer.join();
+  EXPECT_FALSE(isStopped());
+  first.store(0);
+}
+
 TEST_F(Stages, StoppedAllWaitsEndAndThoseThatFollow) {
   open(2);
   std::atomic_ref(page.kernel().abort).store(1);
-  for (int call = 0; call < 50; ++call) {
+  for (int call = 0; call < 2000; ++call) {
     ASSERT_TRUE(begin(0, toAll(0)).ok());
     ASSERT_TRUE(meet(0, toAll(0), 0).ok());
   }
@@ -316,11 +368,15 @@ TEST_F(Stages, TheWatchIsThereAsLongAsAnybodyHasASeat) {
   open(2);
   page.waits(0).limitNs = 1'000'000;
   StageWatch watch;
+  const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
+  const auto before = threads();
   for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(threads(), before);
     auto first = watch.add(rooms[1]);
     auto second = watch.add(rooms[0]);
     ASSERT_TRUE(first && second);
     first->reset();
+    EXPECT_EQ(threads(), before + 1);
     if (turn < 2) continue;
     ASSERT_TRUE(begin(0, toAll(0)).ok());
     EXPECT_TRUE(ends(0)) << "past its deadline";
