@@ -202,10 +202,8 @@ void setPipes(plan::DeviceSettings& settings, int32_t ranks, bool isClustered) {
   settings.plainUserChannels = ofMessages(kPlain, settings.plainBlocks / 2, isClustered ? kUserBytes : kMessageBytes, lanesOfMessages);
 }
 
-/// Hardware queues that streams share, as CUDA has them by default: with fewer of them, what a stream waits for would hold up the caller's
-/// own kernels.
+/// As CUDA has them by default: with fewer, a stream that waits would hold up the caller's own kernels.
 constexpr int64_t kQueuesForStages = 8;
-
 }  // namespace
 
 Result<plan::Settings> readSettings(const Config& config, const tune::Platform* measured) {

@@ -57,8 +57,9 @@ Status Endpoint::check(int32_t peer) const {
   if (!(card.config == config_))
     return error(Code::InvalidUsage,
                  "ranks {} and {} have different settings for GPUs: TUTTI_SLOTS, TUTTI_SLICE_BYTES, NCCL_BUFFSIZE, TUTTI_CHECKS, "
-                 "TUTTI_COPY_ENGINES, TUTTI_STREAM_STAGES, CUDA_DEVICE_MAX_CONNECTIONS, TUTTI_MAPPED, TUTTI_BULK, TUTTI_BLOCK_PRICE, CTAPolicy, cgaClusterSize and the "
-                 "limits of CTAs and channels must be the same on all ranks, and so must the number of multiprocessors",
+                 "TUTTI_COPY_ENGINES, TUTTI_STREAM_STAGES, CUDA_DEVICE_MAX_CONNECTIONS, TUTTI_MAPPED, TUTTI_BULK, TUTTI_BLOCK_PRICE, "
+                 "CTAPolicy, cgaClusterSize and the limits of CTAs and channels must be the same on all ranks, and so must the number of "
+                 "multiprocessors and what their streams can do",
                  rank_.value, peer);
   if (!around_.sharesGpus && std::memcmp(card.gpu, &around_.gpu->info().uuid, sizeof card.gpu) == 0)
     return error(Code::InvalidUsage,

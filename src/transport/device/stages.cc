@@ -184,7 +184,8 @@ void StageRoom::letGo(std::optional<Standing> standing, uint64_t waitedNs) const
   for (int stages = 0; standing && stages < kMostStages; ++stages) {
     const uint32_t lacking = standing->lacking(page_);
     if (lacking != 0) leave(page_.rank(rank_).endedStage, Verdict::Ended, *standing, awaiting(*standing, lacking), waitedNs);
-    forEach(lacking, [&](int32_t peer) { std::atomic_ref(standing->word(page_, peer)).store(standing->wanted(), std::memory_order_release); });
+    const uint32_t word = standing->wanted();
+    forEach(lacking, [&](int32_t peer) { std::atomic_ref(standing->word(page_, peer)).store(word, std::memory_order_release); });
     standing.reset();
     for (int tries = 0; !standing && tries < kMostTries; ++tries) standing = standingOf(page_, rank_);
   }

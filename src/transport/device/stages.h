@@ -19,10 +19,10 @@
 //    deadline, and where the words of two ranks show that they are not in the same call, the watch says what a kernel would (verdict.h) and
 //    stops the communicator's devices. Where those are stopped it writes what the streams of its ranks wait for, until they have come to
 //    their ends: also those of graphs that are launched later.
-// 4. Copies behind a Begin that was ended so are carried out all the same, as behind a kernel that gave up, and so are the words of meetings:
-//    the communicator has failed, and whatever its calls leave.
-// 5. Data goes to a device's memory and words to the host's. A stream writes a word behind a fence for the whole system, which NVLink keeps;
-//    between devices on a bus nobody promises that data has arrived when the host's memory has the word, so those have kernels.
+// 4. Copies behind a Begin that was ended so are carried out all the same, as behind a kernel that gave up, and the words of meetings are
+//    said: the communicator has failed, whatever its calls leave.
+// 5. Data goes to a device's memory and words to the host's. A stream writes a word behind a fence for the whole system, which NVLink
+//    keeps; between devices on a bus nobody promises that data has arrived when the host's memory has the word, so those have kernels.
 #pragma once
 
 #include <chrono>
@@ -66,8 +66,8 @@ class StageRoom {
   Status meet(const StageCall& call, int32_t number, driver::cuda::Driver& driver, driver::cuda::Stream stream) const;
 
   using Clock = std::chrono::steady_clock;
-  /// Notes a wait, tells of one that lasts, ends one that has to end. Of one thread at a time. True: a stream was let go on, or is to be, and
-  /// may soon wait again.
+  /// Notes a wait, tells of one that lasts, ends one that has to end. Of one thread at a time. True: a stream was let go on, or is to be,
+  /// and may soon wait again.
   bool look(Clock::time_point now);
 
  private:
