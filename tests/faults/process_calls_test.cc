@@ -74,13 +74,15 @@ const std::vector<Mismatch>& mismatches() {
   return all;
 }
 
-/// On one host, each on its own, and two of them together.
-class ProcessCalls : public testing::TestWithParam<Layout> {};
-
-TEST_P(ProcessCalls, EveryRankHearsOfBothCalls) {
+/// All mismatches, over the library's own sockets or those of a plugin.
+void expectMismatches(const Layout& layout, bool isOverPlugin) {
   for (size_t m = 0; m < mismatches().size(); ++m) {
-    ProcessRanks children(kRanks, [m](Self& self) {
-      if (!GetParam().hosts.empty()) playHost(GetParam().hosts[static_cast<size_t>(self.index())]);
+    ProcessRanks children(kRanks, [m, &layout, isOverPlugin](Self& self) {
+      if (!layout.hosts.empty()) playHost(layout.hosts[static_cast<size_t>(self.index())]);
+      if (isOverPlugin) {
+        setenv("NCCL_NET_PLUGIN", "example", 1);
+        setenv("NCCL_NET", "Example", 1);
+      }
       const Mismatch& mismatch = mismatches()[m];
       ncclComm_t comm = joinAll(self);
       std::vector<int> data(300000);
@@ -103,6 +105,13 @@ TEST_P(ProcessCalls, EveryRankHearsOfBothCalls) {
     if (testing::Test::HasFailure()) FAIL() << mismatches()[m].name;
   }
 }
+
+/// On one host, each on its own, and two of them together.
+class ProcessCalls : public testing::TestWithParam<Layout> {};
+
+TEST_P(ProcessCalls, EveryRankHearsOfBothCalls) { expectMismatches(GetParam(), false); }
+
+TEST(ProcessCallsOverPlugin, EveryRankHearsOfBothCalls) { expectMismatches({"ThreeHosts", {0, 1, 2}}, true); }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ProcessCalls,
                          testing::Values(Layout{"OneHost", {}}, Layout{"ThreeHosts", {0, 1, 2}}, Layout{"OddOneAlone", {0, 1, 0}},

@@ -272,9 +272,9 @@ TEST(JobGroup, LeavesNothingBehind) {
     }
   }
   EXPECT_EQ(entriesOf("/proc/self/fd"), descriptors);
-  // The system lists a thread for a moment after it was joined.
+  // The system lists a thread for a moment after it was joined, and may have done so before.
   for (int i = 0; i < 1000 && entriesOf("/proc/self/task") > threads; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(entriesOf("/proc/self/task"), threads);
+  EXPECT_LE(entriesOf("/proc/self/task"), threads);
 }
 
 }  // namespace

@@ -154,6 +154,15 @@ void closeGpus(Play&) {
                                          [] { return nullptr; });
 }
 
+void callOnWindows(Play& play) {
+  play.registerWindows();
+  play.gather(10'000);
+  play.broadcast(kOwn);
+  play.capture([&] { play.gather(10'000); });
+  play.replay();
+  play.deregisterWindows();
+}
+
 // NOLINTNEXTLINE(bugprone-throwing-static-initialization): out of memory ends the program, as it should
 const Scenario kScenarios[] = {
     {"Driver", Machine::Plain, {}, false, nothing, openAll, 20},
@@ -204,14 +213,14 @@ const Scenario kScenarios[] = {
      {{"TUTTI_COPY_ENGINES", "1"}},
      true,
      openAll,
-     [](Play& play) {
-       play.registerWindows();
-       play.gather(10'000);
-       play.broadcast(kOwn);
-       play.capture([&] { play.gather(10'000); });
-       play.replay();
-       play.deregisterWindows();
-     },
+     callOnWindows,
+     10},
+    {"WindowsByStreams",
+     Machine::Plain,
+     {{"TUTTI_COPY_ENGINES", "1"}, {"TUTTI_STREAM_STAGES", "1"}},
+     true,
+     openAll,
+     callOnWindows,
      10},
     {"Carried",
      Machine::Plain,
