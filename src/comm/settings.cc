@@ -282,12 +282,13 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
     settings.copyEngines = plan::When::WherePossible;
   settings.movesLittle = copyEngines != 1;
   const int64_t streamStages = config::get<Param::TuttiStreamStages>();
-  if (streamStages == 0 || sharesGpus || !place.keepsLines)  // streams of one GPU may hold each other up; a bus, words (stages.h, 5)
+  const int64_t queues = config::get<Param::CudaDeviceMaxConnections>();
+  const bool areFew = streamStages != 1 && queues > 0 && queues < kQueuesForStages;
+  // Streams of one GPU may hold each other up; a bus, words (transport/device/stages.h, 5).
+  if (streamStages == 0 || areFew || sharesGpus || !place.keepsLines)
     settings.streamStages = plan::When::Never;
   else if (streamStages == 1)
     settings.streamStages = plan::When::WherePossible;
-  else if (const int64_t queues = config::get<Param::CudaDeviceMaxConnections>(); queues > 0 && queues < kQueuesForStages)
-    settings.streamStages = plan::When::Never;
   const int64_t mapped = config::get<Param::TuttiMapped>();
   settings.mapped = mapped == 0 ? plan::When::Never : mapped == 1 ? plan::When::WherePossible : plan::When::WhereFaster;
   settings.lendsCaptured = config::get<Param::GraphRegister>();

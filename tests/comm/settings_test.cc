@@ -274,6 +274,28 @@ TEST_F(FromEnvironment, WindowsArePreferredAsAsked) {
   EXPECT_EQ(settings().machine.blockPrice, 0);
 }
 
+TEST_F(FromEnvironment, StreamsCarryOutStagesWhereWordsAreInOrderAndQueuesAreEnough) {
+  using plan::When;
+  Place place;
+  place.ranks = 2;
+  const auto stages = [&] { return readDeviceSettings(read(), {}, place, {}).value().streamStages; };
+  EXPECT_EQ(stages(), When::Never) << "a bus between the GPUs";
+  place.keepsLines = true;
+  EXPECT_EQ(stages(), When::WhereFaster);
+  for (const auto& [queues, expected] : {std::pair{"1", When::Never}, {"7", When::Never}, {"8", When::WhereFaster}, {"0", When::WhereFaster}}) {
+    set("CUDA_DEVICE_MAX_CONNECTIONS", queues);
+    EXPECT_EQ(stages(), expected) << queues;
+  }
+  set("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+  set("TUTTI_STREAM_STAGES", "1");
+  EXPECT_EQ(stages(), When::WherePossible) << "who asks for them gets them";
+  set("TUTTI_MULTI_RANK_GPU", "1");
+  EXPECT_EQ(stages(), When::Never);
+  set("TUTTI_MULTI_RANK_GPU", "0");
+  set("TUTTI_STREAM_STAGES", "0");
+  EXPECT_EQ(stages(), When::Never);
+}
+
 TEST_F(FromEnvironment, ClustersNeedHalfTheChannelsOfPlainData) {
   exec::cuda::KernelUses uses;
   for (exec::cuda::KernelUse& use : uses.of) use.blocksPerMultiprocessor = 1;
