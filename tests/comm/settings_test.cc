@@ -282,7 +282,8 @@ TEST_F(FromEnvironment, StreamsCarryOutStagesWhereWordsAreInOrderAndQueuesAreEno
   EXPECT_EQ(stages(), When::Never) << "a bus between the GPUs";
   place.keepsLines = true;
   EXPECT_EQ(stages(), When::WhereFaster);
-  for (const auto& [queues, expected] : {std::pair{"1", When::Never}, {"7", When::Never}, {"8", When::WhereFaster}, {"0", When::WhereFaster}}) {
+  const std::pair<const char*, When> all[] = {{"1", When::Never}, {"7", When::Never}, {"8", When::WhereFaster}, {"0", When::WhereFaster}};
+  for (const auto& [queues, expected] : all) {
     set("CUDA_DEVICE_MAX_CONNECTIONS", queues);
     EXPECT_EQ(stages(), expected) << queues;
   }
