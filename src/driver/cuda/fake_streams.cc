@@ -113,7 +113,7 @@ Error FakeDriver::memcpy2DAsync(const PlaneCopy* copy, Stream stream) {
   return Error::Success;
 }
 
-/// The address itself is looked at when the stream comes to it, as the driver does.
+/// What may be addressed is checked now; words are written, and waited for, when the stream comes to them.
 Error FakeDriver::streamBatchMemOp(Stream stream, uint32_t count, StreamOp* ops, uint32_t flags) {
   if (current() < 0) return Error::InvalidContext;
   if (!isStream(stream)) return Error::InvalidHandle;

@@ -13,7 +13,7 @@
 
 namespace tutti::driver::cuda {
 
-/// The oldest driver that has cuGetProcAddress.
+/// The oldest driver that has cuGetProcAddress, and all calls of calls.def in the versions that are asked for.
 inline constexpr int32_t kOldestDriver = 11070;
 
 /// SystemError: no such library, or it is no CUDA driver, or one that is too old; the text says which, and what was asked for.

@@ -38,7 +38,7 @@ struct Verdict {
   Waiting waiting;
   int32_t rank;  ///< who waited
   int32_t peer;  ///< for whom
-  int32_t channel;
+  int32_t channel;     ///< -1: a stream waited, and no kernel (transport/device/page.h)
   int32_t step;       ///< of the lane's program
   uint64_t expected;  ///< ForData, ForSlot, ForHandOver: the counter waited for; ForCell, ForArrival: the epoch; ForLeave …: the call
   uint64_t seen;

@@ -93,7 +93,7 @@ class StageRoom {
 /// Looks at the rooms that it has been given, all the time, on a thread that is there as long as it has any.
 class StageWatch {
  public:
-  /// Goes before the page does.
+  /// Goes before the page does, on any thread but the watch's: no look at the room is under way any more when it has gone.
   class Seat {
    public:
     Seat(StageWatch& watch, const StageRoom& room) : watch_(watch), room_(room) {}
