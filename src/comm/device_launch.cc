@@ -16,6 +16,10 @@ using exec::cuda::Work;
 
 namespace {
 
+/// Where messages come behind collectives (DeviceRank::order()).
+constexpr int32_t kLentMessages = 1;
+constexpr int32_t kFirstMessages = 2;
+
 /// What two blocks of a launch that run the same works must have in common, but for the loop type (Batch).
 bool mayShareLaunch(const DeviceCall& a, const DeviceCall& b) {
   const plan::DevicePlan& x = *a.plan->plan;
@@ -45,7 +49,8 @@ void DeviceRank::Batch::clear() {
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
 /// the same launch, or the launches before it must end without it: messages go by kernel, which both sides choose alike, then by how far
 /// they go, then by their number of the pair. At each such place a rank has one message to send and one to receive at most; whoever is
-/// at the first place where anything is missing has both in its launch.
+/// at the first place where anything is missing has both in its launch. Before those come messages that streams carry out: the first of
+/// each pair and direction together, then the second ones.
 void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
   scratch.ordered.clear();
   scratch.counts.clear();
@@ -54,10 +59,12 @@ void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
     Turn turn{&call, {}};
     if (call.call.isMessage()) {
       const int32_t ahead = call.call.receives ? rank_.value - call.call.root : call.call.root - rank_.value;
-      const Scratch::Way way{call.plan->plan->kernel, (ahead + ranks_) % ranks_, call.call.receives};
+      const bool isLent = call.window != nullptr;
+      const Scratch::Way way{isLent, isLent ? KernelId() : call.plan->plan->kernel, (ahead + ranks_) % ranks_, call.call.receives};
       auto count = std::ranges::find(scratch.counts, way, &std::pair<Scratch::Way, int32_t>::first);
       if (count == scratch.counts.end()) count = scratch.counts.insert(count, {way, 0});
-      turn.place = {1 + static_cast<int32_t>(way.kernel), way.distance, count->second++};
+      turn.place = {kFirstMessages + static_cast<int32_t>(way.kernel), way.distance, count->second++};
+      if (isLent) turn.place = {kLentMessages, turn.place.back(), 0};
     }
     scratch.ordered.push_back(turn);
   }
@@ -171,7 +178,7 @@ Status DeviceRank::launch(std::span<DeviceCall> calls) {
     DeviceCall* const alone = &calls.front();
     constexpr uint16_t kFirst = 0;
     if (alone->plan == nullptr) return {};
-    if (alone->window != nullptr) return inTurn(calls, {&alone->stream, 1}, [&] { return launchOnWindows(*alone, alone->stream); });
+    if (alone->window != nullptr) return inTurn(calls, {&alone->stream, 1}, [&] { return launchOnWindows({&alone, 1}, alone->stream); });
     const auto launchAlone = [&] { return launchWorks({&alone, 1}, {&kFirst, 1}, alone->plan->plan->blocks(), alone->stream); };
     return inTurn(calls, {&alone->stream, 1}, launchAlone);
   }
@@ -193,10 +200,14 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
       TUTTI_TRY(launchBatch(batch, stream));
       batch.clear();
     }
-    if (isOnWindows)
-      TUTTI_TRY(launchOnWindows(*ordered[i].call, stream));
-    else
+    if (!isOnWindows) {
       add(batch, *ordered[i].call);
+      continue;
+    }
+    std::vector<DeviceCall*> together{ordered[i].call};
+    const auto goesWithNext = [&] { return i + 1 < ordered.size() && ordered[i + 1].place == ordered[i].place; };
+    for (; ordered[i].call->call.isMessage() && goesWithNext(); ++i) together.push_back(ordered[i + 1].call);
+    TUTTI_TRY(launchOnWindows(together, stream));
   }
   return batch.calls.empty() ? Status() : launchBatch(batch, stream);
 }
@@ -215,12 +226,16 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
   return launchWorks(batch.calls, batch.firstBlock, blocks, stream);
 }
 
-Status DeviceRank::launchOnWindows(const DeviceCall& call, Stream stream) {
-  const Work& work = call.plan->plan->work;
-  WindowCall made{call.call, call.in, call.out, call.window, call.inWindow, work.op, work.scaling};
-  if (work.scaling.hasFactor) made.scaling.factor = call.factor;  // of an average: a pre-multiplied sum does not go this way
-  endpoint_->page().launches(rank_.value).write(windows_->nameOf(made), exec::host::onWindows(call.call), isCaptured_);
-  return windows_->launch(made, stream);
+/// One collective, or messages that go together.
+Status DeviceRank::launchOnWindows(std::span<DeviceCall* const> calls, Stream stream) {
+  std::vector<WindowCall> all;
+  for (const DeviceCall* call : calls) {
+    const Work& work = call->plan->plan->work;
+    WindowCall& made = all.emplace_back(WindowCall{call->call, call->in, call->out, call->window, call->inWindow, work.op, work.scaling});
+    if (work.scaling.hasFactor) made.scaling.factor = call->factor;  // of an average: a pre-multiplied sum does not go this way
+    endpoint_->page().launches(rank_.value).write(windows_->nameOf(made), exec::host::onWindows(call->call), isCaptured_);
+  }
+  return calls.front()->call.isMessage() ? windows_->launchMessages(all, stream) : windows_->launch(all.front(), stream);
 }
 
 /// All blocks that messages of one peer and direction may use.

@@ -213,8 +213,11 @@ Status DeviceRank::offer(std::span<DeviceCall> calls) {
 
 /// Where nothing came of it the call has to be opened as others are: on all ranks, which have found the same.
 Poll DeviceRank::settleLoan(DeviceCall& call) {
-  const Poll poll = endpoint_->settleWindows();
-  if (poll != Poll::Ready) return poll;
+  if (!call.call.isMessage()) {
+    if (const Poll poll = endpoint_->settleWindows(); poll != Poll::Ready) return poll;
+  } else if (!call.loan.first->isSettled) {
+    return Poll::Pending;
+  }
   call.lends = false;
   WindowCall found = windowCallOf(call);
   windows_->chooseLent(found, call.loan, call.plan->plan->way());
@@ -229,6 +232,10 @@ Poll DeviceRank::settle(std::span<DeviceCall> calls) {
   bool isNew = false;
   Poll poll = Poll::Ready;
   uint64_t place = 0;  // among the calls that have been said
+  // All of them at once: what one side waits for the other may have behind something else.
+  if (std::ranges::any_of(calls, [](const DeviceCall& call) { return call.lends && call.call.isMessage(); }) &&
+      endpoint_->settleMessageLoans() == Poll::Failed)
+    return Poll::Failed;
   for (DeviceCall& call : calls) {
     if (call.lends) {
       poll = settleLoan(call);
@@ -302,7 +309,6 @@ std::optional<GivenUp> DeviceRank::look() {
 Status DeviceRank::choose(DeviceCall& call) const {
   if (call.plan == nullptr) return {};
   call.estimatedUs = call.plan->plan->estimatedUs;
-  if (call.call.isMessage()) return {};
   WindowCall found = windowCallOf(call);
   TUTTI_TRY(windows_->choose(found, call.plan->plan->way()));
   call.estimatedUs = found.window != nullptr ? windows_->estimateUs(call.call, found.traits()) : call.plan->plan->estimatedUs;

@@ -160,6 +160,7 @@ class DeviceRank {
   /// What a launch is put together in: kept, so that repeated groups allocate nothing.
   struct Scratch {
     struct Way {
+      bool isLent;
       exec::cuda::KernelId kernel;
       int32_t distance;
       bool receives;
@@ -177,7 +178,7 @@ class DeviceRank {
   bool endsBefore(Batch& batch, const std::vector<Turn>& ordered, size_t next) const;
   void add(Batch& batch, DeviceCall& call) const;
   Status launchBatches(const std::vector<Turn>& ordered, driver::cuda::Stream stream);
-  Status launchOnWindows(const DeviceCall& call, driver::cuda::Stream stream);
+  Status launchOnWindows(std::span<DeviceCall* const> calls, driver::cuda::Stream stream);
   Status launchWorks(std::span<DeviceCall* const> calls, std::span<const uint16_t> firstBlock, int32_t blocks, driver::cuda::Stream stream);
   /// What the kernels of the calls are told, and whoever has to tell of them.
   uint64_t nameLaunch(std::span<DeviceCall* const> calls);

@@ -71,7 +71,7 @@ std::string describeAll(const std::vector<Call>& calls) {
 /// Messages that a wait may have been for: all, where it was for none of its peer.
 std::vector<Call> suspected(std::vector<Call> calls, const Verdict& v) {
   if (calls.empty() || !calls.front().isMessage()) return calls;
-  const bool receives = v.waiting != Waiting::ForSlot;
+  const bool receives = v.waiting != Waiting::ForSlot && v.waiting != Waiting::ForLeave;
   std::vector<Call> found;
   std::ranges::copy_if(calls, std::back_inserter(found), [&](const Call& c) { return c.root == v.peer && c.receives == receives; });
   return found.empty() ? calls : found;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::array kCopied{Collective::Broadcast, Collective::AllGather, Collective::AllToAll};
 /// Only where buffers are lent: each rank's arguments tell of its own alone.
-constexpr std::array kCopiedIfLent{Collective::Scatter, Collective::Gather};
+constexpr std::array kCopiedIfLent{Collective::Scatter, Collective::Gather, Collective::SendRecv};
 /// Blocks that combine: more are hardly faster (docs/decisions/0042-mapped.md), and take multiprocessors from the caller's own kernels.
 constexpr int32_t kMappedBlocks = 12;
 /// And that move, between two ranks and between more; some of them have the rank's own part.
@@ -75,12 +75,14 @@ bool goesOnlyLent(Collective collective) { return isAmong(kCopiedIfLent, collect
 
 std::string DeviceWindows::obstacle(Collective collective) const {
   const bool combines = isMapped(collective);
-  if (!combines && !isCopied(collective)) return "reduce and messages do not go that way";
+  if (!combines && !isCopied(collective)) return "a reduce does not go that way";
   if (ranks_ < 2) return "there is nobody to share windows with";
   const When when = combines ? settings_.mapped : settings_.copyEngines;
   if (when == When::Never) return combines ? "TUTTI_MAPPED=0 forbids it" : "TUTTI_COPY_ENGINES=0 forbids it";
   if (endpoint_.usesHostMemory()) return "some GPUs do not reach each other's memory";
   if (ranks_ > exec::cuda::kMaxLocalRanks) return format("at most {} ranks map each other's windows", exec::cuda::kMaxLocalRanks);
+  if (collective == Collective::SendRecv && settings_.streamStages == When::Never)
+    return "of messages streams carry out the stages, and TUTTI_STREAM_STAGES=0, the driver or the links forbid it";
   if (combines && settings_.mappedBlocks < 1) return "its blocks do not fit onto the device beside those of other ranks";
   if (when == When::WherePossible || settings_.mapped == When::WherePossible) return {};
   for (const tune::Filter* filter : {&settings_.restrictions.nccl, &settings_.restrictions.tutti, &settings_.protocols})
@@ -91,6 +93,7 @@ std::string DeviceWindows::obstacle(Collective collective) const {
 
 double DeviceWindows::estimateUs(const Call& call, const BufferTraits& traits) const {
   if (isMapped(call.collective)) return isCarried(call, traits) ? carriedShape(call).us : straightUs(call);
+  if (call.isMessage()) return copyUs(call);
   switch (moverOf(call, traits)) {
     case Mover::Engines: return copyUs(call);
     case Mover::Block: return movedUs(call);
@@ -142,6 +145,7 @@ double DeviceWindows::copyUs(const Call& call) const {
 
 double DeviceWindows::directUs(const Call& call) const {
   using tune::CopyOrder;
+  if (call.isMessage()) return tune::copyUs(settings_.machine, 2, sentBytes(call), CopyOrder::ByOne, true);
   const bool isByOne = call.collective == Collective::Broadcast || call.collective == Collective::Scatter;
   const CopyOrder order = isByOne ? CopyOrder::ByOne : goInTurns(call) ? CopyOrder::InTurns : CopyOrder::AtOnce;
   return tune::copyUs(settings_.machine, ranks_, sentBytes(call), order, suitsStreams(call));
@@ -160,15 +164,17 @@ double DeviceWindows::movedTogetherUs(const Call& call) const {
 tune::Way DeviceWindows::wayOf(const Call& call, const BufferTraits& traits) const {
   const double us = estimateUs(call, traits);
   if (isMapped(call.collective)) return {us, isCarried(call, traits) ? carriedShape(call).blocks : blocksOf(call)};
-  if (hasStreamStages(call, traits)) return {us, 0};
+  if (call.isMessage() || hasStreamStages(call, traits)) return {us, 0};
   return {us, moverOf(call, traits) == Mover::Blocks ? blocksOf(call) : 1};
 }
 
 bool DeviceWindows::isTaken(const Call& call, const BufferTraits& traits, const tune::Way& kernel) const {
+  if (call.isMessage() && (!hasStreamStages(call, traits) || (traits.hasFinePages && settings_.copyEngines != When::WherePossible)))
+    return false;
   const bool isWished = isMapped(call.collective)
                             ? settings_.mapped == When::WherePossible || (!settings_.movesLittle && isCarried(call, traits))
                             : settings_.copyEngines == When::WherePossible ||
-                                  (settings_.mapped == When::WherePossible && moverOf(call, traits) != Mover::Engines);
+                                  (settings_.mapped == When::WherePossible && !call.isMessage() && moverOf(call, traits) != Mover::Engines);
   return isWished || weigh(wayOf(call, traits)) < (traits.isLent ? kWorthLending : 1) * weigh(kernel);
 }
 

@@ -10,9 +10,9 @@
 //    copies still go to where the promise says, inside the windows.
 // 2. Copies: each rank writes what it has into the peers' outputs: all-gather, all-to-all (whose input has to lie in such a window too, not
 //    upon the output, because a peer writes to the output before this rank has read all of its input) and broadcast (the root to all
-//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: messages are left to kernels, and the others
-//    go this way where buffers are lent (8). What is little one block moves instead, and what takes engines more than 6% longer several do;
-//    engines and blocks say the same to the peers, so here ranks may differ (but for 9).
+//    others). Of scatter, gather and messages no rank knows where the other side's buffer is: they go this way where buffers are lent (8).
+//    What is little one block moves instead, and what takes engines more than 6% longer several do; engines and blocks say the same to the
+//    peers, so here ranks may differ (but for 9).
 // 3. Blocks: each rank combines a share (all-reduce, whose input and output both have to lie in such windows) or its chunk
 //    (reduce-scatter, whose input has to), reads all ranks' contributions where they lie, and of an all-reduce writes the results to all.
 //    A program finds its peers reading its input for as long as the call is under way, as with NCCL's symmetric windows.
@@ -33,10 +33,12 @@
 //    several ranks in turns would wait for itself. Where a rank's memory cannot be shared no rank goes that way. Plain memory counts too,
 //    since a graph may only be launched as long as its buffers are there. What is mapped stays until the graph is gone and the rank's
 //    kernels have ended. Then it goes with the next call; plain memory behind the next call that is captured, or with the communicator: to
-//    let go of it waits for all that runs on the GPU.
+//    let go of it waits for all that runs on the GPU. Of a message that concerns its two ranks alone, which need not both capture it
+//    (transport/device/message_loans.h).
 // 9. Around what engines move stand stages: Begin, meetings, End (exec/cuda/copies.h). Kernels of one block carry them out, or the streams
-//    themselves (transport/device/stages.h), where much is moved; of a call that reduces always kernels. Whether streams do is the same on
-//    all ranks, since kernels do not hear what streams say: it depends on nothing of a rank's own.
+//    themselves (transport/device/stages.h), where much is moved; of a call that reduces always kernels, of messages always streams, since
+//    kernels count calls that all ranks make. Whether streams do is the same on all ranks, since kernels do not hear what streams say: it
+//    depends on nothing of a rank's own.
 #pragma once
 
 #include <mutex>
@@ -138,6 +140,8 @@ class DeviceWindows {
   uint64_t nameOf(const WindowCall& made) const;
   /// Its kernels, and copies between them, behind what is on `stream`, and before what follows there. Under a current context.
   Status launch(const WindowCall& made, driver::cuda::Stream stream);
+  /// Messages together: to each peer one at most, and from each.
+  Status launchMessages(std::span<const WindowCall> messages, driver::cuda::Stream stream);
 
   /// Whether no copy is under way outside graphs.
   bool isIdle();
@@ -188,6 +192,7 @@ class DeviceWindows {
   bool hasStreamStages(const Call& call, const BufferTraits& traits) const;
   bool suitsStreams(const Call& call) const;
   transport::device::StageCall stageCall(uint64_t signature, uint32_t place) const;
+  transport::device::StageCall messageStage() const;
   uint64_t sentBytes(const Call& call) const;
   exec::cuda::CopyLaunch copyLaunch(const WindowCall& made) const;
   /// One of a call that engines carry out; `meeting`: how many of its meetings came before.

@@ -49,6 +49,11 @@ DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
     case Collective::AllReduce: return {begin(out, chunk), begin(in, chunk)};
     case Collective::ReduceScatter: return {begin(in, all), nullptr};
     case Collective::Broadcast: return {begin(out, chunk), nullptr};
+    case Collective::SendRecv: {
+      const Rank peer(call.root);
+      const auto& [from, to] = call.receives ? std::pair(peer, rank_) : std::pair(rank_, peer);
+      return {endpoint_.messageLoans().begin(from, to, call.receives ? out : 0, Bytes(chunk), readers), nullptr};
+    }
     case Collective::Scatter: return {isRoot ? absent(chunk) : begin(out, chunk), nullptr};
     case Collective::Gather: return {isRoot ? begin(out, all) : absent(all), nullptr};
     default: break;

@@ -14,21 +14,27 @@ namespace {
 /// longer so (docs/decisions/0077).
 constexpr uint64_t kOnStreamsFrom = 24 << 20;
 constexpr uint64_t kRootOnStreamsFrom = 128 << 20;
+/// Of messages, which have no kernels around copies.
+constexpr uint64_t kMessagesOnStreamsFrom = 8 << 20;
 
 }  // namespace
 
 /// Of the rank that sends most.
-uint64_t DeviceWindows::sentBytes(const Call& call) const { return static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call); }
+uint64_t DeviceWindows::sentBytes(const Call& call) const {
+  return call.isMessage() ? chunkBytes(call) : static_cast<uint64_t>(ranks_ - 1) * chunkBytes(call);
+}
 
 /// A stage takes a stream some microseconds more than a kernel, and none of the caller's multiprocessors.
 bool DeviceWindows::suitsStreams(const Call& call) const {
-  const uint64_t least = hasRoot(call.collective) ? kRootOnStreamsFrom : kOnStreamsFrom;
+  const uint64_t least = call.isMessage() ? kMessagesOnStreamsFrom : hasRoot(call.collective) ? kRootOnStreamsFrom : kOnStreamsFrom;
   return settings_.streamStages == When::WherePossible || (settings_.streamStages == When::WhereFaster && sentBytes(call) >= least);
 }
 
 /// The same on all ranks: it depends on what is alike on all of them. Of what is passed on ranks meet once for every part.
 bool DeviceWindows::hasStreamStages(const Call& call, const BufferTraits& traits) const {
-  if (reduces(call.collective) || !suitsStreams(call) || moverOf(call, traits) != Mover::Engines) return false;
+  if (reduces(call.collective) || !suitsStreams(call)) return false;
+  if (call.isMessage()) return true;
+  if (moverOf(call, traits) != Mover::Engines) return false;
   return settings_.streamStages == When::WherePossible || !isRelayed(call, traits);
 }
 
@@ -37,7 +43,15 @@ StageCall DeviceWindows::stageCall(uint64_t signature, uint32_t place) const {
   return {endpoint_.comparesCalls() ? signature : 0, place, 0, 0};
 }
 
+/// The two sides of a message, and those of others, say the same: MessageChecks have compared them, and no two lie at one place.
+StageCall DeviceWindows::messageStage() const {
+  Call any;
+  any.collective = Collective::SendRecv;
+  return stageCall(signatureOnWindows(any), 0);
+}
+
 uint64_t DeviceWindows::nameOf(const WindowCall& made) const {
+  if (made.call.isMessage()) return transport::device::stageName(messageStage().word());
   const uint64_t signature = signatureOnWindows(made.call);
   if (!hasStreamStages(made.call, made.traits())) return signature;
   return transport::device::stageName(stageCall(signature, placeOf(made)).word());
@@ -52,6 +66,24 @@ Status DeviceWindows::stage(const exec::cuda::CopyLaunch& launch, CopyStage whic
   call.written = launch.written;
   driver::cuda::Driver& driver = device_.gpu->driver();
   return which == CopyStage::Begin ? room->begin(call, driver, stream) : room->meet(call, meeting, driver, stream);
+}
+
+/// Leave is given to all before any of them is waited for, so two ranks that send to each other do not wait for ever.
+Status DeviceWindows::launchMessages(std::span<const WindowCall> messages, Stream stream) {
+  const auto room = endpoint_.stages();
+  if (!room) return room.error();
+  StageCall call = messageStage();
+  std::vector<Piece> pieces;
+  for (const WindowCall& made : messages) {
+    const uint32_t peer = uint32_t{1} << made.call.root;
+    (made.call.receives ? call.writers : call.written) |= peer;
+    if (made.call.receives) continue;
+    pieces.push_back({made.window->at[static_cast<size_t>(made.call.root)], addressOf(made.in), chunkBytes(made.call), false});
+  }
+  driver::cuda::Driver& driver = device_.gpu->driver();
+  TUTTI_TRY(room->begin(call, driver, stream));
+  TUTTI_TRY(copyAll(pieces, false, stream));
+  return room->meet(call, 0, driver, stream);
 }
 
 }  // namespace tutti::comm

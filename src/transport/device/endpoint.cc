@@ -60,6 +60,7 @@ Endpoint::~Endpoint() {
     car.kept.seat = std::move(seat_);
   }
   userWindows_.reset();
+  messageLoans_.reset();
   peers_.clear();  // else nothing of others is mapped for this rank any more
   if (!kept_) page_.rank(rank_.value).left.store(1, std::memory_order_release);  // pairs with Parking
   std::move(pipeBanks_.begin(), pipeBanks_.end(), std::back_inserter(car.banks));
@@ -101,13 +102,22 @@ Poll Endpoint::settleWindows() {
   return poll;
 }
 
+Poll Endpoint::settleMessageLoans() {
+  const auto scope = SetUpScope::enter(around_.gpu->context());  // as above
+  if (!scope) return fail(scope.error());
+  const Poll poll = messageLoans_->advance(!anyHost_, MessageLoans::Clock::now());
+  missing_ = messageLoans_->missing();
+  return poll;
+}
+
 Status Endpoint::prepare() {
   const auto scope = SetUpScope::enter(around_.gpu->context());
   if (!scope) return scope.error();
   const auto key = around_.segments->key();
   if (!key) return key.error();
   key_ = *key;
-  userWindows_ = std::make_unique<UserWindows>(around_, page_, key_, rank_);
+  userWindows_ = std::make_unique<UserWindows>(around_, ranks_, UserWindows::allOf(page_), key_, rank_);
+  messageLoans_ = std::make_unique<MessageLoans>(around_, page_, key_, rank_);
   auto registered = around_.pages->use(*around_.gpu, &page_.kernel(), Bytes(Page::kernelBytes(ranks_)), hub_);
   if (!registered) return std::move(registered).error();
   registered_ = std::move(*registered);

@@ -26,6 +26,7 @@
 #include "transport/device/stages.h"
 #include "transport/device/surroundings.h"
 #include "transport/device/survey.h"
+#include "transport/device/message_loans.h"
 #include "transport/device/user_windows.h"
 #include "transport/local/hub.h"
 
@@ -81,6 +82,9 @@ class Endpoint {
   /// Windows of the user; once connect() is Ready.
   UserWindows& windows() { return *userWindows_; }
   Poll settleWindows();
+  /// Buffers of captured messages; once connect() is Ready, where no more ranks than map each other's windows.
+  MessageLoans& messageLoans() { return *messageLoans_; }
+  Poll settleMessageLoans();
   const Page& page() const { return page_; }
   KernelPage& kernelPage() const { return page_.kernel(); }
   /// How long kernels of this rank may wait, also those that run; 0: for ever. Any thread.
@@ -154,6 +158,7 @@ class Endpoint {
   std::array<std::vector<driver::cuda::DevicePtr>, kNumWindows> windowOf_;  // by rank; empty until settled
   std::array<std::vector<int32_t>, kNumProtocols> ends_;                    // used ones, by channel
   std::unique_ptr<UserWindows> userWindows_;
+  std::unique_ptr<MessageLoans> messageLoans_;
   std::unique_ptr<StageWatch::Seat> seat_;  // of the first call whose stages streams carry out
   Rank missing_{-1};
   std::optional<Kept> kept_;

@@ -134,11 +134,20 @@ struct PipeCards {
   BankPlace filled;  ///< the receiver's counters of filled ones; before its state
 };
 
+/// What two ranks say of the buffers of captured messages from one to the other (message_loans.h).
+struct alignas(64) MessageLoanCards {
+  std::atomic<uint64_t> turn;  ///< LoanTurn
+  UserWindowCard sender[2];
+  UserWindowCard receiver[2];
+};
+
 class Page {
  public:
   Page() = default;
   Page(std::byte* memory, int32_t ranks) : memory_(memory), ranks_(ranks) {}
-  static uint64_t bytesFor(int32_t ranks) { return issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook); }
+  static uint64_t bytesFor(int32_t ranks) {
+    return loansAt(ranks) + (ranks > exec::cuda::kMaxLocalRanks ? 0 : squared(ranks) * sizeof(MessageLoanCards));
+  }
   /// What kernels see of it, from its beginning: whole pages.
   static uint64_t kernelBytes(int32_t ranks) {
     return roundUp(cellsAt(ranks) + (ranks > exec::cuda::kMaxLocalRanks ? 0 : squared(ranks) * sizeof(StageCells)), alignof(KernelPage));
@@ -166,6 +175,10 @@ class Page {
   MessageBook& messages(int32_t from, int32_t to) const {
     return reinterpret_cast<MessageBook*>(memory_ + messagesAt(ranks_))[from * ranks_ + to];
   }
+  /// Of messages from one rank to another; only where ranks map each other's windows.
+  MessageLoanCards& messageLoans(int32_t from, int32_t to) const {
+    return reinterpret_cast<MessageLoanCards*>(memory_ + loansAt(ranks_))[from * ranks_ + to];
+  }
   IssueBook& issues(int32_t rank) const { return reinterpret_cast<IssueBook*>(memory_ + issuesAt(ranks_))[rank]; }
   int32_t ranks() const { return ranks_; }
   /// Of something that kernels see: bytes from the page's beginning.
@@ -185,6 +198,9 @@ class Page {
     return roundUp(booksAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(LaunchBook), alignof(MessageBook));
   }
   static uint64_t issuesAt(int32_t ranks) { return messagesAt(ranks) + squared(ranks) * sizeof(MessageBook); }
+  static uint64_t loansAt(int32_t ranks) {
+    return roundUp(issuesAt(ranks) + static_cast<uint64_t>(ranks) * sizeof(IssueBook), alignof(MessageLoanCards));
+  }
 
   std::byte* memory_ = nullptr;
   int32_t ranks_ = 0;

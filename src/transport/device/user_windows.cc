@@ -70,20 +70,46 @@ UserWindows::Ref UserWindows::begin(DevicePtr base, Bytes bytes, WindowKind kind
   return window;
 }
 
+std::vector<UserWindows::Member> UserWindows::allOf(const Page& page) {
+  std::vector<Member> all;
+  for (int32_t r = 0; r < page.ranks(); ++r) all.push_back({Rank(r), page.rank(r).userWindow});
+  return all;
+}
+
+UserWindowCard& UserWindows::ownCard(uint64_t number) const {
+  return card(*std::ranges::find(members_, rank_, &Member::rank), number);
+}
+
 Poll UserWindows::advance(bool allReach) {
-  while (!unsettled_.empty()) {
-    UserWindow& first = *unsettled_.front();
-    if (settle(first, allReach) == Poll::Pending) return Poll::Pending;
-    first.isSettled = true;
-    first.isUsable = first.reason.empty();
-    if (!first.isUsable)
-      observe::info(observe::Subsys::Reg, "rank {}: memory given {} ({}) is not used: {}", rank_.value, nameOf(first.kind), first.number,
-                    first.reason);
-    if (first.refusal.ok() && !isLent(first.kind)) windows_.push_back(unsettled_.front());
-    unsettled_.pop_front();
-  }
+  while (!unsettled_.empty())
+    if (advanceFirst(allReach) == Poll::Pending) return Poll::Pending;
   missing_ = Rank(-1);
   return Poll::Ready;
+}
+
+Poll UserWindows::advanceFirst(bool allReach) {
+  UserWindow& first = *unsettled_.front();
+  if (settle(first, allReach) == Poll::Pending) return Poll::Pending;
+  if (first.refusal.ok() && !isLent(first.kind)) windows_.push_back(unsettled_.front());
+  finish(first);
+  unsettled_.pop_front();
+  return Poll::Ready;
+}
+
+void UserWindows::finish(UserWindow& window) {
+  window.isSettled = true;
+  window.isUsable = window.reason.empty();
+  if (!window.isUsable)
+    observe::info(observe::Subsys::Reg, "rank {}: memory given {} ({}) is not used: {}", rank_.value, nameOf(window.kind), window.number,
+                  window.reason);
+}
+
+void UserWindows::giveUp(const std::string& reason) {
+  for (const Ref& window : unsettled_) {
+    window->reason = reason;
+    finish(*window);
+  }
+  unsettled_.clear();
 }
 
 Poll UserWindows::settle(UserWindow& window, bool allReach) {
@@ -94,7 +120,7 @@ Poll UserWindows::settle(UserWindow& window, bool allReach) {
 }
 
 void UserWindows::announce(UserWindow& window) {
-  UserWindowCard& own = card(rank_.value, window.number);
+  UserWindowCard& own = ownCard(window.number);
   own.place.segment = {key_, around_.gpu->device(), memory::Place::User, window.published_.number()};
   own.place.offset = window.offset_;
   own.place.bytes = window.bytes.value;
@@ -108,9 +134,9 @@ void UserWindows::announce(UserWindow& window) {
 }
 
 bool UserWindows::isAnnouncedByAll(uint64_t number) {
-  for (int32_t r = 0; r < page_.ranks(); ++r) {
-    if (card(r, number).state.load(std::memory_order_acquire) >= announced(number)) continue;  // pairs with announce()
-    missing_ = Rank(r);
+  for (const Member& member : members_) {
+    if (card(member, number).state.load(std::memory_order_acquire) >= announced(number)) continue;  // pairs with announce()
+    missing_ = member.rank;
     return false;
   }
   return true;
@@ -119,15 +145,17 @@ bool UserWindows::isAnnouncedByAll(uint64_t number) {
 /// Why the window is none for all ranks, as all of them find it; empty: it is one.
 std::string UserWindows::unlike(const UserWindow& window, bool allReach) const {
   if (!allReach) return "some GPUs do not reach each other's memory";
-  if (page_.ranks() > exec::cuda::kMaxLocalRanks)
-    return format("at most {} ranks map each other's windows, and there are {}", exec::cuda::kMaxLocalRanks, page_.ranks());
-  for (int32_t r = 0; r < page_.ranks(); ++r) {
-    const UserWindowCard& theirs = card(r, window.number);
-    const UserWindowCard& first = card(0, window.number);
+  if (ranks_ > exec::cuda::kMaxLocalRanks)
+    return format("at most {} ranks map each other's windows, and there are {}", exec::cuda::kMaxLocalRanks, ranks_);
+  const int32_t one = members_.front().rank.value;
+  const UserWindowCard& first = card(members_.front(), window.number);
+  for (const Member& member : members_) {
+    const UserWindowCard& theirs = card(member, window.number);
+    const int32_t r = member.rank.value;
     if (theirs.isRefused != 0) return format("the memory of rank {} cannot be shared", r);
     if (theirs.place.bytes != first.place.bytes)
-      return format("rank 0 registered {} bytes, rank {} registered {}", first.place.bytes, r, theirs.place.bytes);
-    if (theirs.kind != first.kind) return format("rank 0 gave it {}, rank {} {}", nameOf(first.kind), r, nameOf(theirs.kind));
+      return format("rank {} registered {} bytes, rank {} registered {}", one, first.place.bytes, r, theirs.place.bytes);
+    if (theirs.kind != first.kind) return format("rank {} gave it {}, rank {} {}", one, nameOf(first.kind), r, nameOf(theirs.kind));
   }
   return {};
 }
@@ -135,18 +163,16 @@ std::string UserWindows::unlike(const UserWindow& window, bool allReach) const {
 void UserWindows::map(UserWindow& window, bool allReach) {
   window.reason = unlike(window, allReach);
   window.isMapped_ = true;
-  UserWindowCard& own = card(rank_.value, window.number);
-  for (int32_t r = 0; window.reason.empty() && r < page_.ranks(); ++r) {
-    if (r == rank_.value) {
-      window.at.push_back(window.base);
-      continue;
-    }
-    if (card(r, window.number).isAbsent != 0) {
-      window.at.push_back(0);
-      continue;
-    }
-    const BankPlace& place = card(r, window.number).place;
-    window.hasFinePages = window.hasFinePages || card(r, window.number).hasFinePages != 0;
+  window.at.assign(static_cast<size_t>(ranks_), 0);
+  window.at[static_cast<size_t>(rank_.value)] = window.base;
+  UserWindowCard& own = ownCard(window.number);
+  for (const Member& member : members_) {
+    const UserWindowCard& theirs = card(member, window.number);
+    if (!window.reason.empty()) break;
+    if (member.rank == rank_ || theirs.isAbsent != 0) continue;
+    const int32_t r = member.rank.value;
+    const BankPlace& place = theirs.place;
+    window.hasFinePages = window.hasFinePages || theirs.hasFinePages != 0;
     auto reached = around_.segments->reach(*around_.gpu, place.segment);
     if (!reached) {
       window.reason = format("rank {} cannot map the memory of rank {}: {}", rank_.value, r, reached.error().text());
@@ -158,20 +184,20 @@ void UserWindows::map(UserWindow& window, bool allReach) {
       own.isUnmapped = 1;
       break;
     }
-    window.at.push_back(reached->address() + place.offset);
+    window.at[static_cast<size_t>(r)] = reached->address() + place.offset;
     window.reached_.push_back(std::move(*reached));
   }
   own.state.store(mapped(window.number), std::memory_order_release);  // pairs with isMappedByAll()
 }
 
 bool UserWindows::isMappedByAll(UserWindow& window) {
-  for (int32_t r = 0; r < page_.ranks(); ++r) {
-    const UserWindowCard& theirs = card(r, window.number);
+  for (const Member& member : members_) {
+    const UserWindowCard& theirs = card(member, window.number);
     if (theirs.state.load(std::memory_order_acquire) < mapped(window.number)) {  // pairs with map()
-      missing_ = Rank(r);
+      missing_ = member.rank;
       return false;
     }
-    if (theirs.isUnmapped != 0 && window.reason.empty()) window.reason = format("rank {} cannot map it", r);
+    if (theirs.isUnmapped != 0 && window.reason.empty()) window.reason = format("rank {} cannot map it", member.rank.value);
   }
   if (!window.reason.empty() && !isLent(window.kind)) window.reached_.clear();  // what is lent goes with its graph
   return true;

@@ -1,5 +1,6 @@
 // Windows of the user: memory that every rank of a communicator has registered, and that all of them have mapped (ncclCommWindowRegister);
-// and buffers of captured calls, which ranks lend each other for as long as the graph is there.
+// and buffers of captured calls, which ranks lend each other for as long as the graph is there. Of captured messages the members are two
+// ranks (message_loans.h), otherwise all; what follows says "all" of the members.
 //
 // Owner: the Endpoint. Used by the thread that uses the communicator; nothing here blocks on another rank.
 // 1. The kth registration of a rank belongs to the kth of all others: they are made in the same order. begin() takes a place in that order,
@@ -17,6 +18,8 @@
 
 #include <deque>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/device/surroundings.h"
@@ -59,8 +62,14 @@ struct UserWindow {
 class UserWindows {
  public:
   using Ref = std::shared_ptr<UserWindow>;
-  UserWindows(const Surroundings& around, const Page& page, const ProcessKey& key, Rank rank)
-      : around_(around), page_(page), key_(key), rank_(rank) {}
+  struct Member {
+    Rank rank;
+    UserWindowCard* cards;  ///< two, that take turns
+  };
+  /// `ranks`: of the communicator.
+  UserWindows(const Surroundings& around, int32_t ranks, std::vector<Member> members, const ProcessKey& key, Rank rank)
+      : around_(around), ranks_(ranks), members_(std::move(members)), key_(key), rank_(rank) {}
+  static std::vector<Member> allOf(const Page& page);
   ~UserWindows();
   UserWindows(const UserWindows&) = delete;
   UserWindows& operator=(const UserWindows&) = delete;
@@ -71,6 +80,12 @@ class UserWindows {
             Status refusal = {});
   /// Ready: all that have begun are settled. `allReach`: no two ranks exchange data through the host.
   Poll advance(bool allReach);
+  /// The first that is not settled; null: all are.
+  Ref firstUnsettled() const { return unsettled_.empty() ? nullptr : unsettled_.front(); }
+  /// Carries on with that one. Ready: it is settled.
+  Poll advanceFirst(bool allReach);
+  /// All that are not settled are, and cannot be used: no member does more about them.
+  void giveUp(const std::string& reason);
   /// Whose news advance() lacks.
   Rank missing() const { return missing_; }
   /// Of the symmetric ones that all ranks have mapped, the latest that holds all of it; null: none does. The same on all ranks for the same
@@ -87,15 +102,18 @@ class UserWindows {
 
  private:
   void announce(UserWindow& window);
+  void finish(UserWindow& window);
   bool isAnnouncedByAll(uint64_t number);
   bool isMappedByAll(UserWindow& window);
   std::string unlike(const UserWindow& window, bool allReach) const;
   void map(UserWindow& window, bool allReach);
   Poll settle(UserWindow& window, bool allReach);
-  UserWindowCard& card(int32_t rank, uint64_t number) const { return page_.rank(rank).userWindow[number % 2]; }
+  static UserWindowCard& card(const Member& member, uint64_t number) { return member.cards[number % 2]; }
+  UserWindowCard& ownCard(uint64_t number) const;
 
   const Surroundings& around_;
-  const Page page_;
+  const int32_t ranks_;
+  const std::vector<Member> members_;
   const ProcessKey key_;
   const Rank rank_;
   Rank missing_{-1};
