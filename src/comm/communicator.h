@@ -127,7 +127,8 @@ class Communicator {
   /// Work issued so far keeps the state at InProgress until it is complete.
   void followWork() { busyUntil_.store(issuedWorks_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
-  /// Waits for all work that was issued; on a non-blocking communicator the state does. InvalidArgument the second time.
+  /// Waits for all work that was issued; on a non-blocking communicator the state does. Why that work failed, if it did meanwhile.
+  /// InvalidArgument the second time.
   Status finalize();
   bool isFinalized() const { return finalized_; }
   /// Waits until the turn of the last issued work is over, or there is an error: work that is still queued on streams ends without

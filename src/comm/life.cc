@@ -118,7 +118,9 @@ Status Communicator::finalize() {
   }
   if (finalized_.exchange(true)) return error(Code::InvalidArgument, "the communicator has been finalized already");
   if (!isBlocking()) return Status(Code::InProgress, "");
+  const bool waits = !isDrained();
   drain();
+  if (waits && hub().latch(rank_).tripped()) return hub().latch(rank_).status();  // nobody else may ask for what it waited for
   if (!isDrained()) return {};
   TUTTI_TRY(settleOwed());
   tellFinalized();

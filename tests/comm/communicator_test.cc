@@ -189,6 +189,26 @@ TEST(Communicator, FinalizeWaitsForWorkOnStreams) {
   stream->stop();
 }
 
+TEST(Communicator, FinalizeSaysWhyTheWorkThatItWaitsForFailed) {
+  JoinedRanks ranks(2);
+  auto stream = std::make_shared<Stream>();
+  ASSERT_TRUE(stream->start().ok());
+  const Ints in(4, 3);
+  Ints out(4);
+  Group group;
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out), stream).ok());  // rank 1 never calls
+  std::thread breaker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ranks.use(1)->stop(error(Code::RemoteError, "rank 1 has had enough"));
+  });
+  const Status status = ranks.use(0)->finalize();
+  EXPECT_EQ(status.code(), Code::RemoteError);
+  EXPECT_NE(status.text().find("rank 1 has had enough"), std::string::npos) << status.text();
+  EXPECT_TRUE(ranks.use(0)->isFinalized());
+  breaker.join();
+  stream->stop();
+}
+
 TEST(Communicator, AbortEndsTheWaitOfAnotherThread) {
   JoinedRanks ranks(2);
   std::promise<Status> outcome;
