@@ -6,6 +6,7 @@
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
+#include <regex>
 #include <thread>
 
 namespace tutti::faults {
@@ -59,6 +60,17 @@ void runRanks(ProcessRanks::Self& self, const Layout& layout, const RankBody& bo
   std::vector<std::thread> threads;
   for (int t = 0; t < layout.ranksOf(self.index()); ++t) threads.emplace_back(run, first + t);
   for (std::thread& thread : threads) thread.join();
+}
+
+testing::AssertionResult namesRank(const std::string& text, int rank) {
+  static const std::regex list("ranks? ([0-9]+(, [0-9]+)*)");
+  static const std::regex number("[0-9]+");
+  for (std::sregex_iterator found(text.begin(), text.end(), list), end; found != end; ++found) {
+    const std::string names = (*found)[1];
+    for (std::sregex_iterator name(names.begin(), names.end(), number); name != end; ++name)
+      if (name->str() == std::to_string(rank)) return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << "rank " << rank << " is not named in: " << text;
 }
 
 testing::AssertionResult mentions(const std::string& text, const std::vector<std::string>& words) {

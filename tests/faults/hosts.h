@@ -45,6 +45,8 @@ struct HostRank {
 using RankBody = std::function<void(const HostRank& here)>;
 void runRanks(ProcessRanks::Self& self, const Layout& layout, const RankBody& body, int id = 0);
 
+/// Whether it names the rank, alone or among others: "rank 1 ", "ranks 0, 1 of 3".
+testing::AssertionResult namesRank(const std::string& text, int rank);
 /// Whether all words are in the text.
 testing::AssertionResult mentions(const std::string& text, const std::vector<std::string>& words);
 std::string lastError();
