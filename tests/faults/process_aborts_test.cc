@@ -27,6 +27,15 @@ struct Wait {
 
 constexpr size_t kLarge = 1000000;
 
+/// Ranks 0 and 1 leave each other out, so that each waits for rank 2 alone.
+ncclResult_t shrinkWithThePeer(ncclComm_t comm, int flags) {
+  int rank = -1;
+  EXPECT_EQ(ncclCommUserRank(comm, &rank), ok);
+  int excluded = 1 - rank;
+  ncclComm_t child = nullptr;
+  return ncclCommShrink(comm, &excluded, 1, &child, nullptr, flags);
+}
+
 const Wait kWaits[] = {
     {"SmallAllReduce", [](ncclComm_t c, int* d) { return ncclAllReduce(d, d, 1, ncclInt, ncclSum, c, nullptr); }},
     {"LargeAllReduce", [](ncclComm_t c, int* d) { return ncclAllReduce(d, d, kLarge, ncclInt, ncclSum, c, nullptr); }},
@@ -37,6 +46,8 @@ const Wait kWaits[] = {
        ncclComm_t child = nullptr;
        return ncclCommSplit(c, 0, 0, &child, nullptr);
      }},
+    {"Shrink", [](ncclComm_t c, int*) { return shrinkWithThePeer(c, NCCL_SHRINK_DEFAULT); }},
+    {"ShrinkThatEndsWork", [](ncclComm_t c, int*) { return shrinkWithThePeer(c, NCCL_SHRINK_ABORT); }},
 };
 
 constexpr int kStopped = SIGSTOP;
@@ -143,6 +154,34 @@ TEST_P(ProcessAbortsOfInit, ReturnAtOnce) {
   children.signal(kPeer, SIGCONT);
   children.allow(3);
   children.expectAllWell();
+}
+
+/// The same of blocking calls: the handle is there before they return, and another thread aborts it. The other rank that waits hears of it.
+/// Once the process of the root aborts, and once the other one, in communicators of their own.
+TEST_P(ProcessAbortsOfInit, EndsABlockingCallThatWaitsForARankThatNeverComes) {
+  ProcessRanks children(2 * kRanks, [](Self& self) {
+    const int aborter = self.index() / kRanks;
+    const int rank = self.index() % kRanks;
+    if (!GetParam().hosts.empty()) playHost(GetParam().hosts[static_cast<size_t>(rank)]);
+    const ncclUniqueId id = self.id(aborter, aborter * kRanks);
+    if (rank == kPeer) return self.meet(2);
+    ncclComm_t comm = nullptr;
+    const std::atomic_ref<ncclComm_t> seen(comm);
+    std::thread caller([&] {
+      EXPECT_EQ(ncclCommInitRank(&comm, kRanks, id, rank), ncclRemoteError);
+      EXPECT_TRUE(mentions(lastError(), {"rank " + std::to_string(aborter) + " aborted its communicator"}));
+    });
+    while (seen.load(std::memory_order_acquire) == nullptr) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    self.meet(1, {kPeer, kRanks + kPeer});
+    const Stopwatch watch;
+    if (rank == aborter) abortPromptly(seen.load());
+    caller.join();
+    EXPECT_LT(watch.seconds(), kPromptSeconds);
+    EXPECT_EQ(comm, nullptr);
+    self.meet(2);  // the process of the root, gone early, would be the news
+  });
+  children.expectAllWell({}, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ProcessAbortsOfInit, testing::Values(Layout{"OneHost", {}}, Layout{"ThreeHosts", {0, 1, 2}}),
