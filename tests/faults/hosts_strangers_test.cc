@@ -1,6 +1,6 @@
-// Strangers at the doors of a running job on several hosts: its listening sockets get noise and silence, and those that a process of the
-// job dials get what it is about to say itself, cut off somewhere, a moment before. Nobody of the job notices. The bootstrap's door is
-// there as long as the job; those for data are while connections are made.
+// Strangers at the doors of a running job on several hosts, over IPv4 and over IPv6: its listening sockets get noise and silence, and those
+// that a process of the job dials get what it is about to say itself, cut off somewhere, a moment before. Nobody of the job notices. The
+// bootstrap's door is there as long as the job; those for data are while connections are made.
 //
 // What is said is overheard in connect(), send() and sendmsg(), which the library finds here: this test is a program of its own.
 #include <arpa/inet.h>
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include "faults/hosts.h"
+#include "faults/networks.h"
 
 namespace tutti::faults::hosts_strangers_test {
 namespace {
@@ -34,30 +36,43 @@ constexpr ncclResult_t ok = ncclSuccess;
 constexpr size_t kBootstrapGreeting = 48, kDataGreeting = 72;  // bytes: bootstrap/seal.h, transport/socket/handshake.h
 using Self = ProcessRanks::Self;
 
-/// Ports at which this process listens, over IPv4: all TCP sockets of the network namespace that listen and are ours.
-std::set<uint16_t> ownDoors() {
-  std::set<uint16_t> doors;
+/// An address of either version, with its port.
+struct Door {
+  sockaddr_storage address{};
+  socklen_t length = 0;
+
+  static Door of(const sockaddr* from) {
+    Door door;
+    door.length = from->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    std::memcpy(&door.address, from, door.length);
+    return door;
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+  bool isV6() const { return address.ss_family == AF_INET6; }
+  friend bool operator<(const Door& a, const Door& b) { return std::memcmp(&a.address, &b.address, sizeof a.address) < 0; }
+};
+using Doors = std::set<Door>;
+
+/// Where this process listens: all TCP sockets of the network namespace that listen and are ours.
+Doors ownDoors() {
+  Doors doors;
   for (int fd = 3; fd < 256; ++fd) {
     int listens = 0;
     socklen_t length = sizeof listens;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) continue;
-    sockaddr_in address{};
-    length = sizeof address;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.sin_family == AF_INET)
-      doors.insert(ntohs(address.sin_port));
+    Door door;
+    door.length = sizeof door.address;
+    const bool isKnown = getsockname(fd, reinterpret_cast<sockaddr*>(&door.address), &door.length) == 0;
+    if (isKnown && (door.isV6() || door.address.ss_family == AF_INET)) doors.insert(door);
   }
   return doors;
 }
 
 thread_local bool isStranger = false;  // what this thread does is not overheard
 
-int knock(uint16_t port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+int knock(const Door& door) {
+  const int fd = socket(door.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, door.get(), door.length) == 0) return fd;
   close(fd);
   return -1;
 }
@@ -84,7 +99,7 @@ class Mimics {
   void onConnect(int fd, const sockaddr* to) {
     const std::lock_guard lock(mutex_);
     dialled_.erase(fd);
-    if (to->sa_family == AF_INET) dialled_[fd].port = ntohs(reinterpret_cast<const sockaddr_in*>(to)->sin_port);
+    if (to->sa_family == AF_INET || to->sa_family == AF_INET6) dialled_[fd].door = Door::of(to);
   }
   void onSend(int fd, std::span<const iovec> parts) {
     const std::lock_guard lock(mutex_);
@@ -107,7 +122,7 @@ class Mimics {
 
  private:
   struct Dialled {
-    uint16_t port = 0;
+    Door door;
     size_t messages = 0;
     size_t greeting = 0;  ///< bytes
     std::vector<char> said;
@@ -120,7 +135,7 @@ class Mimics {
   void visit(const Dialled& dialled, size_t before) {
     const size_t fresh = dialled.said.size() - before;
     const size_t bytes = before + 1 + next_[{dialled.greeting, before}]++ % fresh;
-    const int fd = knock(dialled.port);
+    const int fd = knock(dialled.door);
     if (fd < 0) return;
     (void)send(fd, dialled.said.data(), bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     tried_[dialled.greeting].insert(bytes);
@@ -145,7 +160,7 @@ class Mimics {
 /// this process listens, and at once where it does not for long.
 class Strangers {
  public:
-  explicit Strangers(const std::set<uint16_t>& lasting) : thread_([this, lasting] { run(lasting); }) {}
+  explicit Strangers(const Doors& lasting) : thread_([this, lasting] { run(lasting); }) {}
   ~Strangers() {
     stop_ = true;
     thread_.join();
@@ -154,15 +169,15 @@ class Strangers {
   int visitsOfBriefDoors() const { return brief_; }
 
  private:
-  void run(const std::set<uint16_t>& lasting) {
+  void run(const Doors& lasting) {
     isStranger = true;
     std::mt19937 random(20261121);
     std::vector<int> staying;
     while (!stop_) {
-      std::vector<uint16_t> brief;
-      const std::set<uint16_t> doors = ownDoors();
+      std::vector<Door> brief;
+      const Doors doors = ownDoors();
       std::set_difference(doors.begin(), doors.end(), lasting.begin(), lasting.end(), std::back_inserter(brief));
-      const std::vector<uint16_t> choice = brief.empty() ? std::vector(doors.begin(), doors.end()) : brief;
+      const std::vector<Door> choice = brief.empty() ? std::vector(doors.begin(), doors.end()) : brief;
       const int fd = choice.empty() ? -1 : knock(choice[random() % choice.size()]);
       if (fd < 0) continue;
       ++visits_;
@@ -194,40 +209,61 @@ class Strangers {
   std::thread thread_;
 };
 
-/// While communicators are made, used, divided and ended.
+constexpr int kRanks = 3;
+
+/// Communicators are made, used, divided and ended meanwhile.
+void liveAmongStrangers(Self& self, bool isV6) {
+  Mimics* const mimics = new Mimics;  // for good: the library's threads may be about to ask it
+  ncclComm_t lasting = nullptr;
+  ASSERT_EQ(ncclCommInitRank(&lasting, kRanks, self.id(), self.index()), ok) << lastError();
+  EXPECT_EQ(sumOnce(lasting, kRanks), ok);
+  const Doors doors = ownDoors();
+  EXPECT_EQ(std::ranges::count(doors, isV6, &Door::isV6), 1) << "all connections stand: the bootstrap alone listens";
+  EXPECT_LE(doors.size(), isV6 ? 1u : 2u) << "loopback may have both";
+  auto strangers = std::make_unique<Strangers>(doors);
+  const Stopwatch watch;
+  for (int i = 0; i < 40; ++i) {
+    for (const size_t size : {1ul, 3000ul, 300000ul}) ASSERT_EQ(sumOnce(lasting, kRanks, size), ok) << lastError();
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(lasting, 0, -self.index(), &child, nullptr), ok) << lastError();
+    EXPECT_EQ(sumOnce(child, kRanks, 20000), ok) << lastError();
+    EXPECT_EQ(ncclCommDestroy(child), ok);
+    if (i % 2 == 0) continue;
+    ncclComm_t fresh = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&fresh, kRanks, self.freshId(), self.index()), ok) << lastError();
+    EXPECT_EQ(sumOnce(fresh, kRanks, 20000), ok) << lastError();
+    EXPECT_EQ(ncclCommDestroy(fresh), ok);
+  }
+  EXPECT_LT(watch.seconds(), 10 * kSlow);
+  EXPECT_GT(strangers->visits(), 50);
+  EXPECT_GT(strangers->visitsOfBriefDoors(), 10);
+  strangers.reset();
+  // 32 bytes of proof follow a greeting: every length of both was tried.
+  EXPECT_EQ(mimics->lengthsTried(kBootstrapGreeting), kBootstrapGreeting + 32);
+  EXPECT_EQ(mimics->lengthsTried(kDataGreeting), kDataGreeting + 32);
+  mimics->end();
+  EXPECT_EQ(ncclCommDestroy(lasting), ok);
+}
+
 TEST(HostsStrangers, NeitherDelayNorEndAJob) {
-  constexpr int kRanks = 3;
   ProcessRanks children(kRanks, [](Self& self) {
     playHost(self.index());
-    Mimics* const mimics = new Mimics;  // for good: the library's threads may be about to ask it
-    ncclComm_t lasting = nullptr;
-    ASSERT_EQ(ncclCommInitRank(&lasting, kRanks, self.id(), self.index()), ok) << lastError();
-    EXPECT_EQ(sumOnce(lasting, kRanks), ok);
-    const std::set<uint16_t> doors = ownDoors();
-    EXPECT_EQ(doors.size(), 1u) << "all connections stand: the bootstrap alone listens";
-    auto strangers = std::make_unique<Strangers>(doors);
-    const Stopwatch watch;
-    for (int i = 0; i < 40; ++i) {
-      for (const size_t size : {1ul, 3000ul, 300000ul}) ASSERT_EQ(sumOnce(lasting, kRanks, size), ok) << lastError();
-      ncclComm_t child = nullptr;
-      ASSERT_EQ(ncclCommSplit(lasting, 0, -self.index(), &child, nullptr), ok) << lastError();
-      EXPECT_EQ(sumOnce(child, kRanks, 20000), ok) << lastError();
-      EXPECT_EQ(ncclCommDestroy(child), ok);
-      if (i % 2 == 0) continue;
-      ncclComm_t fresh = nullptr;
-      ASSERT_EQ(ncclCommInitRank(&fresh, kRanks, self.freshId(), self.index()), ok) << lastError();
-      EXPECT_EQ(sumOnce(fresh, kRanks, 20000), ok) << lastError();
-      EXPECT_EQ(ncclCommDestroy(fresh), ok);
-    }
-    EXPECT_LT(watch.seconds(), 10 * kSlow);
-    EXPECT_GT(strangers->visits(), 50);
-    EXPECT_GT(strangers->visitsOfBriefDoors(), 10);
-    strangers.reset();
-    // 32 bytes of proof follow a greeting: every length of both was tried.
-    EXPECT_EQ(mimics->lengthsTried(kBootstrapGreeting), kBootstrapGreeting + 32);
-    EXPECT_EQ(mimics->lengthsTried(kDataGreeting), kDataGreeting + 32);
-    mimics->end();
-    EXPECT_EQ(ncclCommDestroy(lasting), ok);
+    liveAmongStrangers(self, false);
+  });
+  children.expectAllWell();
+}
+
+TEST(HostsStrangers, NeitherDelayNorEndAJobOverV6) {
+  const Networks networks(kRanks);
+  if (!networks.problem().empty()) GTEST_SKIP() << networks.problem();
+  for (int h = 0; h < kRanks; ++h)
+    ASSERT_TRUE(networks.run(h, "ip -6 addr add fd00:214::" + std::to_string(h + 1) + "/64 dev eth0 nodad"));
+  ProcessRanks children(kRanks, [&](Self& self) {
+    ASSERT_TRUE(networks.enter(self.index()));
+    playNamedHost(self.index());
+    setenv("NCCL_SOCKET_IFNAME", "=eth0", 1);
+    setenv("NCCL_SOCKET_FAMILY", "AF_INET6", 1);
+    liveAmongStrangers(self, true);
   });
   children.expectAllWell();
 }
