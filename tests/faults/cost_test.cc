@@ -32,9 +32,14 @@ void expectIdle(ncclComm_t comm, int ranks) {
   EXPECT_LT((processorSeconds() - before) / kSeconds, 0.005 * kSlow) << "of a core";
 }
 
-void expectIdleProcesses(bool onHostsOfTheirOwn) {
+/// `network`: of ranks that are on hosts of their own.
+void expectIdleProcesses(const char* network) {
   ProcessRanks children(2, [=](Self& self) {
-    if (onHostsOfTheirOwn) setenv("NCCL_HOSTID", std::to_string(self.index()).c_str(), 1);
+    if (network != nullptr) {
+      setenv("NCCL_HOSTID", std::to_string(self.index()).c_str(), 1);
+      setenv("NCCL_NET_PLUGIN", "example", 1);
+      setenv("NCCL_NET", network, 1);  // without it there is no communicator
+    }
     ncclComm_t comm = joinAll(self);
     expectIdle(comm, 2);
     EXPECT_EQ(ncclCommDestroy(comm), ok);
@@ -98,8 +103,9 @@ TEST(Cost, FirstInitOfTwoProcesses) {
   EXPECT_LT(best, 0.015 * kSlow);  // 18 ms where the kernel makes the process wait before it takes barriers
 }
 
-TEST(Cost, IdleProcesses) { expectIdleProcesses(false); }
-TEST(Cost, IdleHosts) { expectIdleProcesses(true); }
+TEST(Cost, IdleProcesses) { expectIdleProcesses(nullptr); }
+TEST(Cost, IdleHosts) { expectIdleProcesses("Socket"); }
+TEST(Cost, IdleHostsOverAPlugin) { expectIdleProcesses("Example"); }
 
 // Behind those that fork.
 TEST(Cost, IdleThreads) {
