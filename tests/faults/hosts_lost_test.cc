@@ -239,7 +239,7 @@ TEST(HostsKilled, InTheMiddleOfAShrink) {
   children.expectAllWell({2, 3}, 10);
 }
 
-/// During ncclCommInitRank, at any moment of it.
+/// During ncclCommInitRank, at any moment of it. (No deadline: InitDeaths.)
 TEST(HostsKilled, DuringInit) {
   for (int round = 0; round < 8; ++round) {
     ProcessRanks children(3, [](Self& self) {

@@ -188,7 +188,7 @@ TEST(Killed, InTheMiddleOfAShrink) {
   children.expectAllWell({2, 3}, 10);
 }
 
-// During ncclCommInitRank, at any moment of it: the others get an error, at once where they had heard of it.
+// During ncclCommInitRank, at any moment of it: the others get an error, at once where they had heard of it. (No deadline: InitDeaths.)
 TEST(Killed, DuringInit) {
   for (int round = 0; round < 12; ++round) {
     ProcessRanks children(3, [](Self& self) {
