@@ -76,7 +76,7 @@ TEST_F(HostsNetworks, AnInterfaceGoesDown) {
     ASSERT_TRUE(children.awaitStageOfAll(2));
     EXPECT_LT(watch.seconds(), 0.7 + 2 * kPromptSeconds);
     children.expectAllWell({}, 20);
-    ASSERT_TRUE(networks_.run(2, "ip link set eth0 up"));
+    ASSERT_TRUE(networks_.run(2, "ip link set eth0 up") && networks_.awaitUp(2));
     if (testing::Test::HasFailure()) return;
   }
 }

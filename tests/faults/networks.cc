@@ -34,6 +34,8 @@ Networks::Networks(int hosts) : hosts_(hosts), prefix_("tutti-" + std::to_string
           "/24 dev eth0", "ip -n " + host + " link set eth0 up"})
       if (!make(command)) return;
   }
+  for (int h = 0; h < hosts && problem_.empty(); ++h)
+    if (!awaitUp(h)) problem_ = "eth0 does not come up";
 }
 
 bool Networks::make(const std::string& command) {
@@ -48,6 +50,15 @@ Networks::~Networks() {
 
 bool Networks::run(int host, const std::string& command) const {
   return shell("ip netns exec " + nameOf(std::to_string(host)) + " " + command);
+}
+
+bool Networks::awaitUp(int host) const {
+  const std::string look = "ip -n " + nameOf(std::to_string(host)) + " link show eth0 | grep -q 'state UP'";
+  for (int tries = 0; tries < 500; ++tries) {
+    if (shell(look)) return true;
+    usleep(10'000);
+  }
+  return false;
 }
 
 bool Networks::enter(int host) const {

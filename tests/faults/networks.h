@@ -9,7 +9,7 @@ namespace tutti::faults {
 
 class Networks {
  public:
-  /// Hosts 0 to `hosts` - 1, each with eth0 at 10.214.0.1 and up.
+  /// Hosts 0 to `hosts` - 1, each with eth0 at 10.214.0.1 and up, and running: on a busy machine the kernel takes a moment for that.
   explicit Networks(int hosts);
   ~Networks();
   Networks(const Networks&) = delete;
@@ -19,6 +19,8 @@ class Networks {
   const std::string& problem() const { return problem_; }
   /// Runs `command` in the namespace of the host. Whether it succeeded.
   bool run(int host, const std::string& command) const;
+  /// Until eth0 of the host runs again; false after some seconds.
+  bool awaitUp(int host) const;
   /// The calling process is on that host from now on. Before it has threads.
   bool enter(int host) const;
 
