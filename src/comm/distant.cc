@@ -142,6 +142,12 @@ Result<PipeView> Distant::sendHalf(const PipeKey& key, uint32_t slots, uint64_t 
 }
 
 Result<PipeView> Distant::receiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
+  auto half = makeReceiveHalf(key, slots, slotBytes);
+  if (!half && half.error().code() == Code::SystemError) return tl::unexpected(failForLack(half.error()));
+  return half;
+}
+
+Result<PipeView> Distant::makeReceiveHalf(const PipeKey& key, uint32_t slots, uint64_t slotBytes) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Half>& half = halves_[keyOf(key)];
   if (half != nullptr) return half->view();
@@ -178,16 +184,20 @@ void Distant::lookAtBreak() {
   if (brokenSince_.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
   if (now - since <= std::chrono::nanoseconds(kForTheReason).count()) return;
   if (const auto broken = breakOf()) {
-    if (broken->status.code() == Code::SystemError) {  // what this process lacks is not its peer's fault
-      const Rank own = firstHere(shared_);
-      shared_.blame(own);
-      return shared_.failAll(
-          error(Code::SystemError, "rank {} on {} lacks what a connection takes: {}", own.value, peerOf(own).host, broken->status.text()));
-    }
+    if (broken->status.code() == Code::SystemError) return (void)failForLack(broken->status);
     shared_.blame(broken->peer);
     return shared_.failAll(broken->status);
   }
   brokenSince_.store(now, std::memory_order_relaxed);
+}
+
+/// What this process lacks is not its peer's fault; everybody waits for it. What they are told.
+Status Distant::failForLack(const Status& cause) {
+  const Rank own = firstHere(shared_);
+  Status told = error(Code::SystemError, "rank {} on {} lacks what a connection takes: {}", own.value, peerOf(own).host, cause.text());
+  shared_.blame(own);
+  shared_.failAll(told);
+  return told;
 }
 
 /// Of a connection that is still wanted. Networks of plugins cannot tell a peer that has left from one that broke.

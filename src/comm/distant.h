@@ -77,7 +77,9 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   void tellCount(const Key& key, uint64_t messages) const;
   void tellCounts(Rank rank);
   void hearPipeCount(std::span<const std::byte> body);
+  Result<transport::local::PipeView> makeReceiveHalf(const transport::local::PipeKey& key, uint32_t slots, uint64_t slotBytes);
   void lookAtBreak();
+  Status failForLack(const Status& cause);
   std::optional<progress::JobGroup::Failure> breakOf();
   void takeLeave();
   /// Whether these are a rank of this process and one of another host.

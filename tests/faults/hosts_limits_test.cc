@@ -85,14 +85,29 @@ TEST(HostsLimits, NextToNoDescriptorsForTheSetUp) {
   }
 }
 
+/// Copies of a descriptor in the place of all that may be opened, but for so many. (Below its limit a process may have free numbers.)
+std::vector<int> takeAllBut(int64_t more) {
+  std::vector<int> files;
+  for (int file = dup(0); file >= 0; file = dup(0)) files.push_back(file);
+  for (; more > 0 && !files.empty(); --more) {
+    close(files.back());
+    files.pop_back();
+  }
+  return files;
+}
+
 /// When the first call opens its connections: on a process that makes them, and on one that takes them.
-TEST(HostsLimits, FewDescriptorsForTheFirstCall) {
-  for (int more = 0; more <= 6; ++more) {
-    ProcessRanks children(kHosts, [more](Self& self) {
+void starveTheFirstCall(int most, bool isExact) {
+  for (int more = 0; more <= most; ++more) {
+    ProcessRanks children(kHosts, [more, isExact](Self& self) {
       playHost(self.index());
       ncclComm_t comm = joinAll(self);
       self.meet(1);
-      if (self.index() == 1) allowDescriptors(more);
+      std::vector<int> files;
+      if (self.index() == 1) {
+        allowDescriptors(more);
+        if (isExact) files = takeAllBut(more);
+      }
       self.meet(2);
       const Stopwatch watch;
       const ncclResult_t result = sumOnce(comm, kHosts, 100000);
@@ -105,6 +120,7 @@ TEST(HostsLimits, FewDescriptorsForTheFirstCall) {
       }
       self.meet(3);
       EXPECT_EQ(ncclCommAbort(comm), ok);
+      for (const int file : files) close(file);
     });
     children.expectAllWell();
     EXPECT_EQ(children.number(0, 0) == ok, children.number(1, 0) == ok) << more;
@@ -114,6 +130,11 @@ TEST(HostsLimits, FewDescriptorsForTheFirstCall) {
     if (testing::Test::HasFailure()) return;
   }
 }
+
+TEST(HostsLimits, FewDescriptorsForTheFirstCall) { starveTheFirstCall(6, false); }
+
+/// None to listen with: it is known before anything is called, to this rank alone.
+TEST(HostsLimits, NoDescriptorsForTheFirstCall) { starveTheFirstCall(2, true); }
 
 }  // namespace
 }  // namespace tutti::faults::hosts_limits_test
