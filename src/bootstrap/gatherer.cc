@@ -1,6 +1,7 @@
 #include "bootstrap/gatherer.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "bootstrap/tree.h"
 #include "bootstrap/wire.h"
@@ -48,13 +49,13 @@ bool Gatherer::take(int32_t process, std::span<const std::byte> message) {
   const auto phase = reader.number<uint8_t>();
   const auto round = reader.number<uint8_t>();
   if (isComplete_ || phase > static_cast<uint8_t>(Phase::Down) || !expects(process, static_cast<Phase>(phase), round)) return false;
-  std::vector<std::pair<int32_t, std::span<const std::byte>>> parts(reader.count(8, has_.size()));
-  for (auto& [of, bytes] : parts) {
-    of = reader.number<int32_t>();
-    bytes = reader.blob();
-    if (of < 0 || static_cast<size_t>(of) >= has_.size()) reader.fail();
+  const std::vector<int32_t> expected = partsFrom(process, static_cast<Phase>(phase), round);
+  std::vector<std::pair<int32_t, std::span<const std::byte>>> parts(reader.count(8, expected.size()));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i] = {reader.number<int32_t>(), reader.blob()};
+    if (parts[i].first != expected[i]) reader.fail();
   }
-  if (!reader.atEnd()) return false;
+  if (!reader.atEnd() || parts.size() != expected.size()) return false;
   for (const auto& [of, bytes] : parts) {
     const auto index = static_cast<size_t>(of);
     if (has_[index]) continue;
@@ -75,11 +76,11 @@ void Gatherer::advance() {
     advanceLeader();
   } else if (!hasSentUp_) {
     hasSentUp_ = true;
-    sendParts(parent_, Phase::Up, 0, present());  // nothing but its part of the tree has come yet
+    sendParts(parent_, Phase::Up, 0);
   }
   const bool isThere = place_ == 0 ? (int64_t{1} << round_) >= hosts_ : cameDown_;
   if (!isThere || have_ != has_.size()) return;
-  for (const int32_t child : children_) sendParts(child, Phase::Down, 0, present());
+  for (const int32_t child : children_) sendParts(child, Phase::Down, 0);
   isComplete_ = true;
 }
 
@@ -88,8 +89,7 @@ void Gatherer::advanceLeader() {
     const int32_t reach = 1 << round_;
     if (!hasSentRound_) {
       hasSentRound_ = true;
-      sendParts(leaderOf((host_ - reach + hosts_) % hosts_), Phase::Across, static_cast<uint8_t>(round_),
-                hostsFrom(host_, std::min(reach, hosts_ - reach)));
+      sendParts(leaderOf((host_ - reach + hosts_) % hosts_), Phase::Across, static_cast<uint8_t>(round_));
     }
     if (cameAcross_.count(round_) == 0) return;
     ++round_;
@@ -107,12 +107,19 @@ std::vector<int32_t> Gatherer::hostsFrom(int32_t host, int32_t count) const {
   return all;
 }
 
-std::vector<int32_t> Gatherer::present() const {
-  std::vector<int32_t> all;
-  for (size_t i = 0; i < has_.size(); ++i) {
-    if (has_[i]) all.push_back(static_cast<int32_t>(i));
+/// Up: its part of the host's tree. Across: of as many hosts as it has after so many rounds, and the other side lacks. Down: all.
+std::vector<int32_t> Gatherer::partsFrom(int32_t process, Phase phase, uint8_t round) const {
+  const int32_t host = membership_.process(process).host;
+  if (phase == Phase::Across) return hostsFrom(host, std::min(1 << round, hosts_ - (1 << round)));
+  if (phase == Phase::Down) {
+    std::vector<int32_t> all(has_.size());
+    std::iota(all.begin(), all.end(), 0);
+    return all;
   }
-  return all;
+  const std::vector<int32_t>& local = membership_.host(host).processes;
+  const int32_t place = placeInHost(membership_, process);
+  const int32_t end = std::min(place + (place & -place), static_cast<int32_t>(local.size()));
+  return {local.begin() + place, local.begin() + end};
 }
 
 std::vector<int32_t> Gatherer::missing() const {
@@ -139,7 +146,8 @@ bool Gatherer::needs(int32_t process) const {
   return false;
 }
 
-void Gatherer::sendParts(int32_t process, Phase phase, uint8_t round, const std::vector<int32_t>& of) {
+void Gatherer::sendParts(int32_t process, Phase phase, uint8_t round) {
+  const std::vector<int32_t> of = partsFrom(own_, phase, round);
   Writer writer;
   writer.number(number_);
   writer.number(static_cast<uint8_t>(phase));

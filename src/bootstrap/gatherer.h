@@ -6,6 +6,7 @@
 //    Across: the first processes double what they have in ceil(log2(hosts)) rounds (round k: to the one 2^k before, from the one 2^k
 //    behind). Down: back along the tree of the host.
 // 2. A process sends and receives O(log processes) messages. What comes early waits; what makes no sense is refused and changes nothing.
+// 3. A message has exactly the parts that its sender has by then, in one order: whoever takes part can neither leave out nor invent any.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +47,11 @@ class Gatherer {
   void advance();
   void advanceLeader();
   bool expects(int32_t process, Phase phase, uint8_t round) const;
-  void sendParts(int32_t process, Phase phase, uint8_t round, const std::vector<int32_t>& of);
+  /// The parts of a message of `process`, in their order.
+  std::vector<int32_t> partsFrom(int32_t process, Phase phase, uint8_t round) const;
+  void sendParts(int32_t process, Phase phase, uint8_t round);
   std::vector<int32_t> hostsFrom(int32_t host, int32_t count) const;
   int32_t leaderOf(int32_t host) const { return membership_.host(host).processes.front(); }
-  std::vector<int32_t> present() const;
 
   const Membership& membership_;
   const uint64_t number_;

@@ -145,5 +145,25 @@ TEST(Gatherer, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(first.take(1, good.bytes)) << "once";
 }
 
+/// Process 0 would count its own part twice, and be complete without that of process 1; or never be complete, and wait for itself.
+TEST(Gatherer, TakesExactlyThePartsThatTheSenderHas) {
+  const auto messageWith = [](const std::vector<uint8_t>& of) {
+    std::vector<std::byte> bytes = {std::byte{0}, std::byte{0}, static_cast<std::byte>(of.size()), {}, {}, {}};
+    for (const uint8_t part : of) {
+      bytes.push_back(static_cast<std::byte>(part));
+      bytes.resize(bytes.size() + 7);  // the rest of its number, and no bytes
+    }
+    return bytes;
+  };
+  Play play({0, 0});
+  Gatherer& early = *play.gatherers[0];
+  for (const std::vector<uint8_t>& of : {std::vector<uint8_t>{0}, {}, {0, 1}, {1, 1}, {1, 0}})
+    EXPECT_FALSE(early.take(1, messageWith(of))) << of.size();
+  EXPECT_TRUE(early.take(1, messageWith({1})));
+  play.start(0);
+  EXPECT_TRUE(early.isComplete());
+  EXPECT_TRUE(early.missing().empty());
+}
+
 }  // namespace
 }  // namespace tutti::bootstrap::gatherer_test
