@@ -16,8 +16,9 @@ constexpr uint8_t kNotBegun = 253;  ///< no
 /// How long answers may take, and how long others are waited for who have not begun either.
 constexpr std::chrono::milliseconds kAnswerLimit(1000);
 constexpr std::chrono::milliseconds kCollect(20);
-/// A message for a call that lies further ahead is no message of ours.
-constexpr uint64_t kMostAhead = 1 << 16;
+/// A message for a call that lies further ahead is no message of ours: what is kept for calls that have not begun here grows with them and
+/// with the number of processes.
+constexpr uint64_t kMostAhead = 256;
 
 std::vector<std::byte> shortMessage(uint64_t number, uint8_t what) {
   Writer writer;
