@@ -215,7 +215,7 @@ Status decodeTrouble(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   const auto code = reader.number<int32_t>();
   std::string text = reader.text(kMostErrorBytes);
-  if (!reader.atEnd() || code <= static_cast<int32_t>(Code::Ok) || code >= static_cast<int32_t>(Code::InProgress))
+  if (!reader.atEnd() || text.empty() || code <= static_cast<int32_t>(Code::Ok) || code >= static_cast<int32_t>(Code::InProgress))
     return error(Code::RemoteError, "another process failed and did not say why");
   return {static_cast<Code>(code), std::move(text)};
 }

@@ -95,6 +95,8 @@ TEST(Messages, TroubleIsNeverOk) {
   EXPECT_FALSE(decodeTrouble(ok).ok());
   ok[0] = std::byte{100};
   EXPECT_FALSE(decodeTrouble(ok).ok());
+  ok[0] = static_cast<std::byte>(Code::RemoteError);
+  EXPECT_FALSE(decodeTrouble(ok).text().empty()) << "somebody will read why";
 }
 
 TEST(Messages, HundredsOfThousandsOfDamagedOnesDoNoHarm) {
