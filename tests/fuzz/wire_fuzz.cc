@@ -1,5 +1,5 @@
-// Whatever reads bytes of other processes: of src/bootstrap ids, greetings, frames, messages, all-gathers, and the texts of variables; the
-// handles of sockets; what ranks wait for, and verdicts. The first byte chooses which.
+// Whatever reads bytes of other processes: of src/bootstrap ids, greetings, frames, messages, and the texts of variables; the handles of
+// sockets; what ranks wait for, and verdicts. The first byte chooses which. All-gathers: exchanges_fuzz.cc.
 #include "fuzz/target.h"
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <span>
 
 #include "bootstrap/fixed_id.h"
-#include "bootstrap/gatherer.h"
 #include "bootstrap/gathering.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/messages.h"
@@ -63,26 +62,8 @@ void readMessages(std::span<const std::byte> bytes) {
   }
   if (const auto table = decodeTable(bytes)) promise(std::ranges::equal(encode(*table), bytes), "a table comes back");
   (void)decodeWelcome(bytes);
-  promise(!decodeTrouble(bytes).ok(), "trouble is never good news");
-}
-
-/// Messages of others to the first process of five on two hosts.
-void gather(std::span<const std::byte> bytes) {
-  Membership all;
-  all.hosts.resize(2);
-  for (int32_t p = 0; p < 5; ++p) {
-    all.processes.push_back({static_cast<uint64_t>(p), p, p % 2, {p}, {}});
-    all.hosts[static_cast<size_t>(p % 2)].processes.push_back(p);
-  }
-  Gatherer gatherer(all, 0, [](int32_t, const std::vector<std::byte>&) {});
-  gatherer.start({});
-  while (bytes.size() > 2) {
-    const size_t size = std::min(std::to_integer<size_t>(bytes[1]), bytes.size() - 2);
-    (void)gatherer.take(std::to_integer<int32_t>(bytes[0]) % 5, bytes.subspan(2, size));
-    bytes = bytes.subspan(2 + size);
-  }
-  promise(gatherer.isComplete() == gatherer.waitsFor().empty(), "who is complete waits for nobody");
-  if (gatherer.isComplete()) promise(gatherer.missing().empty(), "who is complete misses nobody");
+  const Status trouble = decodeTrouble(bytes);
+  promise(!trouble.ok() && !trouble.text().empty(), "trouble is never good news, and has words");
 }
 
 void readVariables(std::span<const std::byte> bytes) {
@@ -140,13 +121,12 @@ void run(std::string_view input) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(input));
   if (bytes.empty() || !prepareCrypto().ok()) return;
   const std::span<const std::byte> rest = bytes.subspan(1);
-  switch (std::to_integer<unsigned>(bytes.front()) % 7) {
+  switch (std::to_integer<unsigned>(bytes.front()) % 6) {
     case 0: return readId(rest);
     case 1: return readGreetingAndFrames(rest);
     case 2: return readMessages(rest);
-    case 3: return gather(rest);
-    case 4: return readVariables(rest);
-    case 5: return readHandle(rest);
+    case 3: return readVariables(rest);
+    case 4: return readHandle(rest);
     default: return readWaits(rest);
   }
 }
@@ -173,20 +153,17 @@ std::vector<std::string> seeds() {
   add(2, encode(table));
   add(2, encode(Welcome{1, "host", 2}));
   add(2, encode(error(Code::RemoteError, "text")));
-  const std::vector<unsigned char> rounds = {2, 18, 0, 0, 2,  0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0,
-                                             0, 0,  0, 1, 22, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9};
-  add(3, std::as_bytes(std::span(rounds)));
-  for (const std::string_view text : {"^=eth0,lo", "192.0.2.1:80", "[::1]:65535"}) addText(4, text);
+  for (const std::string_view text : {"^=eth0,lo", "192.0.2.1:80", "[::1]:65535"}) addText(3, text);
   transport::socket::Invitation invitation;
   for (const char* ip : {"192.0.2.7", "2001:db8::1"}) invitation.addresses.push_back(*transport::socket::Address::parse(ip, 4711));
-  add(5, transport::socket::encode(invitation).bytes);
-  addText(6, encodeWait(sampleWait()));
+  add(4, transport::socket::encode(invitation).bytes);
+  addText(5, encodeWait(sampleWait()));
   transport::local::Verdict verdict;
   verdict.cause = error(Code::RemoteError, "rank 3 is gone");
   verdict.call = sampleWait().chains[0].call;
   verdict.missing = {Rank(3)};
   verdict.ranks = {{transport::local::RankReport::State::Waiting, 5, sampleWait()}, {}};
-  addText(6, encodeVerdict(verdict));
+  addText(5, encodeVerdict(verdict));
   return all;
 }
 

@@ -1,0 +1,1 @@
+#include "fuzz/replay_bytes.h"
