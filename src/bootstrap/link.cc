@@ -104,8 +104,7 @@ void Link::close() {
 
 void Link::setReading(bool isReading) {
   isReading_ = isReading;
-  if (!isReading || hasReadUnderWay_) return;
-  while (isReading_ && takeFrame()) {
+  while (isReading_ && takeFrame()) {  // some may lie here although more is being read: start() in the middle of them has begun that
   }
   if (isReading_) read();
 }

@@ -11,7 +11,6 @@
 namespace tutti::bootstrap {
 namespace {
 
-constexpr size_t kMostEarlyBytes = size_t{64} << 20;
 constexpr int64_t kRetries = 3;
 constexpr int64_t kRetriesOfNews = 1;  // who does not answer has left in peace as a rule, and nobody is to wait for it at its own end
 
@@ -50,8 +49,14 @@ std::vector<std::byte> encodeIndex(int32_t process) {
 
 }  // namespace
 
-MeshCore::MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease)
-    : core_(std::move(core)), membership_(membership), key_(key), lease_(std::move(lease)), exchanges_(membership_, waysOfExchanges()) {}
+MeshCore::MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease,
+                   size_t mostEarlyBytes)
+    : core_(std::move(core)),
+      membership_(membership),
+      key_(key),
+      mostEarlyBytes_(mostEarlyBytes),
+      lease_(std::move(lease)),
+      exchanges_(membership_, waysOfExchanges()) {}
 
 std::shared_ptr<MeshCore> MeshCore::make(const std::shared_ptr<Core>& core, const Membership& membership, const Secret& key,
                                          std::shared_ptr<Lease> lease) {
@@ -284,7 +289,7 @@ void MeshCore::onFrame(int32_t process, const std::shared_ptr<Link>& link, Kind 
     onBye(process, link, reader.number<uint8_t>() != 0);
   } else if (kind == Kind::Loss) {
     const auto lost = reader.number<int32_t>();
-    makesSense = reader.ok() && lost >= 0 && static_cast<size_t>(lost) < membership_.processes.size();
+    makesSense = reader.ok() && lost >= 0 && static_cast<size_t>(lost) < membership_.processes.size() && lost != membership_.ownProcess;
     if (makesSense) lose(lost, decodeTrouble(payload.subspan(sizeof lost)), process);
   } else {
     makesSense = false;
@@ -301,15 +306,18 @@ void MeshCore::deliver(int32_t process, std::span<const std::byte> message) {
     return;
   }
   early_.push_back({process, {message.begin(), message.end()}});
-  earlyBytes_ += message.size();
-  if (earlyBytes_ > kMostEarlyBytes) setReading(false);
+  earlyBytes_ += sizeof(Message) + message.size();
+  if (earlyBytes_ > mostEarlyBytes_) setReading(false);
 }
 
+/// What a connection has read already is handled here and now, and may end connections: they are looked at beforehand.
 void MeshCore::setReading(bool isReading) {
+  std::vector<std::shared_ptr<Link>> all;
   for (const auto& [process, from] : peers_) {
-    if (from.out) from.out->setReading(isReading);
-    for (const auto& link : from.others) link->setReading(isReading);
+    if (from.out) all.push_back(from.out);
+    all.insert(all.end(), from.others.begin(), from.others.end());
   }
+  for (const auto& link : all) link->setReading(isReading);
 }
 
 void MeshCore::lose(int32_t process, const Status& cause, int32_t heardFrom) {

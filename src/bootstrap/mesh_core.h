@@ -64,7 +64,9 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   /// Somebody has connected for this communicator.
   void welcome(const std::shared_ptr<Link>& link);
 
-  MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease);
+  /// `mostEarlyBytes`: of messages that come before there is a handler, until nothing more is read.
+  MeshCore(std::shared_ptr<Core> core, const Membership& membership, const Secret& key, std::shared_ptr<Lease> lease,
+           size_t mostEarlyBytes = size_t{64} << 20);
 
  private:
   struct Peer {
@@ -111,6 +113,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   const std::shared_ptr<Core> core_;
   const Membership membership_;
   const Secret key_;
+  const size_t mostEarlyBytes_;
   std::shared_ptr<Lease> lease_;
   /// Held while something is still to be said on a connection: the end of the last one that holds it is heard by settle().
   struct Unsaid {
@@ -122,7 +125,7 @@ class MeshCore : public std::enable_shared_from_this<MeshCore> {
   std::map<int32_t, Peer> peers_;
   bool isClosed_ = false;
   std::deque<Message> early_;  // what came before there was a handler
-  size_t earlyBytes_ = 0;
+  size_t earlyBytes_ = 0;      // of memory: also messages without bytes take some
   std::vector<std::pair<int32_t, Status>> losses_;  // in the order of hearing
   size_t lossesTold_ = 0;                           // of them, to the handler
   Exchanges exchanges_;
