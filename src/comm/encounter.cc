@@ -25,6 +25,16 @@ int32_t cachesOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& 
 
 }  // namespace
 
+bool isPossible(const Arrival& arrival) {
+  constexpr int32_t kMost = 1 << 20;  // of what a machine has: products with it are numbers
+  const auto isWithin = [](int32_t value, int32_t least, int32_t most) { return value >= least && value <= most; };
+  const auto isFlag = [&](int32_t value) { return isWithin(value, 0, 1); };
+  return arrival.minCtas >= 1 && arrival.maxCtas >= 1 && isWithin(arrival.cores, 1, kMost) && isWithin(arrival.multiprocessors, 0, kMost) &&
+         isFlag(arrival.keepsLines) && isFlag(arrival.streams) && isFlag(arrival.copies) && isFlag(arrival.hasFailed) &&
+         isWithin(arrival.gpu, -1, kMost) && isWithin(arrival.numa, -1, kMost) && isWithin(arrival.cache, -1, kMost) &&
+         isWithin(arrival.caches, 0, kMost);
+}
+
 Grouping formGroups(std::span<const Arrival> arrivals) {
   std::vector<int32_t> order(arrivals.size());
   std::iota(order.begin(), order.end(), 0);

@@ -38,6 +38,8 @@ struct Arrival {
   uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
   int32_t hasFailed = 0;        ///< 1: it comes to say why it will not take part; at the hub, once all are there
 };
+/// Whether a rank may say so of itself: what comes from another process is not believed before.
+bool isPossible(const Arrival& arrival);
 
 /// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not
 /// more than anybody allows, and the most cores that one of them may use.

@@ -16,8 +16,6 @@ using bootstrap::Roster;
 using transport::local::Arena;
 using transport::local::Hub;
 
-namespace {
-
 static_assert(std::is_trivially_copyable_v<Arrival> && sizeof(Arrival) <= sizeof(Note));
 
 Note noteOf(const Arrival& arrival) {
@@ -26,11 +24,21 @@ Note noteOf(const Arrival& arrival) {
   return note;
 }
 
-Arrival arrivalOf(const Note& note) {
-  Arrival arrival;
-  std::memcpy(&arrival, note.data(), sizeof arrival);
-  return arrival;
+Result<std::vector<Arrival>> arrivalsOf(const Roster& roster) {
+  std::vector<Arrival> arrivals(roster.notes.size());
+  for (size_t r = 0; r < arrivals.size(); ++r) {
+    std::memcpy(&arrivals[r], roster.notes[r].data(), sizeof(Arrival));
+    const Arrival& own = arrivals[r];
+    const Arrival& before = arrivals[r == 0 ? 0 : r - 1];
+    if (!isPossible(own) || own.color == kNoColor || own.color != before.color || own.key < before.key)
+      return fail(Code::RemoteError, "rank {} says of itself what makes no sense: does the process of {} use another version of this "
+                                     "library?",
+                  r, describeProcess(roster, roster.processOf[r]));
+  }
+  return arrivals;
 }
+
+namespace {
 
 /// Runs in the host's first process: the file, with an arena and the hub of all ranks in it.
 Result<UniqueFd> makeShared(const Roster& roster) {
@@ -145,10 +153,10 @@ Result<std::shared_ptr<Foundations::Foundation>> Foundations::of(const std::shar
   if (isNew) entry.awaited = roster->process(roster->ownProcess).ranks.size();
   auto made = std::make_shared<Foundation>();
   made->roster = roster;
-  std::vector<Arrival> arrivals;
-  for (const Note& note : roster->notes) arrivals.push_back(arrivalOf(note));
-  made->grouping = formGroups(arrivals);
-  made->members = membersOf(arrivals, made->grouping.members.front());
+  const auto arrivals = arrivalsOf(*roster);
+  if (!arrivals) return tl::unexpected(arrivals.error());
+  made->grouping = formGroups(*arrivals);
+  made->members = membersOf(*arrivals, made->grouping.members.front());
   if (roster->processes.size() > 1) {
     if (Status status = share(*made, wish); !status.ok()) return tl::unexpected(std::move(status));
   } else {

@@ -21,6 +21,12 @@ namespace tutti::comm {
 
 using bootstrap::UniqueIdBytes;
 
+/// What a rank says of itself, as the bootstrap carries it.
+bootstrap::Note noteOf(const Arrival& arrival);
+/// What all ranks of a new communicator have said. RemoteError: one of them says what no rank of this version says, or what would keep it
+/// out of the communicator or from its place there; the same in all processes. Pure.
+Result<std::vector<Arrival>> arrivalsOf(const bootstrap::Roster& roster);
+
 class Foundations {
  public:
   /// The network that a communicator wants: its name, or empty for any, and for whom it is.

@@ -200,7 +200,8 @@ Bytes encodeComing(const Coming& coming) {
 std::optional<Coming> decodeComing(std::span<const std::byte> bytes, int32_t ranks) {
   ComingHead head{};
   if (!take(bytes, &head, 1) || !isCode(head.code) || head.ranks < 1 || head.ranks > ranks || !isRank(head.place, head.ranks) ||
-      (head.members != 0 && head.members != static_cast<uint32_t>(head.ranks)) || (head.members == 0 && head.ranks != ranks))
+      (head.members != 0 && head.members != static_cast<uint32_t>(head.ranks)) || (head.members == 0 && head.ranks != ranks) ||
+      !isPossible(head.arrival))
     return std::nullopt;  // all ranks of the parent have a place, or those that are named
   Coming coming;
   coming.key = {head.mayBeBroken != 0, std::vector<int32_t>(head.members), head.number};

@@ -178,6 +178,21 @@ TEST(Foundations, AnIdIsGoodOnceAndForeignBytesAreRefused) {
   EXPECT_EQ(outcome->error().code(), Code::InvalidArgument);
 }
 
+/// Who came with another colour, or out of turn, would be in a communicator of its own behind a hub of all.
+TEST(Foundations, ARankThatSaysOfItselfWhatMakesNoSenseEndsTheMeeting) {
+  for (const Arrival& arrival : {Arrival{1, 1}, Arrival{kNoColor, 1}, Arrival{0, -1}, Arrival{0, 1, 0}}) {
+    const auto id = process().bootstrap.makeId();
+    ASSERT_TRUE(id);
+    const auto a = join(*id, 2, 0, {0, 0});
+    const auto b = join(*id, 2, 1, arrival);
+    for (const auto& encounter : {a, b}) {
+      const auto outcome = wait(*encounter);
+      ASSERT_FALSE(outcome);
+      EXPECT_NE(outcome.error().text().find("rank 1 says of itself"), std::string::npos) << outcome.error().text();
+    }
+  }
+}
+
 TEST(Foundations, EndTellsTheRanksOfOtherProcesses) {
   const Child child([](const UniqueIdBytes& given) {
     const auto encounter = join(given, 3, 2);
