@@ -9,13 +9,13 @@
 namespace tutti {
 namespace {
 
-/// A message of one byte with room for one descriptor.
+/// A message of one byte with room for one descriptor, and for no second one that fits into the padding behind it: nobody would close it.
 struct Envelope {
   Envelope() {
     message.msg_iov = &data;
     message.msg_iovlen = 1;
     message.msg_control = room;
-    message.msg_controllen = sizeof room;
+    message.msg_controllen = CMSG_LEN(sizeof(int));
   }
   Envelope(const Envelope&) = delete;
   Envelope& operator=(const Envelope&) = delete;
@@ -49,9 +49,11 @@ Result<UniqueFd> receiveDescriptor(int socket, std::string_view what) {
     if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof fd))
       std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
   }
-  if (fd >= 0) return UniqueFd(fd);
+  UniqueFd came(fd);
+  const bool isCut = (envelope.message.msg_flags & MSG_CTRUNC) != 0;
+  if (came && !isCut) return came;
   return fail(received == 0 ? Code::RemoteError : Code::SystemError, "the other process did not hand over {}{}", what,
-              (envelope.message.msg_flags & MSG_CTRUNC) != 0 ? ": no descriptor is left here" : "");
+              isCut ? ": no descriptor is left here, or it sent several" : "");
 }
 
 }  // namespace tutti

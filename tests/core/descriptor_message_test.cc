@@ -62,6 +62,31 @@ TEST(DescriptorMessage, AByteWithoutADescriptorIsAnError) {
   EXPECT_EQ(received.error().code(), Code::SystemError);
 }
 
+/// The padding behind one descriptor has room for another, which nobody would close.
+TEST(DescriptorMessage, OfSeveralDescriptorsNoneStaysOpen) {
+  const Pair sockets;
+  const std::array<int, 2> two = {0, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof two)> room{};
+  char one = 1;
+  iovec data{&one, 1};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = room.data();
+  message.msg_controllen = room.size();
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof two);
+  std::memcpy(CMSG_DATA(head), two.data(), sizeof two);
+  ASSERT_EQ(sendmsg(sockets.first.get(), &message, 0), 1);
+  const int next = UniqueFd(dup(1)).get();  // the lowest free number
+  const auto received = receiveDescriptor(sockets.second.get(), "memory");
+  ASSERT_FALSE(received);
+  EXPECT_NE(received.error().text().find("it sent several"), std::string::npos) << received.error().text();
+  EXPECT_EQ(UniqueFd(dup(1)).get(), next) << "descriptors that came stay open";
+}
+
 TEST(DescriptorMessage, NoRoomForADescriptorIsSaid) {
   const Pair sockets;
   ASSERT_TRUE(sendDescriptor(sockets.first.get(), 1, "memory").ok());
