@@ -103,7 +103,7 @@ std::byte* ImportTable::find(uint64_t address, uint64_t bytes) {
   if (after == regions_.begin()) return nullptr;
   const Region& region = std::prev(after)->second;
   const uint64_t begin = address - region.base;
-  if (begin + bytes > region.bytes || region.here.data() == nullptr) return nullptr;
+  if (bytes > region.bytes || begin > region.bytes - bytes || region.here.data() == nullptr) return nullptr;
   if (begin + bytes > region.takenFrom && begin < region.takenTo) return nullptr;
   return region.here.data() + begin;
 }

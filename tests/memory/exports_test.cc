@@ -33,6 +33,7 @@ TEST(Exports, WhatIsListedIsSeenElsewhere) {
   EXPECT_NE(imports.find(base, memory->size().value), nullptr);
   EXPECT_EQ(imports.find(base + 1, memory->size().value), nullptr) << "one byte too many";
   EXPECT_EQ(imports.find(base - 1, 1), nullptr);
+  EXPECT_EQ(imports.find(base + 16, ~uint64_t{0} - 8), nullptr) << "its end is before its beginning";
   table->remove(memory->data());
   EXPECT_EQ(imports.find(base, 1), nullptr);
 }
