@@ -86,6 +86,8 @@ Result<std::shared_ptr<Arena>> Arena::attach(int file, std::shared_ptr<const voi
   struct stat info{};
   if (fstat(file, &info) != 0 || static_cast<uint64_t>(info.st_size) < kControlBytes)
     return fail(Code::SystemError, "what came for shared memory is none: descriptor {} of {} bytes", file, info.st_size);
+  if (const int seals = fcntl(file, F_GET_SEALS); seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return fail(Code::SystemError, "what came for shared memory is none: others can take it away");
   auto control = memory::Mapping::ofFile(file, 0, Bytes(kControlBytes));
   if (!control) return tl::unexpected(std::move(control).error());
   auto arena = std::shared_ptr<Arena>(new Arena);
@@ -129,8 +131,10 @@ Result<uint64_t> Arena::reserve(Bytes size) {
 Result<std::byte*> Arena::map(uint64_t place, Bytes size) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(place);
-  if (found != blocks_.end()) return found->second.data();
-  if (!isShared()) return fail(Code::InternalError, "no block lies at {:x}", place);
+  if (found != blocks_.end() && found->second.size() >= size) return found->second.data();
+  // Places in a shared file may come from other processes. Behind its end there is no memory: who looked there would end with a signal.
+  if (found != blocks_.end() || !isShared() || place < roundToPages(kControlBytes) || place > fileBytes_ || size.value > fileBytes_ - place)
+    return fail(Code::InternalError, "no block of {} bytes lies at {:x}", size.value, place);
   auto block = memory::Mapping::ofFile(file_, place, size);
   if (!block) return tl::unexpected(std::move(block).error());
   return blocks_.emplace(place, std::move(*block)).first->second.data();

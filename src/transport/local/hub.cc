@@ -61,6 +61,8 @@ Status Hub::look(std::byte* memory, int32_t ranks) {
   members_ = reinterpret_cast<Member*>(memory);
   memory += roundToPages(n * sizeof(Member));
   if (block_->ranks != ranks) return error(Code::InternalError, "a hub of {} ranks where one of {} was expected", block_->ranks, ranks);
+  if (std::any_of(processOf_, processOf_ + ranks, [](int32_t process) { return process < 0; }))
+    return error(Code::InternalError, "a rank of a hub is in no process");
   for (int32_t r = 0; r < ranks; ++r) {
     spansProcesses_ = spansProcesses_ || !isHere(Rank(r));
     spansHosts_ = spansHosts_ || !isOnHost(Rank(r));
@@ -132,7 +134,10 @@ Result<std::shared_ptr<Hub>> Hub::open(std::shared_ptr<Arena> arena, uint64_t pl
   auto hub = std::shared_ptr<Hub>(new Hub);
   hub->arena_ = std::move(arena);
   hub->place_ = place;
-  if (Status status = hub->look(*memory, ranks); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = hub->look(*memory, ranks); !status.ok()) {
+    hub->block_ = nullptr;  // it is none: nothing there is let go of
+    return tl::unexpected(std::move(status));
+  }
   return hub;
 }
 
@@ -154,15 +159,16 @@ Hub::~Hub() {
 /// Calls end(place, bytes) for all that the hub lists, and for the list.
 template <class End>
 void Hub::endAll(End&& end) noexcept {
-  for (uint64_t at = block_->firstPage; at != 0;) {
+  uint64_t before = place_;
+  for (uint64_t at = block_->firstPage; at != 0 && isBehind(at, before);) {
     const auto memory = arena_->map(at, Bytes(Page::kBytes));
     if (!memory) break;
     const auto* page = reinterpret_cast<const Page*>(*memory);
     for (size_t i = 0; i < std::min<uint64_t>(page->count, Page::kEntries); ++i)
       if (page->entries[i].forgotten == 0) end(page->entries[i].lies.place, page->entries[i].lies.bytes);
-    const uint64_t next = page->next;
-    end(at, Page::kBytes);
-    at = next;
+    before = at;
+    at = page->next;
+    end(before, Page::kBytes);
   }
 }
 
@@ -193,18 +199,26 @@ void Hub::stopDevices() noexcept {
   if (abort != nullptr) std::atomic_ref<uint32_t>(*abort).store(1, std::memory_order_relaxed);
 }
 
+/// In a file each block is behind those that there were before: a list that goes back is none, and may have no end.
+bool Hub::isBehind(uint64_t at, uint64_t before) const {
+  return !arena_->isShared() || at >= before + (before == place_ ? blockBytes(ranks_) : Page::kBytes);
+}
+
 /// Reads what has been listed since the last time. Under the hub's lock.
 Status Hub::catchUp() {
   for (;;) {
     if (page_ == nullptr) {
       const uint64_t at = lastPage_ == nullptr ? block_->firstPage : lastPage_->next;
       if (at == 0) return {};
+      if (!isBehind(at, lastPagePlace_ == 0 ? place_ : lastPagePlace_))
+        return error(Code::InternalError, "the list of what ranks share is damaged");
       const auto memory = arena_->map(at, Bytes(Page::kBytes));
       if (!memory) return memory.error();
       lastPage_ = page_ = reinterpret_cast<Page*>(*memory);
+      lastPagePlace_ = at;
       seen_ = 0;
     }
-    for (; seen_ < page_->count; ++seen_) {
+    for (; seen_ < std::min<uint64_t>(page_->count, Page::kEntries); ++seen_) {
       Listed& entry = page_->entries[seen_];
       if (entry.forgotten == 0) listed_.emplace(entry.key, &entry);
     }

@@ -231,6 +231,7 @@ class Hub {
   Status lockLost();
   template <class End>
   void endAll(End&& end) noexcept;
+  bool isBehind(uint64_t at, uint64_t before) const;
   void stopDevices() noexcept;
   std::byte* use(const Key& key, const Lies& lies);
 
@@ -263,6 +264,7 @@ class Hub {
   std::map<uint64_t, Kept> children_;                         // that not all ranks of this process have attached, by place
   Page* page_ = nullptr;                                      // the page that it reads
   Page* lastPage_ = nullptr;                                  // the last that it knows
+  uint64_t lastPagePlace_ = 0;
   uint64_t seen_ = 0;                                         // entries of page_ that it has read
   std::map<int32_t, std::unique_ptr<Neighbour>> neighbours_;  // by process
   std::atomic<int64_t> lookedNs_ = 0;                         // when somebody last looked for dead processes

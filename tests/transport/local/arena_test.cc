@@ -156,6 +156,31 @@ TEST(Arena, ForeignMemoryIsRefused) {
   EXPECT_FALSE(Arena::attach(empty.get(), nullptr, {0, 1}, 0)) << "no arena in it";
 }
 
+/// Behind the end of the file there is no memory: who looks there is killed.
+TEST(Arena, PlacesOutsideTheFileAreRefused) {
+  const UniqueFd file = newFile();
+  const auto arena = attach(file, 0);
+  struct stat info{};
+  ASSERT_EQ(fstat(file.get(), &info), 0);
+  const auto end = static_cast<uint64_t>(info.st_size);
+  for (const uint64_t place : {uint64_t{0}, uint64_t{4096}, end, end + 4096, ~uint64_t{4095}})
+    EXPECT_FALSE(arena->map(place, Bytes(4096))) << place;
+  EXPECT_TRUE(arena->map(end - 4096, Bytes(4096)));
+  EXPECT_FALSE(arena->map(end - 4096, Bytes(8192)));
+  EXPECT_FALSE(Hub::attach(arena, end, 2));
+}
+
+TEST(Arena, MemoryThatOthersCanTakeAwayIsRefused) {
+  const UniqueFd file = newFile();
+  const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  std::vector<std::byte> start(1 << 20);
+  ASSERT_EQ(pread(file.get(), start.data(), start.size(), 0), static_cast<ssize_t>(start.size()));
+  ASSERT_EQ(write(loose.get(), start.data(), start.size()), static_cast<ssize_t>(start.size()));
+  const auto arena = Arena::attach(loose.get(), nullptr, {0, 1}, 0);
+  ASSERT_FALSE(arena);
+  EXPECT_NE(arena.error().text().find("can take it away"), std::string::npos) << arena.error().text();
+}
+
 TEST(Arena, StaysWithinTheFileSizeLimit) {
   ASSERT_TRUE(endedWell(inChild([] {
     const rlimit limit{8 << 20, 8 << 20};
