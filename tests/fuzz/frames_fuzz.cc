@@ -18,6 +18,7 @@ using namespace transport::socket;
 using transport::net::InMessage;
 using transport::net::Request;
 
+/// Bytes: as often as the number says.
 enum class Event : uint8_t { Bytes, Post, Test, Check, End };
 constexpr unsigned kEvents = 5;
 constexpr int kQuiet = 200;  // passes: more than it goes on peeking
@@ -42,7 +43,9 @@ class Scene {
 
   void happen(Event event, uint8_t number, std::span<const std::byte> bytes) {
     switch (event) {
-      case Event::Bytes: (void)::send(other_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); return;
+      case Event::Bytes:
+        for (unsigned times = 0; times <= number % 16U; ++times) (void)::send(other_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        return;
       case Event::Post:
         return post(number, bytes.size() < 2 ? 0 : std::to_integer<size_t>(bytes[0]) | std::to_integer<size_t>(bytes[1]) << 8);
       case Event::Test: comm_->expect(); return (void)test();
@@ -135,6 +138,9 @@ std::vector<std::string> seeds() {
   std::string many;
   for (int i = 0; i < 40; ++i) many += post(1, 8) + line(Event::Bytes, 0, frame(8, 1) + "12345678");
   all.push_back(many + test + test + leave);
+  std::string much = post(1, 5000) + line(Event::Bytes, 15, frame(5000, 1) + std::string(5000, 'a'));  // more than is read at a time
+  for (int i = 0; i < 15; ++i) much.append(test).append(post(1, 5000));
+  all.push_back(much);
   return all;
 }
 

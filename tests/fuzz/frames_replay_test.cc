@@ -16,7 +16,7 @@ TEST(FramesReplay, SeedsKeepThePromises) {
 TEST(FramesReplay, ChangedSeedsKeepThePromises) {
   std::mt19937 random(20'261'130);
   const std::vector<std::string> all = seeds();
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 30'000; ++i) {
     std::string bytes = all[random() % all.size()];
     bootstrap::samples::damage(bytes, random);
     run(bytes);
