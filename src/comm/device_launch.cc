@@ -49,8 +49,7 @@ void DeviceRank::Batch::clear() {
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
 /// the same launch, or the launches before it must end without it: messages go by kernel, which both sides choose alike, then by how far
 /// they go, then by their number of the pair. At each such place a rank has one message to send and one to receive at most; whoever is
-/// at the first place where anything is missing has both in its launch. Before those come messages that streams carry out: the first of
-/// each pair and direction together, then the second ones.
+/// at the first place where anything is missing has both in its launch. Messages that streams carry out have no others beside them.
 void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
   scratch.ordered.clear();
   scratch.counts.clear();
@@ -59,12 +58,11 @@ void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
     Turn turn{&call, {}};
     if (call.call.isMessage()) {
       const int32_t ahead = call.call.receives ? rank_.value - call.call.root : call.call.root - rank_.value;
-      const bool isLent = call.window != nullptr;
-      const Scratch::Way way{isLent, isLent ? KernelId() : call.plan->plan->kernel, (ahead + ranks_) % ranks_, call.call.receives};
+      const Scratch::Way way{call.plan->plan->kernel, (ahead + ranks_) % ranks_, call.call.receives};
       auto count = std::ranges::find(scratch.counts, way, &std::pair<Scratch::Way, int32_t>::first);
       if (count == scratch.counts.end()) count = scratch.counts.insert(count, {way, 0});
       turn.place = {kFirstMessages + static_cast<int32_t>(way.kernel), way.distance, count->second++};
-      if (isLent) turn.place = {kLentMessages, turn.place.back(), 0};
+      if (call.window != nullptr) turn.place = {kLentMessages, 0, 0};
     }
     scratch.ordered.push_back(turn);
   }
@@ -204,7 +202,8 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
       add(batch, *ordered[i].call);
       continue;
     }
-    std::vector<DeviceCall*> together{ordered[i].call};
+    std::vector<DeviceCall*>& together = scratch_.together;
+    together.assign(1, ordered[i].call);
     const auto goesWithNext = [&] { return i + 1 < ordered.size() && ordered[i + 1].place == ordered[i].place; };
     for (; ordered[i].call->call.isMessage() && goesWithNext(); ++i) together.push_back(ordered[i + 1].call);
     TUTTI_TRY(launchOnWindows(together, stream));
@@ -228,14 +227,17 @@ Status DeviceRank::launchBatch(Batch& batch, Stream stream) {
 
 /// One collective, or messages that go together.
 Status DeviceRank::launchOnWindows(std::span<DeviceCall* const> calls, Stream stream) {
-  std::vector<WindowCall> all;
+  std::vector<WindowCall>& all = scratch_.onWindows;
+  all.clear();
   for (const DeviceCall* call : calls) {
     const Work& work = call->plan->plan->work;
     WindowCall& made = all.emplace_back(WindowCall{call->call, call->in, call->out, call->window, call->inWindow, work.op, work.scaling});
     if (work.scaling.hasFactor) made.scaling.factor = call->factor;  // of an average: a pre-multiplied sum does not go this way
     endpoint_->page().launches(rank_.value).write(windows_->nameOf(made), exec::host::onWindows(call->call), isCaptured_);
   }
-  return calls.front()->call.isMessage() ? windows_->launchMessages(all, stream) : windows_->launch(all.front(), stream);
+  Status status = calls.front()->call.isMessage() ? windows_->launchMessages(all, stream) : windows_->launch(all.front(), stream);
+  all.clear();  // the windows go with their graphs
+  return status;
 }
 
 /// All blocks that messages of one peer and direction may use.

@@ -72,14 +72,6 @@ std::string takenFor(Collective collective, bool mayLend) {
                 reduces(collective) ? "; not if each rank has a factor of its own" : "");
 }
 
-WindowCall windowCallOf(const DeviceCall& call) {
-  WindowCall made;
-  made.call = call.call;
-  made.in = call.in;
-  made.out = call.out;
-  return made;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::open(std::shared_ptr<transport::local::Hub> hub, Rank rank, const connect::Layout& layout,
@@ -202,45 +194,18 @@ Status DeviceRank::offer(std::span<DeviceCall> calls) {
     TUTTI_TRY(say(calls, *captured));
     isOffering_ = !*captured && circles_->isOn();
   }
-  for (DeviceCall& call : calls) {
-    if (call.lends)
-      call.loan = windows_->lend(windowCallOf(call));
-    else if (!call.isOpen())
-      TUTTI_TRY(endpoint_->offer(call.plan->needs()));
-  }
+  lend(calls);
+  for (const DeviceCall& call : calls)
+    if (!call.lends && !call.isOpen()) TUTTI_TRY(endpoint_->offer(call.plan->needs()));
   return {};
-}
-
-/// Where nothing came of it the call has to be opened as others are: on all ranks, which have found the same.
-Poll DeviceRank::settleLoan(DeviceCall& call) {
-  if (!call.call.isMessage()) {
-    if (const Poll poll = endpoint_->settleWindows(); poll != Poll::Ready) return poll;
-  } else if (!call.loan.first->isSettled) {
-    return Poll::Pending;
-  }
-  call.lends = false;
-  WindowCall found = windowCallOf(call);
-  windows_->chooseLent(found, call.loan, call.plan->plan->way());
-  if (found.window == nullptr) return call.isOpen() ? Poll::Ready : endpoint_->offerLate(call.plan->needs());
-  call.estimatedUs = windows_->estimateUs(call.call, found.traits());
-  call.window = std::move(found.window);
-  call.inWindow = std::move(found.inWindow);
-  return Poll::Ready;
 }
 
 Poll DeviceRank::settle(std::span<DeviceCall> calls) {
   bool isNew = false;
   Poll poll = Poll::Ready;
   uint64_t place = 0;  // among the calls that have been said
-  // All of them at once: what one side waits for the other may have behind something else.
-  if (std::ranges::any_of(calls, [](const DeviceCall& call) { return call.lends && call.call.isMessage(); }) &&
-      endpoint_->settleMessageLoans() == Poll::Failed)
-    return Poll::Failed;
+  if (const Poll lent = settleLoans(calls); lent != Poll::Ready) return lent;
   for (DeviceCall& call : calls) {
-    if (call.lends) {
-      poll = settleLoan(call);
-      if (poll != Poll::Ready) break;
-    }
     if (!call.isOpen()) {
       poll = endpoint_->settle(call.plan->needs());
       if (poll != Poll::Ready) break;
@@ -309,7 +274,7 @@ std::optional<GivenUp> DeviceRank::look() {
 Status DeviceRank::choose(DeviceCall& call) const {
   if (call.plan == nullptr) return {};
   call.estimatedUs = call.plan->plan->estimatedUs;
-  WindowCall found = windowCallOf(call);
+  WindowCall found = call.windowCall();
   TUTTI_TRY(windows_->choose(found, call.plan->plan->way()));
   call.estimatedUs = found.window != nullptr ? windows_->estimateUs(call.call, found.traits()) : call.plan->plan->estimatedUs;
   call.window = std::move(found.window);
@@ -346,29 +311,6 @@ Result<plan::Summary> DeviceRank::summarize(const plan::Shape& shape, std::vecto
   }
   rejected->push_back(std::move(other));
   return chosen;
-}
-
-void DeviceRank::keepLoans(std::span<DeviceCall> calls, const driver::cuda::CaptureInfo& capture) {
-  for (DeviceCall& call : calls) {
-    if (call.loan.first == nullptr) continue;
-    const auto graph = captures_.markOf(capture);
-    auto at = std::ranges::find(loans_, graph, &Loans::graph);
-    if (at == loans_.end()) at = loans_.insert(at, {graph, {}});
-    at->of.push_back(std::exchange(call.loan, {}));
-  }
-}
-
-/// A graph that is found gone now was launched for the last time before the look at what runs.
-void DeviceRank::dropLoans(bool mayWait) {
-  hasGoneLoans_ = captures_.hasLost() || hasGoneLoans_;
-  if (!hasGoneLoans_) return;
-  const auto isThere = [](const Loans& loans) { return !loans.graph->isGone.load(std::memory_order_acquire); };  // pairs with graphIsGone()
-  const auto gone = std::stable_partition(loans_.begin(), loans_.end(), isThere);
-  if (gone != loans_.end() && !isIdle()) return;
-  for (auto loans = gone; loans != loans_.end(); ++loans)
-    std::erase_if(loans->of, [mayWait](const DeviceWindows::Loan& loan) { return mayWait || !loan.goesSlowly(); });
-  loans_.erase(std::remove_if(gone, loans_.end(), [](const Loans& loans) { return loans.of.empty(); }), loans_.end());
-  hasGoneLoans_ = !std::ranges::all_of(loans_, isThere);
 }
 
 /// Copies of calls before may be on their way, and graphs may be launched again.

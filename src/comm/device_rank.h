@@ -68,6 +68,14 @@ struct DeviceCall {
   bool isCompared = false;  ///< and is about to compare
   bool isNoted = false;     ///< in the book of what its rank has issued
 
+  /// As windows know it: neither of them is set, nor what the plan says.
+  WindowCall windowCall() const {
+    WindowCall made;
+    made.call = call;
+    made.in = in;
+    made.out = out;
+    return made;
+  }
   /// Whether nothing has to be opened for it.
   bool isOpen() const { return plan == nullptr || window != nullptr || (plan->isOpen && !lends); }
 };
@@ -160,7 +168,6 @@ class DeviceRank {
   /// What a launch is put together in: kept, so that repeated groups allocate nothing.
   struct Scratch {
     struct Way {
-      bool isLent;
       exec::cuda::KernelId kernel;
       int32_t distance;
       bool receives;
@@ -169,6 +176,8 @@ class DeviceRank {
     std::vector<Turn> ordered;
     std::vector<std::pair<Way, int32_t>> counts;  // of messages
     std::vector<driver::cuda::Stream> streams;
+    std::vector<DeviceCall*> together;  // messages
+    std::vector<WindowCall> onWindows;
     Batch batch;
     exec::cuda::Launch launch;
   };
@@ -186,6 +195,8 @@ class DeviceRank {
   /// again.
   Status say(std::span<DeviceCall> calls, bool isCaptured);
   void dropEnded();
+  void lend(std::span<DeviceCall> calls);
+  Poll settleLoans(std::span<DeviceCall> calls);
   Poll settleLoan(DeviceCall& call);
   /// The graph that is captured keeps what its calls were lent.
   void keepLoans(std::span<DeviceCall> calls, const driver::cuda::CaptureInfo& capture);

@@ -133,14 +133,15 @@ class DeviceWindows {
 
     bool goesSlowly() const { return (first != nullptr && first->goesSlowly()) || (second != nullptr && second->goesSlowly()); }
   };
-  Loan lend(const WindowCall& made) const;
+  /// `obstacle`: why this rank cannot take that way; its peers hear so, too.
+  Loan lend(const WindowCall& made, Status obstacle = {}) const;
   /// Sets the windows of `made` where all ranks have settled that they can be used, and the call goes this way.
   void chooseLent(WindowCall& made, const Loan& loan, const tune::Way& kernel) const;
   /// What a launched call is known by (LaunchBook).
   uint64_t nameOf(const WindowCall& made) const;
   /// Its kernels, and copies between them, behind what is on `stream`, and before what follows there. Under a current context.
   Status launch(const WindowCall& made, driver::cuda::Stream stream);
-  /// Messages together: to each peer one at most, and from each.
+  /// One message or two: one to send, and one to receive.
   Status launchMessages(std::span<const WindowCall> messages, driver::cuda::Stream stream);
 
   /// Whether no copy is under way outside graphs.
@@ -192,7 +193,7 @@ class DeviceWindows {
   bool hasStreamStages(const Call& call, const BufferTraits& traits) const;
   bool suitsStreams(const Call& call) const;
   transport::device::StageCall stageCall(uint64_t signature, uint32_t place) const;
-  transport::device::StageCall messageStage() const;
+  transport::device::StageCall messageStage(const WindowCall& made) const;
   uint64_t sentBytes(const Call& call) const;
   exec::cuda::CopyLaunch copyLaunch(const WindowCall& made) const;
   /// One of a call that engines carry out; `meeting`: how many of its meetings came before.

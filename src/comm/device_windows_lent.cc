@@ -25,7 +25,7 @@ bool DeviceWindows::mayLend(const Call& call, const tune::Way& kernel) const {
 }
 
 /// Ranks begin equally many windows for a call, whatever each of them finds its buffers to be.
-DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
+DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made, Status obstacle) const {
   const Call& call = made.call;
   const DevicePtr in = addressOf(made.in);
   const DevicePtr out = addressOf(made.out);
@@ -37,7 +37,7 @@ DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
   const bool isUponInput = (isAllReduce && in != out && overlap(in, out, chunk)) || (isAllToAll && overlap(in, out, all));
   const auto readers = settings_.lendsPlain ? Published::Readers::OtherProcesses : Published::Readers::Any;
   const auto begin = [&](DevicePtr address, uint64_t bytes) {
-    Status refusal;
+    Status refusal = obstacle;
     if (isUponInput) refusal = error(Code::InvalidUsage, "the output lies upon the input");
     if (address % exec::cuda::kVectorBytes != 0)
       refusal = error(Code::InvalidUsage, "a buffer at {:#x} begins between two vectors", address);
@@ -52,7 +52,7 @@ DeviceWindows::Loan DeviceWindows::lend(const WindowCall& made) const {
     case Collective::SendRecv: {
       const Rank peer(call.root);
       const auto& [from, to] = call.receives ? std::pair(peer, rank_) : std::pair(rank_, peer);
-      return {endpoint_.messageLoans().begin(from, to, call.receives ? out : 0, Bytes(chunk), readers), nullptr};
+      return {endpoint_.messageLoans().begin({from, to, call.sequence}, call.receives ? out : 0, Bytes(chunk), readers, obstacle), nullptr};
     }
     case Collective::Scatter: return {isRoot ? absent(chunk) : begin(out, chunk), nullptr};
     case Collective::Gather: return {isRoot ? begin(out, all) : absent(all), nullptr};

@@ -43,15 +43,15 @@ StageCall DeviceWindows::stageCall(uint64_t signature, uint32_t place) const {
   return {endpoint_.comparesCalls() ? signature : 0, place, 0, 0};
 }
 
-/// The two sides of a message, and those of others, say the same: MessageChecks have compared them, and no two lie at one place.
-StageCall DeviceWindows::messageStage() const {
+/// Both sides know the window of a message by the same number, and messages of other directions have other words.
+StageCall DeviceWindows::messageStage(const WindowCall& made) const {
   Call any;
   any.collective = Collective::SendRecv;
-  return stageCall(signatureOnWindows(any), 0);
+  return stageCall(signatureOnWindows(any), static_cast<uint32_t>(made.window->number));
 }
 
 uint64_t DeviceWindows::nameOf(const WindowCall& made) const {
-  if (made.call.isMessage()) return transport::device::stageName(messageStage().word());
+  if (made.call.isMessage()) return transport::device::stageName(messageStage(made).word());
   const uint64_t signature = signatureOnWindows(made.call);
   if (!hasStreamStages(made.call, made.traits())) return signature;
   return transport::device::stageName(stageCall(signature, placeOf(made)).word());
@@ -68,17 +68,24 @@ Status DeviceWindows::stage(const exec::cuda::CopyLaunch& launch, CopyStage whic
   return which == CopyStage::Begin ? room->begin(call, driver, stream) : room->meet(call, meeting, driver, stream);
 }
 
-/// Leave is given to all before any of them is waited for, so two ranks that send to each other do not wait for ever.
+/// Leave is given before any is waited for, and the end is told before another's is: neither message waits for the other.
 Status DeviceWindows::launchMessages(std::span<const WindowCall> messages, Stream stream) {
   const auto room = endpoint_.stages();
   if (!room) return room.error();
-  StageCall call = messageStage();
+  StageCall call;
   std::vector<Piece> pieces;
   for (const WindowCall& made : messages) {
+    const StageCall own = messageStage(made);
     const uint32_t peer = uint32_t{1} << made.call.root;
-    (made.call.receives ? call.writers : call.written) |= peer;
-    if (made.call.receives) continue;
-    pieces.push_back({made.window->at[static_cast<size_t>(made.call.root)], addressOf(made.in), chunkBytes(made.call), false});
+    call.signature = own.signature;
+    if (made.call.receives) {
+      call.place = own.place;
+      call.writers = peer;
+    } else {
+      call.target = own.place;
+      call.written = peer;
+      pieces.push_back({made.window->at[static_cast<size_t>(made.call.root)], addressOf(made.in), chunkBytes(made.call), false});
+    }
   }
   driver::cuda::Driver& driver = device_.gpu->driver();
   TUTTI_TRY(room->begin(call, driver, stream));

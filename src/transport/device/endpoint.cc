@@ -105,7 +105,10 @@ Poll Endpoint::settleWindows() {
 Poll Endpoint::settleMessageLoans() {
   const auto scope = SetUpScope::enter(around_.gpu->context());  // as above
   if (!scope) return fail(scope.error());
-  const Poll poll = messageLoans_->advance(!anyHost_, MessageLoans::Clock::now());
+  // A capture may not wait until its deadline: who does not come need not.
+  const std::chrono::nanoseconds limit(std::atomic_ref(page_.waits(rank_.value).limitNs).load(std::memory_order_relaxed));
+  const MessageLoans::Clock::duration most = MessageLoans::kMostPatience;
+  const Poll poll = messageLoans_->advance(!anyHost_, MessageLoans::Clock::now(), limit.count() == 0 ? most : std::min(most, limit / 2));
   missing_ = messageLoans_->missing();
   return poll;
 }

@@ -31,39 +31,46 @@ MessageLoans::Direction::Direction(const MessageLoans& loans, Rank from, Rank to
       side(from == loans.rank_ ? LoanTurn::Side::Sender : LoanTurn::Side::Receiver),
       peer(from == loans.rank_ ? to : from) {}
 
-UserWindows::Ref MessageLoans::begin(Rank from, Rank to, driver::cuda::DevicePtr base, Bytes bytes, Published::Readers readers,
+UserWindows::Ref MessageLoans::begin(const Message& message, driver::cuda::DevicePtr base, Bytes bytes, Published::Readers readers,
                                      Status refusal) {
+  const auto& [from, to, number] = message;
   Direction& direction = directions_.try_emplace({from.value, to.value}, *this, from, to).first->second;
   if (direction.isOver && refusal.ok()) refusal = error(Code::InvalidUsage, "a message of the two was not captured by both");
-  return direction.windows.begin(base, bytes, WindowKind::Lent, readers, std::move(refusal));
+  UserWindows::Ref window = direction.windows.begin(base, bytes, WindowKind::Lent, readers, std::move(refusal));
+  window->message = number;
+  return window;
 }
 
-Poll MessageLoans::advance(bool allReach, Clock::time_point now) {
+Poll MessageLoans::advance(bool allReach, Clock::time_point now, Clock::duration patience) {
   missing_ = Rank(-1);
   Poll all = Poll::Ready;
   for (auto& [key, direction] : directions_) {
-    if (advance(direction, allReach, now) == Poll::Ready) continue;
+    if (advance(direction, allReach, now, patience) == Poll::Ready) continue;
     all = Poll::Pending;
     if (missing_.value < 0) missing_ = direction.peer;
   }
   return all;
 }
 
-Poll MessageLoans::advance(Direction& direction, bool allReach, Clock::time_point now) {
+Poll MessageLoans::advance(Direction& direction, bool allReach, Clock::time_point now, Clock::duration patience) {
   while (const UserWindows::Ref first = direction.windows.firstUnsettled()) {
-    auto met = direction.isOver ? LoanTurn::Met::Never : direction.turn.come(direction.side, first->number);
-    if (met == LoanTurn::Met::NotYet) {
-      if (direction.since == Clock::time_point()) direction.since = now;
-      if (now - direction.since < kPatience) return Poll::Pending;
-      met = direction.turn.withdraw(direction.side, first->number);
+    if (!direction.hasMet && !direction.isOver) {
+      auto met = direction.turn.come(direction.side, first->number);
+      if (met == LoanTurn::Met::NotYet) {
+        if (direction.since == Clock::time_point()) direction.since = now;
+        if (now - direction.since < patience) return Poll::Pending;
+        met = direction.turn.withdraw(direction.side, first->number);
+      }
+      direction.since = {};
+      direction.hasMet = met == LoanTurn::Met::Together;
+      direction.isOver = met == LoanTurn::Met::Never;
     }
-    direction.since = {};
-    if (met == LoanTurn::Met::Never) {
-      direction.isOver = true;
+    if (direction.isOver) {
       direction.windows.giveUp(format("rank {} has not captured that message, or had not when its peer did", direction.peer.value));
-    } else if (direction.windows.advanceFirst(allReach) == Poll::Pending) {
-      return Poll::Pending;
+      return Poll::Ready;
     }
+    if (direction.windows.advanceFirst(allReach) == Poll::Pending) return Poll::Pending;
+    direction.hasMet = false;
   }
   return Poll::Ready;
 }

@@ -4,9 +4,10 @@
 // Owner: the Endpoint. Used by the thread that uses the communicator; nothing here blocks on another rank.
 // 1. Both ranks begin with the nth message from one to the other as it is captured, and settle it: the sender has mapped the receiver's
 //    buffer, or neither of them uses it. Both know which.
-// 2. Pairs need not capture alike, as with NCCL: one side may launch what the other one captures, or come to it only when something is over
-//    that the first has not begun yet. So before anything else the two meet, and who has waited kPatience for the other one withdraws: that
-//    message and all later ones of the direction go by kernels, without another wait.
+// 2. NCCL wants both sides to capture a message or none, but runs what does otherwise: one side may launch what the other one captures, or
+//    come to it only when something is over that the first has not begun yet. So before anything else the two meet, and who has waited for
+//    a while withdraws: that message and all later ones of the direction go by kernels, without another wait. Where the two come with
+//    other messages, or one of them finds that it cannot be lent, both know from the cards.
 // 3. Directions do not wait for each other.
 #pragma once
 
@@ -26,7 +27,8 @@ class LoanTurn {
   enum class Met : uint8_t { NotYet, Together, Never };
 
   explicit LoanTurn(std::atomic<uint64_t>& word) : word_(word) {}
-  /// `side` is at message `number`, from 0, and was together with the other one at all before.
+  /// `side` is at message `number`, from 0, and was together with the other one at all before. Not to be asked again about one at which
+  /// they were together: the other side may be further by then.
   Met come(Side side, uint64_t number) const;
   /// It waits no longer. Together: the other one has come.
   Met withdraw(Side side, uint64_t number) const;
@@ -42,15 +44,21 @@ class LoanTurn {
 class MessageLoans {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kPatience{1};
+  static constexpr std::chrono::seconds kMostPatience{1};
 
   MessageLoans(const Surroundings& around, const Page& page, const ProcessKey& key, Rank rank)
       : around_(around), page_(page), key_(key), rank_(rank) {}
 
-  /// The next message from `from` to `to`, one of which is this rank. `base`: the receiver's buffer; 0 at the sender.
-  UserWindows::Ref begin(Rank from, Rank to, driver::cuda::DevicePtr base, Bytes bytes, Published::Readers readers, Status refusal = {});
-  /// Carries on with all that are not settled. Ready: none is left.
-  Poll advance(bool allReach, Clock::time_point now);
+  struct Message {
+    Rank from;
+    Rank to;              ///< one of the two is this rank
+    uint64_t number = 0;  ///< of all that were made in this direction
+  };
+  /// The next of its direction that is captured. `base`: the receiver's buffer; 0 at the sender.
+  UserWindows::Ref begin(const Message& message, driver::cuda::DevicePtr base, Bytes bytes, Published::Readers readers,
+                         Status refusal = {});
+  /// Carries on with all that are not settled. Ready: none is left. `patience`: how long a peer is waited for.
+  Poll advance(bool allReach, Clock::time_point now, Clock::duration patience = kMostPatience);
   /// Whose news advance() lacks.
   Rank missing() const { return missing_; }
 
@@ -64,9 +72,10 @@ class MessageLoans {
     LoanTurn::Side side;
     Rank peer;
     bool isOver = false;      ///< somebody has withdrawn
+    bool hasMet = false;      ///< the two are together at the first message that is not settled
     Clock::time_point since;  ///< when this rank came to the message at which it waits; zero: it does not
   };
-  Poll advance(Direction& direction, bool allReach, Clock::time_point now);
+  Poll advance(Direction& direction, bool allReach, Clock::time_point now, Clock::duration patience);
 
   const Surroundings& around_;
   const Page page_;

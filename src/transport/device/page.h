@@ -75,6 +75,7 @@ struct alignas(64) UserWindowCard {
   WindowKind kind;
   uint32_t hasFinePages;  ///< Published::At
   uint32_t isUnmapped;    ///< 1: this rank could not map it on some other; before 2k + 2
+  uint64_t message;       ///< of a captured message: its number in its direction, with those that were not captured
 };
 
 /// What a rank says of itself.

@@ -43,8 +43,8 @@ void forEach(uint32_t bits, Visit&& visit) {
 
 }  // namespace
 
-uint32_t StageCall::word() const {
-  uint64_t x = (signature ^ uint64_t{place} * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
+uint32_t StageCall::wordOf(uint32_t at) const {
+  uint64_t x = (signature ^ uint64_t{at} * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 32)) * 0x94d049bb133111ebU;
   return std::max(static_cast<uint32_t>(x >> 40) & kWordBits, uint32_t{1});
 }
@@ -52,15 +52,20 @@ uint32_t StageCall::word() const {
 /// What a stream is to do, in the order in which it is added.
 class StageRoom::Ops {
  public:
-  Ops(const StageRoom& room, uint32_t word, size_t number) : room_(room), word_(word), number_(number) {}
+  Ops(const StageRoom& room, size_t number) : room_(room), number_(number) {}
 
-  /// Says the word to `told`, and waits until all of `awaited` have said it.
-  Status put(uint32_t told, uint32_t awaited, Driver& driver, Stream stream) {
+  struct Saying {
+    uint32_t ranks;  ///< bits
+    uint32_t word;
+  };
+  /// Says its word to those of `tell`, and waits until all of `wait` have said theirs.
+  Status put(const Saying& tell, const Saying& wait, Driver& driver, Stream stream) {
+    const uint32_t awaited = wait.ranks;
     const int32_t own = room_.rank_;
     if (awaited != 0)
-      add(StreamOpKind::Write, cell(own, std::countr_zero(awaited)) + offsetof(StageCell, stage), awaited << kRanksShift | word_);
-    forEach(told, [&](int32_t peer) { add(StreamOpKind::Write, cell(peer, own), word_); });
-    forEach(awaited, [&](int32_t peer) { add(StreamOpKind::Wait, cell(own, peer), word_); });
+      add(StreamOpKind::Write, cell(own, std::countr_zero(awaited)) + offsetof(StageCell, stage), awaited << kRanksShift | wait.word);
+    forEach(tell.ranks, [&](int32_t peer) { add(StreamOpKind::Write, cell(peer, own), tell.word); });
+    forEach(awaited, [&](int32_t peer) { add(StreamOpKind::Wait, cell(own, peer), wait.word); });
     forEach(awaited, [&](int32_t peer) { add(StreamOpKind::WriteWide, cell(own, peer), 0); });  // the stage first, and with it
     return count_ == 0 ? Status() : driver.operate(stream, std::span(ops_).first(count_));
   }
@@ -77,18 +82,17 @@ class StageRoom::Ops {
   }
 
   const StageRoom& room_;
-  const uint32_t word_;
   const size_t number_;
   std::array<StreamOp, kMost> ops_;
   size_t count_ = 0;
 };
 
 Status StageRoom::begin(const StageCall& call, Driver& driver, Stream stream) const {
-  return Ops(*this, call.word(), 0).put(call.writers, call.written, driver, stream);
+  return Ops(*this, 0).put({call.writers, call.word()}, {call.written, call.targetWord()}, driver, stream);
 }
 
 Status StageRoom::meet(const StageCall& call, int32_t number, Driver& driver, Stream stream) const {
-  return Ops(*this, call.word(), static_cast<size_t>(number) + 1).put(call.written, call.writers, driver, stream);
+  return Ops(*this, static_cast<size_t>(number) + 1).put({call.written, call.targetWord()}, {call.writers, call.word()}, driver, stream);
 }
 
 struct StageRoom::Standing {
@@ -128,12 +132,19 @@ std::optional<StageRoom::Standing> StageRoom::standingOf(const Page& page, int32
 }
 
 /// Two ranks wait for each other in different calls: neither says anything more. A mark goes with its wait, so what the peer lacked was
-/// lacking if its wait still stands afterwards; and the own one stands as well (look()), which it has done since it was marked.
+/// lacking if its wait still stands afterwards; and the own one stands as well (look()), which it has done since it was marked. Of messages
+/// the two directions have words of their own, so there other words alone say nothing.
 std::optional<uint64_t> StageRoom::foreignOf(const Standing& standing, int32_t peer) const {
   const auto theirs = standingOf(page_, peer);
   if (!theirs || !theirs->isMarked() || theirs->wanted() == standing.wanted()) return std::nullopt;
+  if (isMessage(rank_, standing.wanted()) && isMessage(peer, theirs->wanted())) return std::nullopt;
   const bool lacksThis = (theirs->lacking(page_) >> rank_ & 1) != 0;
   return lacksThis && theirs->isStill() ? std::optional(stageName(theirs->wanted())) : std::nullopt;
+}
+
+bool StageRoom::isMessage(int32_t rank, uint32_t word) const {
+  const auto calls = page_.launches(rank).find(stageName(word)).calls;
+  return !calls.empty() && calls.front().isMessage();
 }
 
 /// Why a wait that lacks some ranks has to end, if it has to.

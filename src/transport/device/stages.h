@@ -45,12 +45,18 @@ namespace tutti::transport::device {
 /// What a stage of one rank is about.
 struct StageCall {
   uint64_t signature = 0;
-  uint32_t place = 0;    ///< of this rank's output, as the peers that write there have it, and of theirs
+  uint32_t place = 0;    ///< of this rank's output, as the peers that write there have it
   uint32_t writers = 0;  ///< bits: ranks that write to this one
   uint32_t written = 0;  ///< bits: ranks that this one writes to
+  std::optional<uint32_t> target = std::nullopt;  ///< the place of their outputs, where it is another one
 
-  /// What is said with Begin and in meetings: of 22 bits, the same on all ranks, not zero.
-  uint32_t word() const;
+  /// What is said of what comes to this rank, with Begin and in meetings: of 22 bits, not zero, the same on both sides.
+  uint32_t word() const { return wordOf(place); }
+  /// And of what this rank sends.
+  uint32_t targetWord() const { return wordOf(target.value_or(place)); }
+
+ private:
+  uint32_t wordOf(uint32_t at) const;
 };
 /// What LaunchBook and verdicts know such a call by: that of no kernel.
 constexpr uint64_t stageName(uint32_t word) { return uint64_t{15} << 60 | word; }
@@ -75,6 +81,7 @@ class StageRoom {
   struct Standing;  ///< a wait of the stream
   struct Ending;
   static std::optional<Standing> standingOf(const Page& page, int32_t rank);
+  bool isMessage(int32_t rank, uint32_t word) const;
   std::optional<uint64_t> foreignOf(const Standing& standing, int32_t peer) const;
   Ending awaiting(const Standing& standing, uint32_t lacking) const;
   std::optional<Ending> endingOf(const Standing& standing, uint32_t lacking, uint64_t waitedNs) const;

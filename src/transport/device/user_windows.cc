@@ -129,6 +129,7 @@ void UserWindows::announce(UserWindow& window) {
   own.kind = window.kind;
   own.hasFinePages = window.hasFinePages ? 1 : 0;
   own.isUnmapped = 0;
+  own.message = window.message;
   own.state.store(announced(window.number), std::memory_order_release);  // pairs with isAnnouncedByAll()
   window.isAnnounced_ = true;
 }
@@ -155,6 +156,8 @@ std::string UserWindows::unlike(const UserWindow& window, bool allReach) const {
     if (theirs.isRefused != 0) return format("the memory of rank {} cannot be shared", r);
     if (theirs.place.bytes != first.place.bytes)
       return format("rank {} registered {} bytes, rank {} registered {}", one, first.place.bytes, r, theirs.place.bytes);
+    if (theirs.message != first.message)
+      return format("to rank {} it is message {}, to rank {} message {}", one, first.message, r, theirs.message);
     if (theirs.kind != first.kind) return format("rank {} gave it {}, rank {} {}", one, nameOf(first.kind), r, nameOf(theirs.kind));
   }
   return {};

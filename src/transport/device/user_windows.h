@@ -35,6 +35,7 @@ struct UserWindow {
   bool isUsable = false;                    ///< all ranks have mapped it
   Status refusal;                           ///< this rank's memory cannot be shared: why
   std::string reason;                       ///< not usable: why
+  uint64_t message = 0;                     ///< of a captured message: its number in its direction, of all that were made
   uint64_t buffer = 0;                      ///< the driver's number of the memory
   bool hasFinePages = false;                ///< once settled: that of some rank
   std::vector<driver::cuda::DevicePtr> at;  ///< by rank: where this rank's GPU finds the window of that one; 0: it has none

@@ -112,6 +112,16 @@ class PrivateOutputs {
   std::byte* shared_ = nullptr;
 };
 
+/// Whoever opens another communicator looks after what was left.
+void openAndClose(ProcessRanks::Self& self) {
+  for (int stage = 2; stage < 4; ++stage) {
+    self.meet(stage);
+    ncclComm_t other = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&other, 2, self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
+    ASSERT_EQ(ncclCommDestroy(other), ncclSuccess);
+  }
+}
+
 /// Ranks whose captured messages are lent wherever they can be.
 void onLendingRanks(int ranks, const std::function<void(ProcessRanks::Self&, LendingRank&)>& body, Memory memory = Memory::Plain) {
   const ScopedSetting stages("TUTTI_STREAM_STAGES", "1");
@@ -139,18 +149,15 @@ TEST_P(GpuLentMessages, EveryReplayBringsThem) {
       memory);
 }
 
-/// In another order on each rank, and several of a direction.
-TEST_P(GpuLentMessages, OfAGroupInAnyOrder) {
+/// To one peer, and from another one.
+TEST_P(GpuLentMessages, OfAllRanksAtOnce) {
   const auto& [ranks, memory] = GetParam();
   onLendingRanks(
       ranks,
       [](ProcessRanks::Self& self, LendingRank& rank) {
-        std::vector<Message> all;
-        for (int from = 0; from < self.count(); ++from)
-          for (int to = 0; to < self.count(); ++to)
-            for (int number = 0; from != to && number < 1 + (from + 2 * to) % 3; ++number)
-              all.push_back({from, to, number, 999 * static_cast<size_t>(number + 1) + static_cast<size_t>(from)});
-        std::ranges::stable_sort(all, {}, [&](const Message& m) { return (m.from * 3 + m.to * 5 + self.index() * 7) % 4; });
+        std::vector<Message> all = ring(self.count(), 3001);
+        for (size_t i = 0; i < all.size(); ++i) all[i].bytes += 16 * i;
+        if (self.index() % 2 == 1) std::ranges::reverse(all);
         ASSERT_NO_FATAL_FAILURE(runGraph(self, rank, all, true));
       },
       memory);
@@ -161,12 +168,10 @@ INSTANTIATE_TEST_SUITE_P(Ways, GpuLentMessages, testing::Combine(testing::Values
                            return format("{}{}", std::get<1>(made.param) == Memory::Plain ? "Plain" : "Exported", std::get<0>(made.param));
                          });
 
-/// With collectives, messages that kernels carry, and eager ones between the replays.
+/// With collectives, and eager messages between the replays.
 TEST(GpuLentMessageGroups, GoWithOtherCalls) {
   onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
-    const std::vector<Message> messages{{0, 1, 0, 5000}, {0, 1, 1, 3000}, {1, 0, 0, 7000}};
-    std::optional<PrivateOutputs> outputs;
-    if (self.index() == 0) outputs.emplace(rank, 0);  // so the last goes by kernels
+    const std::vector<Message> messages{{0, 1, 0, 5000}, {1, 0, 0, 7000}};
     std::byte* const terms = rank.allocate();
     std::byte* const sums = rank.allocate();
     const Graph graph = rank.capture([&] {
@@ -189,10 +194,125 @@ TEST(GpuLentMessageGroups, GoWithOtherCalls) {
       ASSERT_NO_FATAL_FAILURE(expectAll(rank, self.index(), eager, turn + 10));
     }
     rank.destroy(graph);
-    outputs.reset();
     self.meet(1);
     rank.free(terms);
     rank.free(sums);
+  });
+}
+
+/// One group of calls after the other, in one graph.
+void runGroups(ProcessRanks::Self& self, LendingRank& rank, const std::vector<std::vector<Message>>& groups) {
+  const Graph graph = rank.capture([&] {
+    for (const auto& group : groups) issue(rank, self.index(), group);
+  });
+  for (uint64_t turn = 0; turn < 3; ++turn) {
+    std::vector<Message> all;
+    for (const auto& group : groups) all.insert(all.end(), group.begin(), group.end());
+    fill(rank, self.index(), all, turn);
+    ASSERT_EQ(rank.gpus.driver().launchGraph(graph, rank.stream), Error::Success);
+    synchronize(rank.gpus, rank.stream);
+    ASSERT_NO_FATAL_FAILURE(expectAll(rank, self.index(), all, turn));
+  }
+  rank.destroy(graph);
+}
+
+/// What one side has in a group the other may have one by one.
+TEST(GpuLentMessagesNot, WhereAGroupHasSeveralToOneSide) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const Message header{0, 1, 0, 64};
+    const Message payload{0, 1, 1, kLarge};
+    for (const int grouping : {0, 1, 2}) {
+      const bool isGrouped = grouping == 2 || grouping == self.index();
+      const auto groups =
+          isGrouped ? std::vector<std::vector<Message>>{{header, payload}} : std::vector<std::vector<Message>>{{header}, {payload}};
+      ASSERT_NO_FATAL_FAILURE(runGroups(self, rank, groups)) << grouping;
+    }
+  });
+}
+
+TEST(GpuLentMessagesNot, WhereOneMayComeBehindAnother) {
+  onLendingRanks(3, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const Message m{0, 1, 0, 5000}, n{0, 2, 0, 6000}, y{1, 2, 0, 7000};
+    const std::vector<std::vector<Message>> groups[] = {{{m, n}}, {{m}, {y}}, {{y}, {n}}};
+    ASSERT_NO_FATAL_FAILURE(runGroups(self, rank, groups[self.index()]));
+  });
+}
+
+/// What comes of nothing is opened as it is for kernels, whichever rank begins with what.
+TEST(GpuLentMessagesNot, WhereNeitherSidesBufferCanBe) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const PrivateOutputs outputs(rank, self.index());
+    ASSERT_NO_FATAL_FAILURE(runGraph(self, rank, ring(2, 5000), false));
+  });
+}
+
+TEST(GpuLentMessagesNot, WhereOneSideCapturesMuchLater) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    if (self.index() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    ASSERT_NO_FATAL_FAILURE(runGraph(self, rank, ring(2, 5000), false));
+  });
+}
+
+/// A deadline is not used up by waiting for what need not come.
+TEST(GpuLentMessagesNot, WhereADeadlineIsShorterThanTheWait) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const std::vector<Message> messages{{0, 1, 0, 5000}};
+    const auto bring = [&](uint64_t turn) {
+      fill(rank, self.index(), messages, turn);
+      issue(rank, self.index(), messages);
+      synchronize(rank.gpus, rank.stream);
+      expectAll(rank, self.index(), messages, turn);
+    };
+    bring(0);  // so the pipes are open
+    if (self.index() == 0) {
+      ASSERT_EQ(tuttiCommSetTimeout(rank.comm, 600), ncclSuccess);
+      const Graph graph = rank.capture([&] { issue(rank, 0, messages); });
+      ASSERT_EQ(tuttiCommSetTimeout(rank.comm, 0), ncclSuccess);
+      fill(rank, 0, messages, 1);
+      ASSERT_EQ(rank.gpus.driver().launchGraph(graph, rank.stream), Error::Success);
+      synchronize(rank.gpus, rank.stream);
+      rank.destroy(graph);
+    } else {
+      bring(1);
+    }
+  });
+}
+
+/// One side has made more of them by then: what it captures is not what the other one does.
+TEST(GpuLentMessagesNot, WhereTheTwoCaptureOtherMessages) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const std::vector<Message> messages{{0, 1, 0, 5000}};
+    const auto launch = [&](Graph graph) { ASSERT_EQ(rank.gpus.driver().launchGraph(graph, rank.stream), Error::Success); };
+    const auto finish = [&](uint64_t turn) {
+      synchronize(rank.gpus, rank.stream);
+      expectAll(rank, self.index(), messages, turn);
+    };
+    fill(rank, self.index(), messages, 0);
+    issue(rank, self.index(), messages);  // so the pipes are open
+    finish(0);
+    self.meet(1);
+    fill(rank, self.index(), messages, 1);
+    self.meet(2);
+    Graph first = nullptr;
+    Graph last = nullptr;
+    if (self.index() == 0) {
+      first = rank.capture([&] { issue(rank, 0, messages); });
+      launch(first);
+      launch(first);
+      last = rank.capture([&] { issue(rank, 0, messages); });
+    } else {
+      issue(rank, 1, messages);
+      issue(rank, 1, messages);
+      last = rank.capture([&] { issue(rank, 1, messages); });  // while the other one waits with its first
+    }
+    finish(1);
+    self.meet(3);
+    fill(rank, self.index(), messages, 2);
+    self.meet(4);
+    launch(last);
+    finish(2);
+    if (first != nullptr) rank.destroy(first);
+    rank.destroy(last);
   });
 }
 
@@ -276,6 +396,30 @@ TEST(GpuLentMessageGroups, OfGraphsThatRanksCaptureInAnotherOrder) {
   });
 }
 
+/// Graphs of one direction are launched in one order.
+TEST(GpuLentMessageEnds, AnotherGraphsMessageIsNoticed) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const std::vector<Message> messages{{0, 1, 0, 5000}};
+    const Graph first = rank.capture([&] { issue(rank, self.index(), messages); });
+    const Graph second = rank.capture([&] { issue(rank, self.index(), messages); });
+    ASSERT_EQ(rank.gpus.driver().launchGraph(self.index() == 0 ? first : second, rank.stream), Error::Success);
+    ncclResult_t state = ncclSuccess;
+    for (int i = 0; i < 2000 && (state == ncclSuccess || state == ncclInProgress); ++i) {
+      ASSERT_EQ(ncclCommGetAsyncError(rank.comm, &state), ncclSuccess);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(state, ncclInvalidUsage);
+    const std::string why = ncclGetLastError(rank.comm);
+    EXPECT_NE(why.find("do not match"), std::string::npos) << why;
+    self.meet(1);
+    ASSERT_EQ(ncclCommAbort(std::exchange(rank.comm, nullptr)), ncclSuccess);
+    synchronize(rank.gpus, rank.stream);
+    rank.destroy(first);
+    rank.destroy(second);
+    openAndClose(self);
+  });
+}
+
 TEST(GpuLentMessageEnds, WhoeverWaitsIsToldWhoIsMissing) {
   onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
     const std::vector<Message> messages{{0, 1, 0, 5000}};
@@ -297,12 +441,7 @@ TEST(GpuLentMessageEnds, WhoeverWaitsIsToldWhoIsMissing) {
     ASSERT_EQ(ncclCommAbort(std::exchange(rank.comm, nullptr)), ncclSuccess);
     synchronize(rank.gpus, rank.stream);
     rank.destroy(graph);
-    for (int stage = 2; stage < 4; ++stage) {  // whoever opens another one looks after what was left
-      self.meet(stage);
-      ncclComm_t other = nullptr;
-      ASSERT_EQ(ncclCommInitRank(&other, 2, self.freshId(), self.index()), ncclSuccess) << ncclGetLastError(nullptr);
-      ASSERT_EQ(ncclCommDestroy(other), ncclSuccess);
-    }
+    openAndClose(self);
   });
 }
 

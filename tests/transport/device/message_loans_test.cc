@@ -7,8 +7,15 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
 #include <thread>
+
+#include "../../driver/cuda/play.h"
+#include "transport/device/surroundings.h"
 
 namespace tutti::transport::device::message_loans_test {
 namespace {
@@ -77,6 +84,87 @@ TEST_F(Turns, BothSeeTheSame) {
     withdrawn += together[0] < kMessages ? 1 : 0;
   }
   EXPECT_GT(withdrawn, 0);
+}
+
+/// Two ranks and a page of theirs; both say that they have nothing there, so nothing is mapped.
+class Loans : public testing::Test {
+ protected:
+  using Clock = MessageLoans::Clock;
+  static constexpr int32_t kRanks = 2;
+
+  void SetUp() override {
+    auto opened = memory::Gpu::open(*world.driver, 0);
+    ASSERT_TRUE(opened) << opened.error().text();
+    gpu = std::move(*opened);
+    const uint64_t bytes = (Page::bytesFor(kRanks) + 4095) / 4096 * 4096;
+    room.reset(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
+    std::memset(room.get(), 0, bytes);
+    const Page page(room.get(), kRanks);
+    around.gpu = gpu.get();
+    for (int32_t r = 0; r < kRanks; ++r) side[r].emplace(around, page, ProcessKey{}, Rank(r));
+  }
+  UserWindows::Ref begin(int32_t rank, uint64_t number) {
+    return side[rank]->begin({Rank(0), Rank(1), number}, 0, Bytes(100), Published::Readers::Any);
+  }
+  Poll look(int32_t rank) { return side[rank]->advance(true, now); }
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  driver::cuda::play::World world;
+  std::unique_ptr<memory::Gpu> gpu;
+  std::unique_ptr<std::byte, Free> room;
+  Surroundings around;
+  std::optional<MessageLoans> side[kRanks];
+  Clock::time_point now = Clock::now();
+};
+
+TEST_F(Loans, AreSettledByBothOrNone) {
+  const auto mine = begin(0, 0);
+  EXPECT_EQ(look(0), Poll::Pending);
+  EXPECT_EQ(side[0]->missing(), Rank(1));
+  const auto theirs = begin(1, 0);
+  for (int i = 0; i < 3; ++i) (void)look(1), (void)look(0);
+  EXPECT_TRUE(mine->isSettled && mine->isUsable) << mine->reason;
+  EXPECT_TRUE(theirs->isSettled && theirs->isUsable) << theirs->reason;
+}
+
+TEST_F(Loans, WhoWaitsTooLongWithdrawsOnce) {
+  const auto first = begin(0, 0);
+  EXPECT_EQ(look(0), Poll::Pending);
+  now += MessageLoans::kMostPatience;
+  EXPECT_EQ(look(0), Poll::Ready);
+  EXPECT_TRUE(first->isSettled);
+  EXPECT_FALSE(first->isUsable);
+  const auto second = begin(0, 1);
+  EXPECT_EQ(look(0), Poll::Ready) << "without another wait";
+  EXPECT_FALSE(second->isUsable);
+  const auto theirs = begin(1, 0);
+  EXPECT_EQ(look(1), Poll::Ready);
+  EXPECT_FALSE(theirs->isUsable);
+}
+
+/// One side is done with the first message and gives up the second while the other has not looked again: what they had together stays.
+TEST_F(Loans, WhatWasTogetherStaysSo) {
+  const auto slow = begin(0, 0);
+  const auto first = begin(1, 0);
+  const auto second = begin(1, 1);
+  for (const int32_t rank : {0, 1, 0, 1}) (void)look(rank);
+  ASSERT_TRUE(first->isUsable) << first->reason;
+  ASSERT_FALSE(slow->isSettled) << "it has not seen that the other one has mapped, too";
+  now += MessageLoans::kMostPatience;
+  EXPECT_EQ(look(1), Poll::Ready);
+  EXPECT_FALSE(second->isUsable);
+  EXPECT_EQ(look(0), Poll::Ready);
+  EXPECT_TRUE(slow->isUsable) << slow->reason;
+}
+
+TEST_F(Loans, AreNoneOfOtherMessages) {
+  const auto mine = begin(0, 3);
+  const auto theirs = begin(1, 4);
+  for (int i = 0; i < 3; ++i) (void)look(1), (void)look(0);
+  EXPECT_TRUE(mine->isSettled && theirs->isSettled);
+  EXPECT_FALSE(mine->isUsable || theirs->isUsable);
 }
 
 }  // namespace
