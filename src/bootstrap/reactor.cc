@@ -12,6 +12,10 @@
 namespace tutti::bootstrap {
 namespace {
 
+/// Not told that it has one thread alone: what that one posts it would keep to itself until its task is over, and run behind what other
+/// threads post meanwhile.
+std::shared_ptr<asio::io_context> makeLoop() { return std::make_shared<asio::io_context>(); }
+
 /// How long the thread stays when nobody needs it: programs make communicators in loops.
 constexpr std::chrono::milliseconds kLinger(100);
 
@@ -40,7 +44,7 @@ Status Reactor::hold(bool namesThread) {
     if (thread_.joinable()) thread_.join();  // it has taken the lock for the last time
     Result<std::thread> started;
     try {
-      loop_ = std::make_shared<asio::io_context>(1);
+      loop_ = makeLoop();
       const asio::steady_timer opensDescriptors(*loop_);
       keepsRunning_ = std::make_shared<Guard>(loop_->get_executor());
       started = startThread(namesThread ? "tutti boot" : nullptr, "that connects processes", [loop = loop_] { runLoop(*loop); });
@@ -62,7 +66,7 @@ Status Reactor::hold(bool namesThread) {
 Status Reactor::runHere(const std::function<void()>& begin, std::chrono::milliseconds most) {
   Status status;
   try {
-    auto loop = std::make_shared<asio::io_context>(1);
+    auto loop = makeLoop();
     const asio::steady_timer opensDescriptors(*loop);
     {
       const std::lock_guard lock(mutex_);

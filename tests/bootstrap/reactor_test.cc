@@ -1,6 +1,8 @@
 #include "bootstrap/reactor.h"
 
 #include <atomic>
+#include <string>
+#include <thread>
 
 #include "bootstrap/alarm.h"
 #include "play.h"
@@ -23,6 +25,29 @@ TEST(Reactor, RunsWhatIsPostedInOrderOnOneThread) {
   }
   ASSERT_TRUE(becomes([&] { return count == 1000; }));
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
+  reactor.release();
+}
+
+/// A connection's first message is posted there, and the one behind it by whoever gives up meanwhile.
+TEST(Reactor, KeepsTheOrderOfItsOwnPostsAndThoseOfOthers) {
+  Reactor reactor;
+  ASSERT_TRUE(reactor.hold().ok());
+  std::string order;
+  std::atomic<int> stage{0};
+  reactor.post([&] {
+    reactor.post([&] { order += "a"; });
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+    reactor.post([&] {
+      order += "c";
+      stage = 3;
+    });
+  });
+  ASSERT_TRUE(becomes([&] { return stage == 1; }));
+  reactor.post([&] { order += "b"; });
+  stage = 2;
+  ASSERT_TRUE(becomes([&] { return stage == 3; }));
+  EXPECT_EQ(order, "abc");
   reactor.release();
 }
 
