@@ -127,7 +127,7 @@ class Communicator {
   /// Work issued so far keeps the state at InProgress until it is complete.
   void followWork() { busyUntil_.store(issuedWorks_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
-  /// Waits for all work that was issued; on a non-blocking communicator the state does. Why that work failed, if it did meanwhile.
+  /// Waits for all work that was issued; on a non-blocking communicator the state does. Why the communicator failed meanwhile, if it did.
   /// InvalidArgument the second time.
   Status finalize();
   bool isFinalized() const { return finalized_; }

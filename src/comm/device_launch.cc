@@ -49,7 +49,7 @@ void DeviceRank::Batch::clear() {
 /// Collectives as they were issued, then messages. Launches come one after the other, so two ranks must come to the message between them in
 /// the same launch, or the launches before it must end without it: messages go by kernel, which both sides choose alike, then by how far
 /// they go, then by their number of the pair. At each such place a rank has one message to send and one to receive at most; whoever is
-/// at the first place where anything is missing has both in its launch. Messages that streams carry out have no others beside them.
+/// at the first place where anything is missing has both in its launch. Those that streams carry out come first.
 void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
   scratch.ordered.clear();
   scratch.counts.clear();
@@ -188,10 +188,11 @@ Status DeviceRank::launch(std::span<DeviceCall> calls) {
   return inTurn(calls, scratch_.streams, [&] { return launchBatches(scratch_.ordered, scratch_.streams.front()); });
 }
 
-/// As few launches as can be.
+/// As few launches as can be. Messages that streams carry out go beside those of kernels: neither may have to wait for the other.
 Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream) {
   Batch& batch = scratch_.batch;
   batch.clear();
+  std::optional<DeviceWindows::Beside> beside;
   for (size_t i = 0; i < ordered.size(); ++i) {
     const bool isOnWindows = ordered[i].call->window != nullptr;
     if (!batch.calls.empty() && (isOnWindows || endsBefore(batch, ordered, i))) {
@@ -206,9 +207,17 @@ Status DeviceRank::launchBatches(const std::vector<Turn>& ordered, Stream stream
     together.assign(1, ordered[i].call);
     const auto goesWithNext = [&] { return i + 1 < ordered.size() && ordered[i + 1].place == ordered[i].place; };
     for (; ordered[i].call->call.isMessage() && goesWithNext(); ++i) together.push_back(ordered[i + 1].call);
-    TUTTI_TRY(launchOnWindows(together, stream));
+    if (i + 1 == ordered.size() || !together.front()->call.isMessage()) {
+      TUTTI_TRY(launchOnWindows(together, stream));
+      continue;
+    }
+    auto forked = windows_->fork(stream);
+    if (!forked) return std::move(forked).error();
+    beside = *forked;
+    TUTTI_TRY(launchOnWindows(together, beside->stream));
   }
-  return batch.calls.empty() ? Status() : launchBatch(batch, stream);
+  if (!batch.calls.empty()) TUTTI_TRY(launchBatch(batch, stream));
+  return beside ? windows_->join(*beside, stream) : Status();
 }
 
 /// Messages of one peer and direction follow one another on blocks of their own; collectives all begin at the first block.

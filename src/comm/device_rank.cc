@@ -230,8 +230,7 @@ Status DeviceRank::say(std::span<DeviceCall> calls, bool isCaptured) {
   circles_->tellIssue();
   bool isNew = false;
   for (DeviceCall& made : calls) {
-    const bool isOwn = made.call.isMessage() && made.call.root == rank_.value;
-    if (made.plan == nullptr || isOwn || std::exchange(made.isNoted, true)) continue;
+    if (made.plan == nullptr || made.isToSelf(rank_) || std::exchange(made.isNoted, true)) continue;
     if (!std::exchange(isNew, true)) ++groups_;
     book.write(groups_, made.call);
   }
@@ -279,7 +278,7 @@ Status DeviceRank::choose(DeviceCall& call) const {
   call.estimatedUs = found.window != nullptr ? windows_->estimateUs(call.call, found.traits()) : call.plan->plan->estimatedUs;
   call.window = std::move(found.window);
   call.inWindow = std::move(found.inWindow);
-  if (call.window != nullptr || !call.plan->mayLend) return {};
+  if (call.window != nullptr || !call.plan->mayLend || call.isToSelf(rank_)) return {};
   if (reduces(call.call.collective) && call.call.opCode == kPreMulSumCode) return {};  // a rank does not know the factors of the others
   const auto captured = isCaptured({&call, 1});
   if (!captured) return captured.error();

@@ -68,6 +68,7 @@ struct DeviceCall {
   bool isCompared = false;  ///< and is about to compare
   bool isNoted = false;     ///< in the book of what its rank has issued
 
+  bool isToSelf(Rank own) const { return call.isMessage() && call.root == own.value; }
   /// As windows know it: neither of them is set, nor what the plan says.
   WindowCall windowCall() const {
     WindowCall made;

@@ -8,19 +8,21 @@
 namespace tutti::comm {
 namespace {
 
-/// Whether messages of a group can be lent: one to send and one to receive at most. Streams do one thing after the other, and of several
-/// to one side any may have to wait for something that comes behind another one.
-bool mayGoByStreams(std::span<const DeviceCall> calls) {
+/// Whether messages of a group can be lent: one to send and one to receive at most, and neither is to go by a kernel anyway. Streams do one
+/// thing after the other, and of several any may have to wait for something that comes behind another one.
+bool mayGoByStreams(std::span<const DeviceCall> calls, Rank own) {
   std::array<int, 2> messages{};
-  for (const DeviceCall& call : calls)
-    if (call.plan != nullptr && call.call.isMessage()) ++messages[call.call.receives ? 1 : 0];
-  return messages[0] <= 1 && messages[1] <= 1;
+  for (const DeviceCall& call : calls) {
+    if (call.plan == nullptr || !call.call.isMessage() || call.isToSelf(own)) continue;
+    if (!call.lends || ++messages[call.call.receives ? 1 : 0] > 1) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 void DeviceRank::lend(std::span<DeviceCall> calls) {
-  const bool areFew = mayGoByStreams(calls);
+  const bool areFew = mayGoByStreams(calls, rank_);
   for (DeviceCall& call : calls) {
     if (!call.lends) continue;
     Status obstacle;

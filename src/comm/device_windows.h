@@ -143,6 +143,14 @@ class DeviceWindows {
   Status launch(const WindowCall& made, driver::cuda::Stream stream);
   /// One message or two: one to send, and one to receive.
   Status launchMessages(std::span<const WindowCall> messages, driver::cuda::Stream stream);
+  /// A stream beside another one.
+  struct Beside {
+    driver::cuda::Stream stream;
+    driver::cuda::Event done;
+  };
+  /// Behind what is on `stream`. What comes onto it is before what follows on `stream` once they are joined.
+  Result<Beside> fork(driver::cuda::Stream stream);
+  Status join(const Beside& beside, driver::cuda::Stream stream);
 
   /// Whether no copy is under way outside graphs.
   bool isIdle();

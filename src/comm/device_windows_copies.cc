@@ -46,6 +46,22 @@ Status DeviceWindows::copyAll(std::span<const Piece> pieces, bool goInTurns, Str
   return {};
 }
 
+Result<DeviceWindows::Beside> DeviceWindows::fork(Stream stream) {
+  Driver& driver = device_.gpu->driver();
+  const auto lanes = lanesFor(stream, 1);
+  if (!lanes) return tl::unexpected(lanes.error());
+  const Lane& lane = (*lanes)->lane.front();
+  if (Status status = driver.record((*lanes)->forked.get(), stream); !status.ok()) return tl::unexpected(std::move(status));
+  if (Status status = driver.wait(lane.stream.get(), (*lanes)->forked.get()); !status.ok()) return tl::unexpected(std::move(status));
+  return Beside{lane.stream.get(), lane.done.get()};
+}
+
+Status DeviceWindows::join(const Beside& beside, Stream stream) {
+  Driver& driver = device_.gpu->driver();
+  TUTTI_TRY(driver.record(beside.done, beside.stream));
+  return driver.wait(stream, beside.done);
+}
+
 /// A set that no other capture has: one whose first stream is in none, or in that of `stream`.
 Result<DeviceWindows::Lanes*> DeviceWindows::lanesFor(Stream stream, size_t count) {
   Driver& driver = device_.gpu->driver();

@@ -31,7 +31,7 @@ bool isPossible(const Arrival& arrival) {
   const auto isFlag = [&](int32_t value) { return isWithin(value, 0, 1); };
   return arrival.minCtas >= 1 && arrival.maxCtas >= 1 && isWithin(arrival.cores, 1, kMost) && isWithin(arrival.multiprocessors, 0, kMost) &&
          isFlag(arrival.keepsLines) && isFlag(arrival.streams) && isFlag(arrival.copies) && isFlag(arrival.hasFailed) &&
-         isWithin(arrival.gpu, -1, kMost) && isWithin(arrival.numa, -1, kMost) && isWithin(arrival.cache, -1, kMost) &&
+         arrival.gpu >= -1 && isWithin(arrival.numa, -1, kMost) && isWithin(arrival.cache, -1, kMost) &&
          isWithin(arrival.caches, 0, kMost);
 }
 

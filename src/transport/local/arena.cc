@@ -70,7 +70,8 @@ Result<UniqueFd> Arena::createFile() {
   if (size < kControlBytes || ftruncate(file.get(), static_cast<off_t>(size)) != 0)
     return fail(Code::SystemError, "cannot give a memfd {} bytes: {}", size, size < kControlBytes ? "RLIMIT_FSIZE" : std::strerror(errno));
   // Nobody who holds the descriptor can take the memory away under the others.
-  (void)fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK);
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
+    return fail(Code::SystemError, "cannot seal memory to share: {}", std::strerror(errno));
   auto control = memory::Mapping::ofFile(file.get(), 0, Bytes(kPage));
   if (!control) return tl::unexpected(std::move(control).error());
   auto* header = reinterpret_cast<Header*>(control->data());

@@ -307,7 +307,8 @@ Result<std::byte*> Hub::devicePage(Bytes size) {
   const std::lock_guard own(mutex_);
   const auto lies = findOrMake({kDevices, 0, 0, 0, 0}, {0, size.value, 0, 0});
   if (!lies) return tl::unexpected(lies.error());
-  auto memory = arena_->map(lies->place, Bytes(lies->bytes));
+  if (lies->bytes != size.value) return fail(Code::InvalidUsage, "the processes of this host do not use the same version of this library");
+  auto memory = arena_->map(lies->place, size);
   if (!memory) return tl::unexpected(memory.error());
   deviceAbort_.store(reinterpret_cast<uint32_t*>(*memory), std::memory_order_release);  // pairs with stopDevices()
   return memory;

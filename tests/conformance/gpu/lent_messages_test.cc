@@ -238,6 +238,35 @@ TEST(GpuLentMessagesNot, WhereOneMayComeBehindAnother) {
   });
 }
 
+/// Of a group's two messages one is lent and the other one is not. (That neither waits for the other cannot be played here: the fake carries
+/// out a graph's branches one after the other.)
+TEST(GpuLentMessageGroups, GoBesideThoseOfKernels) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const Message lent{0, 1, 0, kLarge}, other{1, 0, 0, kLarge};
+    std::optional<PrivateOutputs> outputs;
+    if (self.index() == 0) outputs.emplace(rank, 0);
+    const auto before = launches();
+    const std::vector<std::vector<Message>> groups[] = {{{lent, other}}, {{other}, {lent}}};
+    ASSERT_NO_FATAL_FAILURE(runGroups(self, rank, groups[self.index()]));
+    EXPECT_NE(launches().first, before.first);
+    EXPECT_NE(launches().second, before.second);
+  });
+}
+
+/// As all-to-alls that are put together of messages have them.
+TEST(GpuLentMessageGroups, MayHaveSomeToTheRankItself) {
+  onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
+    const auto began = std::chrono::steady_clock::now();
+    std::vector<Message> all = ring(2, 5000);
+    all.push_back({0, 0, 0, 5000});
+    all.push_back({1, 1, 0, 5000});
+    const auto before = launches();
+    ASSERT_NO_FATAL_FAILURE(runGroups(self, rank, {all}));
+    EXPECT_NE(launches().first, before.first) << "those between the two are lent";
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(800)) << "nobody is waited for";
+  });
+}
+
 /// What comes of nothing is opened as it is for kernels, whichever rank begins with what.
 TEST(GpuLentMessagesNot, WhereNeitherSidesBufferCanBe) {
   onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
