@@ -238,8 +238,8 @@ TEST(GpuLentMessagesNot, WhereOneMayComeBehindAnother) {
   });
 }
 
-/// Of a group's two messages one is lent and the other one is not. (That neither waits for the other cannot be played here: the fake carries
-/// out a graph's branches one after the other.)
+/// Of a group's two messages one is lent and the other one is not. (That neither waits for the other cannot be played here: the fake
+/// carries out a graph's branches one after the other.)
 TEST(GpuLentMessageGroups, GoBesideThoseOfKernels) {
   onLendingRanks(2, [](ProcessRanks::Self& self, LendingRank& rank) {
     const Message lent{0, 1, 0, kLarge}, other{1, 0, 0, kLarge};
