@@ -361,7 +361,7 @@ TEST_F(Stages, StoppedAllWaitsEndAndThoseThatFollow) {
   EXPECT_TRUE(ends(0));
   ASSERT_TRUE(begin(0, toAll(0)).ok());
   EXPECT_TRUE(ends(0)) << "also of what is launched later";
-  EXPECT_EQ(verdict(0).state, Verdict::Ended);
+  EXPECT_EQ(std::atomic_ref(page.rank(0).endedStage.state).load(), Verdict::Ended);
 }
 
 TEST_F(Stages, TheWatchIsThereAsLongAsAnybodyHasASeat) {
