@@ -56,13 +56,14 @@ void DeviceRank::order(std::span<DeviceCall> calls, Scratch& scratch) const {
   for (DeviceCall& call : calls) {
     if (call.plan == nullptr) continue;
     Turn turn{&call, {}};
-    if (call.call.isMessage()) {
+    if (call.call.isMessage() && call.window != nullptr) {
+      turn.place = {kLentMessages, 0, 0};
+    } else if (call.call.isMessage()) {
       const int32_t ahead = call.call.receives ? rank_.value - call.call.root : call.call.root - rank_.value;
       const Scratch::Way way{call.plan->plan->kernel, (ahead + ranks_) % ranks_, call.call.receives};
       auto count = std::ranges::find(scratch.counts, way, &std::pair<Scratch::Way, int32_t>::first);
       if (count == scratch.counts.end()) count = scratch.counts.insert(count, {way, 0});
       turn.place = {kFirstMessages + static_cast<int32_t>(way.kernel), way.distance, count->second++};
-      if (call.window != nullptr) turn.place = {kLentMessages, 0, 0};
     }
     scratch.ordered.push_back(turn);
   }

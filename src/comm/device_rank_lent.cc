@@ -26,7 +26,7 @@ void DeviceRank::lend(std::span<DeviceCall> calls) {
   for (DeviceCall& call : calls) {
     if (!call.lends) continue;
     Status obstacle;
-    if (call.call.isMessage() && !areFew) obstacle = error(Code::InvalidUsage, "others of its group go to the same side");
+    if (call.call.isMessage() && !areFew) obstacle = error(Code::InvalidUsage, "its group has others that it might have to wait for");
     call.loan = windows_->lend(call.windowCall(), std::move(obstacle));
   }
 }

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "exec/cuda/work.h"
+#include "transport/device/message_loans.h"
 #include "transport/device/stages.h"
 #include "transport/device/surroundings.h"
 #include "transport/device/survey.h"
-#include "transport/device/message_loans.h"
 #include "transport/device/user_windows.h"
 #include "transport/local/hub.h"
 
