@@ -16,12 +16,12 @@ static_assert(static_cast<int>(ReduceOp::Sum) == ncclSum && static_cast<int>(Red
 ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
   return useComm(request.function, comm, [&](Communicator& c) -> Status {
     if (c.isOnGpu()) {
-      auto call = c.prepareOnGpu(request, stream);
-      if (!call) return std::move(call).error();
+      auto call = orOutOfMemory([&] { return c.prepareOnGpu(request, stream); });
+      if (!call) return comm::thisThread().group.forgo(c, std::move(call).error());
       return comm::thisThread().group.add(comm, std::move(*call));
     }
-    auto pending = c.prepare(request);
-    if (!pending) return std::move(pending).error();
+    auto pending = orOutOfMemory([&] { return c.prepare(request); });
+    if (!pending) return comm::thisThread().group.forgo(c, std::move(pending).error());
     if (stream != nullptr) {
       pending->stream = comm::process().streams.find(stream);
       if (pending->stream == nullptr)

@@ -4,8 +4,8 @@ namespace tutti::api {
 
 ncclResult_t report(const char* function, const Status& status) noexcept {
   try {
+    comm::thisThread().group.fail(status);  // first: what follows may find no memory
     observe::warn("{}: {}", function, status.text());
-    comm::thisThread().group.fail(status);
   } catch (...) {  // no memory to say it with: the code must do
   }
   return toResult(status.code());

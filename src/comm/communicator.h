@@ -148,6 +148,9 @@ class Communicator {
   bool isRevoked() const { return revoked_; }
   /// Ends all work in flight with `cause`, on every rank.
   void stop(const Status& cause);
+  /// `cause` is why this rank will not make a call that others may wait for: where it is a lack, they hear of it (RemoteError), the
+  /// verdict suspects this rank, and the communicator is over on every rank. Returns it.
+  Status forgo(Status cause);
 
   /// The number of a collective call that is no work.
   uint64_t takeSequence() { return issuedCollectives_++; }

@@ -77,10 +77,17 @@ Status submit(std::vector<Cluster> clusters) {
   return first;
 }
 
+Status ofSameGroup(const Status& cause) { return error(cause.code(), "another call of the same group failed: {}", cause.text()); }
+
 }  // namespace
 
 void Group::fail(const Status& status) {
   if (isOpen() && content_.error.ok()) content_.error = status;
+}
+
+Status Group::forgo(Communicator& comm, Status cause) {
+  if (isOpen() && isLack(cause.code())) content_.isForgone = true;
+  return comm.forgo(std::move(cause));
 }
 
 void Group::start() {
@@ -106,8 +113,30 @@ Status Group::end() {
   return status;
 }
 
+/// Also where calls have been moved on to be launched: what names their communicators stays.
+void Group::forgo(const std::vector<Entry>& calls, const Status& cause) {
+  if (!isLack(cause.code())) return;
+  const Status told = ofSameGroup(cause);
+  for (const Entry& entry : calls)
+    if (auto use = process().handles.useAgain(entry.handle, entry.call.comm)) (void)(*use)->forgo(told);
+}
+
+void Group::forgo(const std::vector<DeviceCall>& calls, const Status& cause) {
+  if (!isLack(cause.code())) return;
+  const Status told = ofSameGroup(cause);
+  for (const DeviceCall& call : calls)
+    if (auto use = process().handles.useAgain(call.handle, call.comm)) (void)(*use)->forgo(told);
+}
+
 Status Group::run(Content& content) {
-  if (!content.error.ok()) return undo(content.creations, std::move(content.error));
+  if (!content.error.ok()) {
+    const Status cause = undo(content.creations, content.error);
+    if (content.isForgone) {
+      forgo(content.calls, cause);
+      forgo(content.deviceCalls, cause);
+    }
+    return cause;
+  }
   const bool blocking = content.blocking.value_or(true);
   const bool begins = !content.creations.empty() || !content.calls.empty() || !content.deviceCalls.empty();
   Status first;
@@ -115,9 +144,13 @@ Status Group::run(Content& content) {
     if (first.ok() && status.code() != Code::InProgress) first = std::move(status);
     return first.ok();
   };
-  if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return first;
-  if (!content.windows.empty() && !keep(settle(std::move(content.windows)))) return first;
-  if (!content.calls.empty() && !keep(launch(std::move(content.calls)))) return first;
+  if ((!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) ||
+      (!content.windows.empty() && !keep(settle(std::move(content.windows))))) {
+    forgo(content.calls, first);
+    forgo(content.deviceCalls, first);
+    return first;
+  }
+  if (!content.calls.empty() && !keep(launch(content.calls))) return first;
   if (!content.deviceCalls.empty() && !keep(launch(content.deviceCalls, blocking))) return first;
   bool ends = false;
   for (const auto& ending : content.endings) {
@@ -129,6 +162,7 @@ Status Group::run(Content& content) {
 }
 
 Status Group::simulate(std::optional<float>& estimatedUs) {
+  if (depth_ == 1) content_.isForgone = false;  // nobody waits for its calls
   if (depth_ == 1 && content_.error.ok() && content_.blocking.value_or(true)) {
     leave();
     Content content = std::exchange(content_, {});
@@ -209,34 +243,42 @@ Status Group::addEnding(std::function<Status()> ending) {
   return {};
 }
 
-Status Group::launch(std::vector<Entry> entries) {
+Status Group::launch(std::vector<Entry>& entries) {
   std::vector<Share> shares;
-  std::vector<ncclComm*> handles;
-  for (Entry& entry : entries) {
-    const auto at = static_cast<size_t>(std::find(handles.begin(), handles.end(), entry.handle) - handles.begin());
-    if (at == handles.size()) {
-      handles.push_back(entry.handle);
-      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
-      if (!use) return std::move(use).error();
-      shares.push_back({std::move(*use), {}, {}, false});
+  const auto gather = [&]() -> Result<std::vector<Cluster>> {
+    std::vector<ncclComm*> handles;
+    for (Entry& entry : entries) {
+      const auto at = static_cast<size_t>(std::find(handles.begin(), handles.end(), entry.handle) - handles.begin());
+      if (at == handles.size()) {
+        handles.push_back(entry.handle);
+        auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+        if (!use) return tl::unexpected(std::move(use).error());
+        shares.push_back({std::move(*use), {}, {}, false});
+      }
+      if (entry.call.stream != nullptr && entry.call.stream->isStopped())
+        return tl::unexpected(error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd"));
+      Share& share = shares[at];
+      if (entry.call.stream == nullptr && !share.use->isBlocking()) {
+        auto worker = share.use->shared()->worker();
+        if (!worker) return tl::unexpected(std::move(worker).error());
+        entry.call.stream = std::move(*worker);
+        share.inBackground = true;
+      }
+      addStreams(share.streams, {entry.call.stream});
+      share.calls.push_back(std::move(entry.call));
     }
-    if (entry.call.stream != nullptr && entry.call.stream->isStopped())
-      return error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd");
-    Share& share = shares[at];
-    if (entry.call.stream == nullptr && !share.use->isBlocking()) {
-      auto worker = share.use->shared()->worker();
-      if (!worker) return std::move(worker).error();
-      entry.call.stream = std::move(*worker);
-      share.inBackground = true;
-    }
-    addStreams(share.streams, {entry.call.stream});
-    share.calls.push_back(std::move(entry.call));
+    for (Share& share : shares)
+      if (Status status = share.use->pairSelfMessages(share.calls); !status.ok()) return tl::unexpected(std::move(status));
+    return clusterByStreams(shares);
+  };
+  Result<std::vector<Cluster>> clusters = orOutOfMemory(gather);
+  if (!clusters) {
+    forgo(entries, clusters.error());
+    return std::move(clusters).error();
   }
-  for (Share& share : shares) TUTTI_TRY(share.use->pairSelfMessages(share.calls));
-  auto clusters = clusterByStreams(shares);
   for (Share& share : shares)
     if (share.inBackground) share.use->followWork();
-  return submit(std::move(clusters));
+  return submit(std::move(*clusters));
 }
 
 }  // namespace tutti::comm

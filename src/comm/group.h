@@ -1,7 +1,8 @@
 // Calls between ncclGroupStart and ncclGroupEnd, and their launch.
 //
 // Owner: each thread has one. Never shared.
-// 1. Nothing is launched before the outermost end(); with an error in between, nothing at all.
+// 1. Nothing is launched before the outermost end(); with an error in between, nothing at all. Where a call could not be made, or launched,
+//    for what the process lacks, the peers of all communicators that have calls in the group hear of it (Communicator::forgo).
 // 2. Communicators are made first, then windows are settled, then calls are launched, then communicators are ended.
 // 3. A communicator that was destroyed meanwhile is noticed, not touched.
 // 4. All communicators of a group are blocking, or none is. In the latter case what was launched goes on when end() returns InProgress.
@@ -46,6 +47,8 @@ class Group {
   bool hasFailed() const { return !content_.error.ok(); }
   /// Remembers that a call of this group was refused.
   void fail(const Status& status);
+  /// The same for a call on `comm` that cannot be made, which its peers may wait for: see 1. Returns the cause.
+  Status forgo(Communicator& comm, Status cause);
 
   /// Outside a group these run at once. InProgress: it has begun, on a non-blocking communicator.
   Status add(ncclComm* handle, PendingCall call);
@@ -73,6 +76,7 @@ class Group {
   };
   struct Content {
     Status error;
+    bool isForgone = false;  // a call is, for a lack
     std::optional<bool> blocking;
     std::vector<Creation> creations;
     std::vector<WindowRequest> windows;
@@ -83,9 +87,12 @@ class Group {
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);
   static Status run(Content& content);
+  /// None of them will be made: their peers hear it where the cause is a lack.
+  static void forgo(const std::vector<Entry>& calls, const Status& cause);
+  static void forgo(const std::vector<DeviceCall>& calls, const Status& cause);
   static Status settle(std::vector<WindowRequest> windows);
   static Status waitForAll(const std::vector<WindowRequest>& windows);
-  static Status launch(std::vector<Entry> entries);
+  static Status launch(std::vector<Entry>& entries);
   static Status launch(std::vector<DeviceCall>& calls, bool blocking);
   static Status launchTogether(std::vector<DeviceCall>& calls);
   static Status create(std::vector<Creation> creations, bool blocking);

@@ -77,9 +77,8 @@ Status Group::waitForAll(const std::vector<WindowRequest>& windows) {
       Status cause;
       Poll poll = (*use)->settleWindows(cause);
       if (poll == Poll::Pending) {
-        cause = patience.look(format("rank {}", request.comm->rank().value), {request.comm->timeoutMs()}, [&] {
-          return format("rank {} has not registered its window", request.comm->missingOnGpu().value);
-        });
+        cause = patience.look(format("rank {}", request.comm->rank().value), {request.comm->timeoutMs()},
+                              [&] { return format("rank {} has not registered its window", request.comm->missingOnGpu().value); });
         if (!cause.ok()) poll = Poll::Failed;
       }
       if (poll == Poll::Failed) return cause;
@@ -119,7 +118,10 @@ Status Group::launchTogether(std::vector<DeviceCall>& calls) {
     at->calls.push_back(std::move(call));
   }
   for (Opening::Share& share : shares) {
-    TUTTI_TRY(share.comm->pairSelfMessages(share.calls));
+    if (Status status = share.comm->pairSelfMessages(share.calls); !status.ok()) {
+      forgo(calls, status);
+      return status;
+    }
     TUTTI_TRY(share.comm->chooseOnGpu(share.calls));
     TUTTI_TRY(share.comm->checkStreamsOnGpu(share.calls));
   }

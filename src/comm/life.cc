@@ -1,4 +1,5 @@
 // The life of a communicator: its state, and the ways to end it.
+#include <new>
 #include <utility>
 
 #include "comm/communicator.h"
@@ -161,6 +162,19 @@ void Communicator::stop(const Status& cause) {
   hub().failAll(cause);
   hub().waitQuiet();
   waitForGpu();
+}
+
+Status Communicator::forgo(Status cause) {
+  if (!isLack(cause.code()) || hub().latch(rank_).tripped()) return cause;
+  try {
+    const Status told = error(Code::RemoteError, "rank {} cannot make its call: {}", rank_.value, cause.text());
+    if (!hub().latch(rank_).trip(cause)) return cause;
+    hub().blame(rank_);
+    stop(told);
+  } catch (const std::bad_alloc&) {  // without the words
+    hub().failAll(Code::RemoteError);
+  }
+  return cause;
 }
 
 void Communicator::abort() {

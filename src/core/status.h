@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ enum class Code : int32_t {
 };
 
 std::string_view codeName(Code code);
+
+/// Whether what is under way has failed for what this process lacks, or for a defect: nobody else can know of it. Some calls that refuse
+/// their arguments have these codes as well, as NCCL does.
+constexpr bool isLack(Code code) { return code == Code::UnhandledCudaError || code == Code::SystemError || code == Code::InternalError; }
 
 /// Outcome of one try of something that may have to wait.
 enum class Poll : uint8_t { Ready, Pending, Failed };
@@ -73,6 +78,16 @@ tl::unexpected<Status> fail(Code code, fmt::format_string<Args...> text, Args&&.
 template <class... Args>
 Status error(Code code, fmt::format_string<Args...> text, Args&&... args) {
   return Status(code, formatArgs(text, fmt::make_format_args(args...)));
+}
+
+/// What `make` returns, a Result; SystemError where it finds no memory.
+template <class Make>
+auto orOutOfMemory(Make&& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(Status(Code::SystemError, "out of memory"));
+  }
 }
 
 }  // namespace tutti

@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -315,6 +316,99 @@ TEST(ProcessLimits, ARankThatGetsNoThreadTellsTheOthers) {
     EXPECT_LT(watch.seconds(), 10 * kPromptSeconds);
     EXPECT_TRUE(self.index() == 1 || lastError().find("rank 1 (process ") != std::string::npos) << lastError();
     EXPECT_NE(lastError().find("thread"), std::string::npos) << lastError();
+  });
+  children.expectAllWell();
+}
+
+/// From now on the process finds memory for small things alone.
+void leaveNoMemory() {
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  ASSERT_GT(pages, 0);
+  limit(RLIMIT_AS, static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + 900000);
+}
+
+/// One rank has no memory for what a call takes, once all have met: the call says so there, all others hear it, on one host and on several.
+TEST(ProcessLimits, ACallThatFindsNoMemoryTellsTheOthers) {
+#if defined(TUTTI_SANITIZED)
+  GTEST_SKIP() << "sanitizers map memory of their own";
+#endif
+  for (const bool onHosts : {false, true}) {
+    ProcessRanks children(kRanks, [onHosts](Self& self) {
+      if (onHosts) setenv("NCCL_HOSTID", std::to_string(self.index()).c_str(), 1);
+      ncclComm_t comm = joinAll(self);
+      std::vector<int> values(1 << 20, 1);  // before its memory ends
+      const bool lacks = self.index() == 1;
+      if (lacks) leaveNoMemory();
+      const Stopwatch watch;
+      EXPECT_EQ(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt, ncclSum, comm, nullptr),
+                lacks ? ncclSystemError : ncclRemoteError)
+          << lastError();
+      EXPECT_LT(watch.seconds(), kPromptSeconds);
+      EXPECT_NE(lastError().find("Cannot allocate memory"), std::string::npos) << lastError();
+      EXPECT_TRUE(lacks || lastError().find("rank 1 ") != std::string::npos) << lastError();
+      EXPECT_NE(verdictOf(comm).find("\"suspects\":[{\"rank\":1,"), std::string::npos) << verdictOf(comm);
+      // From then on it is the communicator's own error.
+      ncclResult_t state = ok;
+      EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ok);
+      EXPECT_EQ(state, lacks ? ncclSystemError : ncclRemoteError);
+      EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt, ncclSum, comm, nullptr), state) << lastError();
+      abortPromptly(comm);
+    });
+    children.expectAllWell();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// What a caller does wrong in a group is refused, whatever its code: the communicators go on.
+TEST(ProcessLimits, AGroupWithAMistakeTellsNobody) {
+  ProcessRanks children(kRanks, [](Self& self) {
+    ncclComm_t comm = joinAll(self);
+    if (self.index() == 1) {
+      int value = 1;
+      EXPECT_EQ(ncclGroupStart(), ok);
+      EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr), ok) << lastError();
+      EXPECT_EQ(ncclMemAlloc(nullptr, 1), ncclUnhandledCudaError);
+      EXPECT_EQ(ncclGroupEnd(), ncclUnhandledCudaError);
+    }
+    EXPECT_EQ(sumOnce(comm, kRanks), ok) << lastError();
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell();
+}
+
+/// A group that is not launched for what one of its calls lacks is one that the peers of all its communicators wait for.
+TEST(ProcessLimits, AGroupThatFindsNoMemoryTellsAllItsPeers) {
+#if defined(TUTTI_SANITIZED)
+  GTEST_SKIP() << "sanitizers map memory of their own";
+#endif
+  ProcessRanks children(kRanks, [](Self& self) {
+    const bool lacks = self.index() == 1;
+    ncclComm_t comms[] = {joinAll(self, 0), joinAll(self, 1), joinAll(self, 2)};
+    EXPECT_EQ(sumOnce(comms[0], kRanks), ok) << lastError();  // what a small call takes is there in one of them
+    std::vector<int> values(1 << 20, 1);
+    self.meet(1);  // all have made that call
+    if (lacks) leaveNoMemory();
+    const auto sum = [&](int which, size_t count) {
+      return ncclAllReduce(values.data(), values.data(), count, ncclInt, ncclSum, comms[which], nullptr);
+    };
+    const Stopwatch watch;
+    if (lacks) {
+      EXPECT_EQ(ncclGroupStart(), ok);
+      EXPECT_EQ(sum(0, 1000), ok) << lastError();
+      EXPECT_EQ(sum(1, values.size()), ncclSystemError);
+      EXPECT_EQ(ncclGroupEnd(), ncclSystemError);
+    } else {
+      EXPECT_EQ(sum(0, 1000), ncclRemoteError) << lastError();
+      EXPECT_NE(lastError().find("another call of the same group failed"), std::string::npos) << lastError();
+      EXPECT_EQ(sum(1, values.size()), ncclRemoteError) << lastError();
+    }
+    EXPECT_LT(watch.seconds(), kPromptSeconds);
+    ncclResult_t untouched = ncclInternalError;
+    EXPECT_EQ(ncclCommGetAsyncError(comms[2], &untouched), ok);
+    EXPECT_EQ(untouched, ok);
+    self.meet(2);  // before anybody aborts it
+    for (ncclComm_t comm : comms) abortPromptly(comm);
   });
   children.expectAllWell();
 }

@@ -176,7 +176,8 @@ class Hub {
     return calls == 0 ? std::nullopt : std::optional(calls - 1);
   }
 
-  /// The ranks are about to fail because this one died, or cannot be reached. Before failAll(), by who knows; verdicts name it.
+  /// The ranks are about to fail because this one died, cannot be reached or lacks what its call takes. Before failAll(), by who knows;
+  /// verdicts name it.
   void blame(Rank rank) { members_[index(rank)].blamed.store(true, std::memory_order_release); }  // pairs with isBlamed()
   bool isBlamed(Rank rank) const { return members_[index(rank)].blamed.load(std::memory_order_acquire); }
 
