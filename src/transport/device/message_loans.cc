@@ -6,22 +6,31 @@
 
 namespace tutti::transport::device {
 
+bool LoanTurn::hasCome(uint64_t word, Side side, uint64_t number) {
+  const uint64_t ahead = (word >> shiftOf(side)) - (number + 1);
+  return (ahead & kCount) <= kCount / 2;  // the counts wrap
+}
+
+LoanTurn::Met LoanTurn::look(uint64_t word, uint64_t number) {
+  if (hasCome(word, Side::Sender, number) && hasCome(word, Side::Receiver, number)) return Met::Together;
+  return (word & kWithdrawn) != 0 ? Met::Never : Met::NotYet;
+}
+
 LoanTurn::Met LoanTurn::come(Side side, uint64_t number) const {
-  const uint64_t own = at(number, static_cast<uint64_t>(side));
-  const uint64_t before = number == 0 ? 0 : at(number - 1, kBoth);
   for (uint64_t seen = word_.load(std::memory_order_acquire);;) {  // pairs with the peer's exchange
-    if (seen == kNever) return Met::Never;
-    if (seen == at(number, kBoth)) return Met::Together;
-    if (seen == own) return Met::NotYet;
-    const uint64_t next = seen == before ? own : at(number, kBoth);
-    if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel)) return next == own ? Met::NotYet : Met::Together;
+    const Met met = look(seen, number);
+    if (met != Met::NotYet || hasCome(seen, side, number)) return met;
+    const uint64_t next = (seen & ~(kCount << shiftOf(side))) | ((number + 1) & kCount) << shiftOf(side);
+    if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel)) return look(next, number);
   }
 }
 
-LoanTurn::Met LoanTurn::withdraw(Side side, uint64_t number) const {
-  uint64_t own = at(number, static_cast<uint64_t>(side));
-  if (word_.compare_exchange_strong(own, kNever, std::memory_order_acq_rel)) return Met::Never;
-  return own == kNever ? Met::Never : Met::Together;
+LoanTurn::Met LoanTurn::withdraw(uint64_t number) const {
+  for (uint64_t seen = word_.load(std::memory_order_acquire);;) {  // pairs with the peer's exchange
+    const Met met = look(seen, number);
+    if (met != Met::NotYet) return met;
+    if (word_.compare_exchange_weak(seen, seen | kWithdrawn, std::memory_order_acq_rel)) return Met::Never;
+  }
 }
 
 MessageLoans::Direction::Direction(const MessageLoans& loans, Rank from, Rank to)
@@ -59,7 +68,7 @@ Poll MessageLoans::advance(Direction& direction, bool allReach, Clock::time_poin
       if (met == LoanTurn::Met::NotYet) {
         if (direction.since == Clock::time_point()) direction.since = now;
         if (now - direction.since < patience) return Poll::Pending;
-        met = direction.turn.withdraw(direction.side, first->number);
+        met = direction.turn.withdraw(first->number);
       }
       direction.since = {};
       direction.hasMet = met == LoanTurn::Met::Together;

@@ -20,23 +20,28 @@
 
 namespace tutti::transport::device {
 
-/// How the two ranks of a direction come to their nth message together, or to none any more: one word, that both change.
+/// How the two ranks of a direction come to their nth message together, or to none any more: one word, that both change. It holds to how
+/// many messages each side has come, and whether one has withdrawn, after which no side comes any further.
 class LoanTurn {
  public:
-  enum class Side : uint64_t { Sender = 1, Receiver = 2 };
+  enum class Side : uint64_t { Sender = 0, Receiver = 1 };
   enum class Met : uint8_t { NotYet, Together, Never };
 
   explicit LoanTurn(std::atomic<uint64_t>& word) : word_(word) {}
-  /// `side` is at message `number`, from 0, and was together with the other one at all before. Not to be asked again about one at which
-  /// they were together: the other side may be further by then.
+  /// `side` is at message `number`, from 0, and was together with the other one at all before.
   Met come(Side side, uint64_t number) const;
   /// It waits no longer. Together: the other one has come.
-  Met withdraw(Side side, uint64_t number) const;
+  Met withdraw(uint64_t number) const;
 
  private:
-  static constexpr uint64_t kBoth = 3;
-  static constexpr uint64_t kNever = ~uint64_t{0};
-  static uint64_t at(uint64_t number, uint64_t sides) { return number << 2 | sides; }
+  static constexpr uint64_t kWithdrawn = uint64_t{1} << 63;
+  static constexpr int kCountBits = 31;  // the two sides are at most one message apart
+  static constexpr uint64_t kCount = (uint64_t{1} << kCountBits) - 1;
+
+  static int shiftOf(Side side) { return side == Side::Sender ? 0 : kCountBits; }
+  static bool hasCome(uint64_t word, Side side, uint64_t number);
+  /// What `word` says of the message, before `side` has changed anything.
+  static Met look(uint64_t word, uint64_t number);
 
   std::atomic<uint64_t>& word_;
 };

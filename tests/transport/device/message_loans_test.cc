@@ -44,7 +44,7 @@ TEST_F(Turns, WhoHasWithdrawnIsNotWaitedForAgain) {
   ASSERT_EQ(turn.come(Side::Sender, 0), Met::NotYet);
   ASSERT_EQ(turn.come(Side::Receiver, 0), Met::Together);
   ASSERT_EQ(turn.come(Side::Receiver, 1), Met::NotYet);
-  EXPECT_EQ(turn.withdraw(Side::Receiver, 1), Met::Never);
+  EXPECT_EQ(turn.withdraw(1), Met::Never);
   EXPECT_EQ(turn.come(Side::Sender, 1), Met::Never);
   EXPECT_EQ(turn.come(Side::Sender, 2), Met::Never);
   EXPECT_EQ(turn.come(Side::Receiver, 7), Met::Never);
@@ -53,8 +53,36 @@ TEST_F(Turns, WhoHasWithdrawnIsNotWaitedForAgain) {
 TEST_F(Turns, WhoWithdrawsTooLateIsTogether) {
   ASSERT_EQ(turn.come(Side::Sender, 0), Met::NotYet);
   ASSERT_EQ(turn.come(Side::Receiver, 0), Met::Together);
-  EXPECT_EQ(turn.withdraw(Side::Sender, 0), Met::Together);
+  EXPECT_EQ(turn.withdraw(0), Met::Together);
   EXPECT_EQ(turn.come(Side::Receiver, 0), Met::Together);
+}
+
+/// The other side may come to the next message, and withdraw there, before this one has looked again.
+TEST_F(Turns, WhoLooksLateSeesWhereTheyWereTogether) {
+  ASSERT_EQ(turn.come(Side::Sender, 0), Met::NotYet);
+  ASSERT_EQ(turn.come(Side::Receiver, 0), Met::Together);
+  ASSERT_EQ(turn.come(Side::Receiver, 1), Met::NotYet);
+  EXPECT_EQ(turn.come(Side::Sender, 0), Met::Together);
+  EXPECT_EQ(turn.come(Side::Receiver, 1), Met::NotYet);
+  EXPECT_EQ(turn.withdraw(1), Met::Never);
+  EXPECT_EQ(turn.come(Side::Sender, 0), Met::Together);
+  EXPECT_EQ(turn.withdraw(0), Met::Together);
+  EXPECT_EQ(turn.come(Side::Sender, 1), Met::Never);
+}
+
+/// Counts of messages wrap.
+TEST_F(Turns, GoOnBehindMoreMessagesThanAreCounted) {
+  const uint64_t most = uint64_t{1} << 31;
+  for (uint64_t number : {most - 2, most - 1, most, most + 1}) {
+    if (number == most - 2) word = (most - 2) << 31 | (most - 2);
+    ASSERT_EQ(turn.come(Side::Sender, number), Met::NotYet) << number;
+    ASSERT_EQ(turn.come(Side::Receiver, number), Met::Together) << number;
+    ASSERT_EQ(turn.come(Side::Sender, number), Met::Together) << number;
+  }
+  ASSERT_EQ(turn.come(Side::Receiver, most + 2), Met::NotYet);
+  EXPECT_EQ(turn.withdraw(most + 2), Met::Never);
+  EXPECT_EQ(turn.come(Side::Sender, most + 1), Met::Together);
+  EXPECT_EQ(turn.come(Side::Sender, most + 2), Met::Never);
 }
 
 /// Whenever each of them loses patience, both come to the same end of every message.
@@ -71,8 +99,7 @@ TEST_F(Turns, BothSeeTheSame) {
       const Side side = me == 0 ? Side::Sender : Side::Receiver;
       for (uint64_t number = 0; number < kMessages; ++number) {
         Met met = turn.come(side, number);
-        for (uint64_t looks = 0; met == Met::NotYet; ++looks)
-          met = looks < patience[me] ? turn.come(side, number) : turn.withdraw(side, number);
+        for (uint64_t looks = 0; met == Met::NotYet; ++looks) met = looks < patience[me] ? turn.come(side, number) : turn.withdraw(number);
         if (met == Met::Never) return;
         ++together[me];
       }
