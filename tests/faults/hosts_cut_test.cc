@@ -50,11 +50,15 @@ struct Ending {
   std::string why;
 };
 
-/// All-reduces until one fails, or `once`; then its end.
+/// All-reduces until one fails, or `once`; then its end: an abort would be what the others hear that have not ended a good call yet.
 Ending use(ncclComm_t comm, int64_t timeoutMs, bool once = false) {
   EXPECT_EQ(tuttiCommSetTimeout(comm, timeoutMs), ok);
   Ending ending{once ? sumOnce(comm, kHosts) : sumUntilError(comm, 100), lastError()};
-  abortPromptly(comm);
+  if (ending.result == ok) {
+    EXPECT_EQ(ncclCommDestroy(comm), ok) << lastError();
+  } else {
+    abortPromptly(comm);
+  }
   return ending;
 }
 
