@@ -173,7 +173,8 @@ class Scene {
     if (std::exchange(listens_, true)) return;
     mesh_->setHandlers(
         [this](int32_t process, std::span<const std::byte>) {
-          promise(std::ranges::any_of(others_, [&](const auto& other) { return other && other->speaker == process; }),
+          // Noise may happen to be an introduction.
+          promise(hasNoise_ || std::ranges::any_of(others_, [&](const auto& other) { return other && other->speaker == process; }),
                   "who has said something is there");
           ++heard_;
         },
