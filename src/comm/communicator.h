@@ -149,7 +149,8 @@ class Communicator {
   /// Ends all work in flight with `cause`, on every rank.
   void stop(const Status& cause);
   /// `cause` is why this rank will not make a call that others may wait for: where it is a lack, they hear of it (RemoteError), the
-  /// verdict suspects this rank, and the communicator is over on every rank. Returns it.
+  /// verdict suspects this rank, and the communicator is over on every rank, as after stop(), which it waits for. By the thread that makes
+  /// the call. Returns the cause.
   Status forgo(Status cause);
 
   /// The number of a collective call that is no work.

@@ -77,7 +77,14 @@ Status submit(std::vector<Cluster> clusters) {
   return first;
 }
 
-Status ofSameGroup(const Status& cause) { return error(cause.code(), "another call of the same group failed: {}", cause.text()); }
+/// Also of calls that have been moved on to be launched: what names their communicators stays.
+template <class Calls, class CommOf>
+void forgoAll(const Calls& calls, const Status& cause, CommOf&& commOf) {
+  if (!isLack(cause.code())) return;
+  const Status told = error(cause.code(), "another call of the same group failed: {}", cause.text());
+  for (const auto& call : calls)
+    if (auto use = process().handles.useAgain(call.handle, commOf(call))) (void)(*use)->forgo(told);
+}
 
 }  // namespace
 
@@ -113,29 +120,23 @@ Status Group::end() {
   return status;
 }
 
-/// Also where calls have been moved on to be launched: what names their communicators stays.
 void Group::forgo(const std::vector<Entry>& calls, const Status& cause) {
-  if (!isLack(cause.code())) return;
-  const Status told = ofSameGroup(cause);
-  for (const Entry& entry : calls)
-    if (auto use = process().handles.useAgain(entry.handle, entry.call.comm)) (void)(*use)->forgo(told);
+  forgoAll(calls, cause, [](const Entry& entry) { return entry.call.comm; });
 }
 
 void Group::forgo(const std::vector<DeviceCall>& calls, const Status& cause) {
-  if (!isLack(cause.code())) return;
-  const Status told = ofSameGroup(cause);
-  for (const DeviceCall& call : calls)
-    if (auto use = process().handles.useAgain(call.handle, call.comm)) (void)(*use)->forgo(told);
+  forgoAll(calls, cause, [](const DeviceCall& call) { return call.comm; });
 }
 
 Status Group::run(Content& content) {
-  if (!content.error.ok()) {
-    const Status cause = undo(content.creations, content.error);
-    if (content.isForgone) {
-      forgo(content.calls, cause);
-      forgo(content.deviceCalls, cause);
-    }
+  const auto forgoCalls = [&content](Status cause) {
+    forgo(content.calls, cause);
+    forgo(content.deviceCalls, cause);
     return cause;
+  };
+  if (!content.error.ok()) {
+    Status cause = undo(content.creations, content.error);
+    return content.isForgone ? forgoCalls(std::move(cause)) : cause;
   }
   const bool blocking = content.blocking.value_or(true);
   const bool begins = !content.creations.empty() || !content.calls.empty() || !content.deviceCalls.empty();
@@ -144,12 +145,8 @@ Status Group::run(Content& content) {
     if (first.ok() && status.code() != Code::InProgress) first = std::move(status);
     return first.ok();
   };
-  if ((!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) ||
-      (!content.windows.empty() && !keep(settle(std::move(content.windows))))) {
-    forgo(content.calls, first);
-    forgo(content.deviceCalls, first);
-    return first;
-  }
+  if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return forgoCalls(first);
+  if (!content.windows.empty() && !keep(settle(std::move(content.windows)))) return forgoCalls(first);
   if (!content.calls.empty() && !keep(launch(content.calls))) return first;
   if (!content.deviceCalls.empty() && !keep(launch(content.deviceCalls, blocking))) return first;
   bool ends = false;

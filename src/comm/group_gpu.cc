@@ -77,8 +77,9 @@ Status Group::waitForAll(const std::vector<WindowRequest>& windows) {
       Status cause;
       Poll poll = (*use)->settleWindows(cause);
       if (poll == Poll::Pending) {
-        cause = patience.look(format("rank {}", request.comm->rank().value), {request.comm->timeoutMs()},
-                              [&] { return format("rank {} has not registered its window", request.comm->missingOnGpu().value); });
+        cause = patience.look(format("rank {}", request.comm->rank().value), {request.comm->timeoutMs()}, [&] {
+          return format("rank {} has not registered its window", request.comm->missingOnGpu().value);
+        });
         if (!cause.ok()) poll = Poll::Failed;
       }
       if (poll == Poll::Failed) return cause;

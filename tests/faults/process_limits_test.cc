@@ -320,7 +320,7 @@ TEST(ProcessLimits, ARankThatGetsNoThreadTellsTheOthers) {
   children.expectAllWell();
 }
 
-/// From now on the process finds memory for small things alone.
+/// From now on the process finds memory for small things alone: less than the pipes of a call take, the least of which are 1 MiB.
 void leaveNoMemory() {
   long pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

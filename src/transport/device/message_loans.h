@@ -40,7 +40,7 @@ class LoanTurn {
 
   static int shiftOf(Side side) { return side == Side::Sender ? 0 : kCountBits; }
   static bool hasCome(uint64_t word, Side side, uint64_t number);
-  /// What `word` says of the message, before `side` has changed anything.
+  /// What `word` says of the message. NotYet: nobody has withdrawn, and at least one side has not come to it.
   static Met look(uint64_t word, uint64_t number);
 
   std::atomic<uint64_t>& word_;
