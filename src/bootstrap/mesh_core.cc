@@ -268,7 +268,7 @@ void MeshCore::welcome(const std::shared_ptr<Link>& link) {
         const auto process = reader.number<int32_t>();
         const auto processes = static_cast<int32_t>(self->membership_.processes.size());
         if (kind != Kind::Intro || !reader.atEnd() || process < 0 || process >= processes || process == self->membership_.ownProcess)
-          return from->close();
+          return from->start({}, {}), from->close();  // what has come with it counts for nothing
         self->adopt(process, from, false);
         from->send(Kind::Intro, {});
       },

@@ -173,8 +173,7 @@ class Scene {
     if (std::exchange(listens_, true)) return;
     mesh_->setHandlers(
         [this](int32_t process, std::span<const std::byte>) {
-          // Noise may happen to be an introduction.
-          promise(hasNoise_ || std::ranges::any_of(others_, [&](const auto& other) { return other && other->speaker == process; }),
+          promise(std::ranges::any_of(others_, [&](const auto& other) { return other && other->speaker == process; }),
                   "who has said something is there");
           ++heard_;
         },
@@ -352,6 +351,8 @@ std::vector<std::string> seeds() {
           .frame(0, Kind::Data, some, true)
           .frame(0, Kind::Data, some)
           .add(Event::Listen, 0));
+  // What comes together with a first frame that introduces nobody counts for nothing.
+  add(Script(0, false).frame(0, Kind::Data, some, true).intro(0, 2, true).frame(0, Kind::Data, some).add(Event::Listen, 0));
   Script together(0, false);
   together.intro(0, 1);
   for (int i = 0; i < 8; ++i) together.frame(0, Kind::Data, some, true);
