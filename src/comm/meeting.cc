@@ -355,8 +355,8 @@ bool Meeting::isWaiting() const {
 
 std::string Meeting::describeMissing(std::span<const int32_t> names) const {
   constexpr int32_t kMost = 16;  // names; the rest is counted
-  const auto lock = parent_->lock(kLook);
-  if (!lock) return "ranks that nobody can name: one of them was stopped while it had the lock of what they share";
+  auto lock = parent_->lock(kLook);
+  if (!lock) return format("ranks that nobody can name, for {} has the lock of what they share", parent_->describeHolder());
   if (table_ == nullptr) return arrival_ ? "ranks that nobody can name yet" : "no ranks";
   const int32_t all = countMissing();
   std::string text = all == 1 ? "rank" : "ranks";
@@ -366,7 +366,10 @@ std::string Meeting::describeMissing(std::span<const int32_t> names) const {
     text += format("{} {}", named++ > 0 ? "," : "", names.empty() ? p : names[static_cast<size_t>(p)]);
   }
   if (all > named) text += format(" and {} more", all - named);
-  return text + format(" of {}", table_->ranks);
+  text += format(" of {}", table_->ranks);
+  lock.unlock();
+  const std::string stopped = parent_->describeStopped();  // whom those may wait for
+  return stopped.empty() ? text : format("{} ({})", text, stopped);
 }
 
 std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& parent) {

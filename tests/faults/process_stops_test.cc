@@ -149,12 +149,14 @@ ncclResult_t divideAndUse(ncclComm_t comm, Division how, bool isMember, std::str
   return result;
 }
 
-/// A survivor's text: who is missing, whether it has seen that itself or was told.
+/// A survivor's text: who is missing, whether it has seen that itself or was told. Who waits for one that waits for the lock of the stopped
+/// one says who has that.
 testing::AssertionResult saysWhoIsMissing(const std::string& text, int victim) {
   const std::string name = "rank " + std::to_string(victim);
   if (const auto says = mentions(text, {"which is past the deadline of", "of " + name})) return says;
+  if (const auto says = mentions(text, {"with " + name + " has the lock of what"})) return says;
   const size_t end = text.find(" have not come");
-  if (end == std::string::npos) return mentions(text, {"the lock of what"});
+  if (end == std::string::npos) return mentions(text, {"allows: "});
   return namesRank(text.substr(0, end).substr(text.find("allows: ")), victim);  // behind who complains
 }
 
@@ -241,10 +243,8 @@ TEST(ProcessStops, WhenItHasComeToASplitOrAShrinkIsNamed) {
 }
 
 TEST(ProcessStops, InTheMiddleOfSplitsAndShrinksIsNamed) {
-  playHalts({{Division::Split, 1, 1000},
-             {Division::Split, 0, 7000},
-             {Division::Shrink, 1, 4000},
-             {Division::ShrinkThatEndsWork, 2, 10000}});
+  playHalts(
+      {{Division::Split, 1, 1000}, {Division::Split, 0, 7000}, {Division::Shrink, 1, 4000}, {Division::ShrinkThatEndsWork, 2, 10000}});
 }
 
 // ---- While a communicator comes to its end --------------------------------------------------------------------------------

@@ -186,6 +186,8 @@ bool Work::lookAtDeadline(Nanoseconds now) {
   for (size_t i = 0; i < used_; ++i)
     if (chains_[i].running && chains_[i].current().plan != nullptr)
       where += format("{}{}: it {}", where.empty() ? "" : "; ", describeCall(chains_[i].current().call), describeWait(chains_[i]));
+  // A rank that this one waits for may itself wait for a process that has a lock, and be past its own deadline a moment later.
+  if (const std::string stopped = turn_->hub->describeStopped(); !stopped.empty()) where += "; " + stopped;
   outcome_ = {Ending::Deadline,
               error(Code::RemoteError, "rank {} has waited {} ms, which is past the deadline of {} ms, in {}", turn_->rank.value,
                     waitedMs(), limit / 1'000'000, where),

@@ -98,6 +98,11 @@ class Hub {
   Result<std::vector<Name>> blocks();
   /// For what ranks keep in such blocks: not longer than `most`. Without the lock: a process that has it is slow, or was stopped.
   SharedLock lock(std::chrono::milliseconds most) { return {mutex(), patience_, most}; }
+  /// Who has that lock, such as "process 4711 with rank 2": for who could not get it.
+  std::string describeHolder();
+  /// Another process that keeps such a lock, of this hub or of another in its arena, and that it may have been stopped; empty: none is
+  /// seen to, twice in 2 ms. For who waited in vain for ranks that may themselves wait for that one.
+  std::string describeStopped();
   /// What threads that do not wait for the lock could not do, for one that looks again, in their order.
   struct Later {
     std::mutex turn;  ///< of who does it
@@ -228,7 +233,7 @@ class Hub {
   Status append(const Listed& entry);
   Result<Lies> findOrMake(const Key& key, const Lies& wanted);
   SharedMutex& mutex();
-  std::string describeHolder();
+  std::optional<std::string> describeOwner(int thread) const;
   Status lockLost();
   template <class End>
   void endAll(End&& end) noexcept;

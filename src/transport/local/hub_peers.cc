@@ -8,13 +8,15 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/format.h"
 #include "core/process_barrier.h"
 #include "transport/local/hub.h"
 
 namespace tutti::transport::local {
-
 bool Hub::waitQuiet() {
   // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
   processBarrier();
@@ -23,7 +25,7 @@ bool Hub::waitQuiet() {
   const auto since = std::chrono::steady_clock::now();
   bool haveLeft = true;
   for (int32_t r = 0; r < ranks_; ++r) {
-    while (members_[r].inside.load(std::memory_order_acquire)) {  // pairs with leave()
+    while (members_[r].inside.load(std::memory_order_acquire)) {              // pairs with leave()
       if (!isHere(Rank(r)) && !arena_->isRunning(processOf(Rank(r)))) break;  // who is merely cut off may go on
       if (!isHere(Rank(r)) && std::chrono::steady_clock::now() - since > kPatience) {
         haveLeft = false;
@@ -85,17 +87,35 @@ uint32_t Hub::reach(Rank rank) {
   return process == nullptr ? kReachesNothing : process->reach();
 }
 
-/// "process 4711 with rank 2", as far as it is known.
-std::string Hub::describeHolder() {
-  const int thread = mutex().holder();
-  for (int32_t r = 0; thread > 0 && r < ranks_; ++r) {
-    if (isHere(Rank(r)) || !isOnHost(Rank(r))) continue;
-    const ProcessEntry* const entry = arena_->entry(processOf_[r]);
+/// "process 4711 with rank 2", or without a rank where it has none of this hub; nothing when it is no other process that is known.
+std::optional<std::string> Hub::describeOwner(int thread) const {
+  for (const int32_t process : arena_->members_) {
+    const ProcessEntry* const entry = process == arena_->self() ? nullptr : arena_->entry(process);
     const int64_t pid = entry == nullptr ? 0 : entry->pid.load(std::memory_order_relaxed);
-    const std::string place = tutti::format("/proc/{}/task/{}", pid, thread);
-    if (pid > 0 && access(place.c_str(), F_OK) == 0) return tutti::format("process {} with rank {}", pid, r);
+    if (pid <= 0 || thread <= 0 || access(tutti::format("/proc/{}/task/{}", pid, thread).c_str(), F_OK) != 0) continue;
+    const auto* const rank = std::find(processOf_, processOf_ + ranks_, process);
+    return tutti::format("process {}", pid) + (rank == processOf_ + ranks_ ? "" : tutti::format(" with rank {}", rank - processOf_));
   }
-  return "another process of this host";
+  return std::nullopt;
+}
+
+std::string Hub::describeHolder() { return describeOwner(mutex().holder()).value_or("another process of this host"); }
+
+std::string Hub::describeStopped() {
+  constexpr std::chrono::milliseconds kBetween(2);
+  struct Held {
+    std::shared_ptr<Hub> hub;
+    int thread;
+  };
+  std::vector<Held> held;
+  for (const auto& hub : arena_->hubs())
+    if (const int thread = hub->mutex().holder(); thread != 0) held.push_back({hub, thread});
+  if (!held.empty()) std::this_thread::sleep_for(kBetween);  // who merely passes has left by then
+  for (const auto& [hub, thread] : held) {
+    const auto owner = hub->mutex().holder() == thread ? describeOwner(thread) : std::nullopt;
+    if (owner) return *owner + " has the lock of what ranks share: it may have been stopped";
+  }
+  return {};
 }
 
 /// Why the lock was not to be had without a bound. The ranks fail with that, if they have not failed.

@@ -44,7 +44,7 @@ std::shared_ptr<Arena> attach(const UniqueFd& file, int32_t self, int32_t proces
 }
 
 uint64_t pagesOf(int fd) {
-  struct stat info{};
+  struct stat info {};
   fstat(fd, &info);
   return static_cast<uint64_t>(info.st_blocks) / 8;
 }
@@ -160,7 +160,7 @@ TEST(Arena, ForeignMemoryIsRefused) {
 TEST(Arena, PlacesOutsideTheFileAreRefused) {
   const UniqueFd file = newFile();
   const auto arena = attach(file, 0);
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(fstat(file.get(), &info), 0);
   const auto end = static_cast<uint64_t>(info.st_size);
   for (const uint64_t place : {uint64_t{0}, uint64_t{4096}, end, end + 4096, ~uint64_t{4095}})
@@ -221,6 +221,10 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
     const int32_t processOf[] = {0, 1};
     const auto place = Hub::format(*arena, 7, processOf);
     const auto hub = *Hub::attach(arena, *place, 2);
+    const int32_t otherWay[] = {1, 0};
+    const auto otherPlace = Hub::format(*arena, 8, otherWay);
+    const auto other = *Hub::attach(arena, *otherPlace, 2);
+    EXPECT_EQ(hub->describeStopped(), "");
     int ready[2];
     ASSERT_EQ(pipe(ready), 0);
     const pid_t holder = inChild([&] {
@@ -237,6 +241,9 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
     ASSERT_EQ(waitpid(holder, nullptr, WUNTRACED), holder);
 
     EXPECT_FALSE(hub->lock(20ms)) << "it is somebody else's";
+    const std::string stopped = "process " + std::to_string(holder) + " with rank ";
+    EXPECT_NE(hub->describeStopped().find(stopped + "1 has the lock of what ranks share"), std::string::npos);
+    EXPECT_NE(other->describeStopped().find(stopped + "0 has the lock"), std::string::npos) << "as its own ranks are called";
     hub->waitAtMost(aborts ? 0ms : 300ms);
     std::thread aborter;
     if (aborts)
@@ -264,6 +271,7 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
     ASSERT_EQ(kill(holder, SIGCONT), 0);
     EXPECT_TRUE(endedWell(holder));
     EXPECT_TRUE(hub->lock(1s)) << "its holder has gone on";
+    EXPECT_EQ(hub->describeStopped() + other->describeStopped(), "");
     (void)close(ready[0]);
     (void)close(ready[1]);
   }
