@@ -353,10 +353,17 @@ bool Meeting::isWaiting() const {
   return lock && table_ != nullptr && !table_->isComplete && !table_->error.tripped();
 }
 
+/// And whom those may wait for.
 std::string Meeting::describeMissing(std::span<const int32_t> names) const {
+  const std::string missing = missingRanks(names);
+  const std::string stopped = parent_->describeStopped();
+  return stopped.empty() ? missing : format("{} ({})", missing, stopped);
+}
+
+std::string Meeting::missingRanks(std::span<const int32_t> names) const {
   constexpr int32_t kMost = 16;  // names; the rest is counted
-  auto lock = parent_->lock(kLook);
-  if (!lock) return format("ranks that nobody can name, for {} has the lock of what they share", parent_->describeHolder());
+  const auto lock = parent_->lock(kLook);
+  if (!lock) return "ranks that nobody can name";
   if (table_ == nullptr) return arrival_ ? "ranks that nobody can name yet" : "no ranks";
   const int32_t all = countMissing();
   std::string text = all == 1 ? "rank" : "ranks";
@@ -366,10 +373,7 @@ std::string Meeting::describeMissing(std::span<const int32_t> names) const {
     text += format("{} {}", named++ > 0 ? "," : "", names.empty() ? p : names[static_cast<size_t>(p)]);
   }
   if (all > named) text += format(" and {} more", all - named);
-  text += format(" of {}", table_->ranks);
-  lock.unlock();
-  const std::string stopped = parent_->describeStopped();  // whom those may wait for
-  return stopped.empty() ? text : format("{} ({})", text, stopped);
+  return text + format(" of {}", table_->ranks);
 }
 
 std::vector<std::shared_ptr<Meeting>> Meeting::open(const std::shared_ptr<Hub>& parent) {

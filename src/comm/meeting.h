@@ -70,6 +70,7 @@ class Meeting final : public Encounter {
   void tellOthers(const Arrival& arrival, const Status& cause) const;
   Seat& seatOf(int32_t place) const;
   int32_t countMissing() const;
+  std::string missingRanks(std::span<const int32_t> names) const;
   int32_t countHere(int32_t group) const;
   std::shared_ptr<const std::vector<Arrival>> membersOfGroup(int32_t group) const;
   void completeIfAllThere();
@@ -89,9 +90,9 @@ class Meeting final : public Encounter {
   Rank place_{-1};
   std::vector<int32_t> members_;
   ChildKey key_;
-  std::optional<Arrival> arrival_;           // until this rank has its seat
-  std::optional<Result<Outcome>> reached_;   // until it has left the table
-  std::optional<Result<Outcome>> outcome_;   // then
+  std::optional<Arrival> arrival_;          // until this rank has its seat
+  std::optional<Result<Outcome>> reached_;  // until it has left the table
+  std::optional<Result<Outcome>> outcome_;  // then
 };
 
 }  // namespace tutti::comm

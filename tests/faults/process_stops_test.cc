@@ -154,9 +154,9 @@ ncclResult_t divideAndUse(ncclComm_t comm, Division how, bool isMember, std::str
 testing::AssertionResult saysWhoIsMissing(const std::string& text, int victim) {
   const std::string name = "rank " + std::to_string(victim);
   if (const auto says = mentions(text, {"which is past the deadline of", "of " + name})) return says;
-  if (const auto says = mentions(text, {"with " + name + " has the lock of what"})) return says;
+  if (const auto says = mentions(text, {"with " + name + " was stopped while it had the lock"})) return says;
   const size_t end = text.find(" have not come");
-  if (end == std::string::npos) return mentions(text, {"allows: "});
+  if (end == std::string::npos) return mentions(text, {"the lock of what"});
   return namesRank(text.substr(0, end).substr(text.find("allows: ")), victim);  // behind who complains
 }
 

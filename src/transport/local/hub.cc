@@ -274,7 +274,7 @@ Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotByte
   return view;
 }
 
-SharedMutex& Hub::mutex() { return block_->mutex; }
+SharedMutex& Hub::mutex() const { return block_->mutex; }
 
 namespace {
 

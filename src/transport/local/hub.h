@@ -98,11 +98,9 @@ class Hub {
   Result<std::vector<Name>> blocks();
   /// For what ranks keep in such blocks: not longer than `most`. Without the lock: a process that has it is slow, or was stopped.
   SharedLock lock(std::chrono::milliseconds most) { return {mutex(), patience_, most}; }
-  /// Who has that lock, such as "process 4711 with rank 2": for who could not get it.
-  std::string describeHolder();
-  /// Another process that keeps such a lock, of this hub or of another in its arena, and that it may have been stopped; empty: none is
-  /// seen to, twice in 2 ms. For who waited in vain for ranks that may themselves wait for that one.
-  std::string describeStopped();
+  /// "process 4711 with rank 2 was stopped while it had the lock of what ranks share", of this hub or another one that this process uses in
+  /// its arena; empty: no such process is seen. For who waited in vain for ranks that may themselves wait for that one.
+  std::string describeStopped() const;
   /// What threads that do not wait for the lock could not do, for one that looks again, in their order.
   struct Later {
     std::mutex turn;  ///< of who does it
@@ -232,8 +230,13 @@ class Hub {
   Status catchUp();
   Status append(const Listed& entry);
   Result<Lies> findOrMake(const Key& key, const Lies& wanted);
-  SharedMutex& mutex();
-  std::optional<std::string> describeOwner(int thread) const;
+  SharedMutex& mutex() const;
+  struct Owner {
+    int32_t pid;
+    std::string text;
+  };
+  std::optional<Owner> ownerOf(int thread) const;
+  std::string describeHolder() const;
   Status lockLost();
   template <class End>
   void endAll(End&& end) noexcept;

@@ -9,14 +9,13 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "core/format.h"
 #include "core/process_barrier.h"
 #include "transport/local/hub.h"
 
 namespace tutti::transport::local {
+
 bool Hub::waitQuiet() {
   // After this barrier a thread either sees the tripped latch in enter(), or its `inside` is visible here.
   processBarrier();
@@ -87,33 +86,33 @@ uint32_t Hub::reach(Rank rank) {
   return process == nullptr ? kReachesNothing : process->reach();
 }
 
-/// "process 4711 with rank 2", or without a rank where it has none of this hub; nothing when it is no other process that is known.
-std::optional<std::string> Hub::describeOwner(int thread) const {
+/// Another process that has the thread: "process 4711 with rank 2", or without a rank where it has none of this hub. One that seems to have
+/// this process's number is of another namespace, and so are its threads.
+std::optional<Hub::Owner> Hub::ownerOf(int thread) const {
+  if (thread <= 0 || !arena_->isShared()) return std::nullopt;
   for (const int32_t process : arena_->members_) {
     const ProcessEntry* const entry = process == arena_->self() ? nullptr : arena_->entry(process);
-    const int64_t pid = entry == nullptr ? 0 : entry->pid.load(std::memory_order_relaxed);
-    if (pid <= 0 || thread <= 0 || access(tutti::format("/proc/{}/task/{}", pid, thread).c_str(), F_OK) != 0) continue;
+    const auto pid = static_cast<int32_t>(entry == nullptr ? 0 : entry->pid.load(std::memory_order_relaxed));
+    if (pid <= 0 || pid == getpid() || access(tutti::format("/proc/{}/task/{}", pid, thread).c_str(), F_OK) != 0) continue;
     const auto* const rank = std::find(processOf_, processOf_ + ranks_, process);
-    return tutti::format("process {}", pid) + (rank == processOf_ + ranks_ ? "" : tutti::format(" with rank {}", rank - processOf_));
+    const std::string with = rank == processOf_ + ranks_ ? "" : tutti::format(" with rank {}", rank - processOf_);
+    return Owner{pid, tutti::format("process {}{}", pid, with)};
   }
   return std::nullopt;
 }
 
-std::string Hub::describeHolder() { return describeOwner(mutex().holder()).value_or("another process of this host"); }
+std::string Hub::describeHolder() const {
+  const auto owner = ownerOf(mutex().holder());
+  return owner ? owner->text : "another process of this host";
+}
 
-std::string Hub::describeStopped() {
-  constexpr std::chrono::milliseconds kBetween(2);
-  struct Held {
-    std::shared_ptr<Hub> hub;
-    int thread;
-  };
-  std::vector<Held> held;
-  for (const auto& hub : arena_->hubs())
-    if (const int thread = hub->mutex().holder(); thread != 0) held.push_back({hub, thread});
-  if (!held.empty()) std::this_thread::sleep_for(kBetween);  // who merely passes has left by then
-  for (const auto& [hub, thread] : held) {
-    const auto owner = hub->mutex().holder() == thread ? describeOwner(thread) : std::nullopt;
-    if (owner) return *owner + " has the lock of what ranks share: it may have been stopped";
+/// Who is stopped keeps what it has, so that one look is enough, if it had the lock before and behind it.
+std::string Hub::describeStopped() const {
+  for (const auto& hub : arena_->hubs()) {
+    const int thread = hub->mutex().holder();
+    const auto owner = ownerOf(thread);
+    if (owner && isStopped(owner->pid, thread) && hub->mutex().holder() == thread)
+      return owner->text + " was stopped while it had the lock of what ranks share";
   }
   return {};
 }

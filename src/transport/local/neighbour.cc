@@ -64,7 +64,21 @@ bool seesThreadsOf(int32_t pid) {
          std::strtol(text, nullptr, 10) == pid;
 }
 
+/// 'S', 'T' …, as proc(5) has them; 0: not known.
+char stateOf(const char* stat, ssize_t length) noexcept {
+  // "PID (NAME) STATE …", where the name may hold anything.
+  const char* const end = std::find(std::make_reverse_iterator(stat + length), std::make_reverse_iterator(stat), ')').base();
+  return end != stat && end + 1 < stat + length ? end[1] : 0;
+}
+
 }  // namespace
+
+bool isStopped(int32_t pid, int32_t thread) noexcept {
+  char text[256];
+  const auto length = readOf(pid, thread, "stat", text, sizeof text);
+  const char state = length > 0 ? stateOf(text, length) : 0;
+  return state == 'T' || state == 't';
+}
 
 Neighbour::Neighbour(const ProcessEntry& entry, bool mayCopy, std::function<bool()> isAlive)
     : pid_(static_cast<int32_t>(entry.pid.load(std::memory_order_relaxed))), isAlive_(std::move(isAlive)) {
@@ -101,9 +115,7 @@ bool Neighbour::isAtRest(int32_t thread) const noexcept {
   char text[256];
   const auto stat = readOf(pid_, thread, "stat", text, sizeof text);
   if (stat < 0) return stat == -ENOENT || stat == -ESRCH;
-  // "PID (NAME) STATE …", where the name may hold anything.
-  const char* const end = std::find(std::make_reverse_iterator(text + stat), std::make_reverse_iterator(text), ')').base();
-  const char state = end != text && end + 1 < text + stat ? end[1] : 'R';
+  const char state = stateOf(text, stat);
   if (state == 'T' || state == 't' || state == 'Z' || state == 'X') return true;
   if (state != 'S') return false;
   // Asleep, which it may be in the middle of the call, waiting for a page that another process provides. "NUMBER …", or "running".
@@ -126,8 +138,8 @@ bool copiesPay() {
     bool isComplete = true;
     auto call = std::chrono::nanoseconds::max(), plain = call;
     for (int round = 0; round < kRounds && isComplete; ++round) {
-      call = std::min(
-          call, timeOf([&] { isComplete = copyFrom(getpid(), to.data(), reinterpret_cast<uint64_t>(from.data()), kBytes).ok(); }));
+      call =
+          std::min(call, timeOf([&] { isComplete = copyFrom(getpid(), to.data(), reinterpret_cast<uint64_t>(from.data()), kBytes).ok(); }));
       for (int i = 0; i < kPlainOnes; ++i)
         plain = std::min(plain, timeOf([&] {
                            std::memcpy(again.data(), from.data(), kBytes);

@@ -62,5 +62,7 @@ class Neighbour {
 /// The call pins pages one by one, which takes longer than the copy it saves on some machines and less on others. Measured once in a
 /// process, on memory of its own: it is a property of the machine.
 bool copiesPay();
+/// Whether a thread of a process of this host has been stopped, by a signal or a debugger. One that is not there has not.
+bool isStopped(int32_t pid, int32_t thread) noexcept;
 
 }  // namespace tutti::transport::local
