@@ -1,9 +1,12 @@
 #include "comm/meeting.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,6 +15,7 @@
 namespace tutti::comm::meeting_test {
 namespace {
 
+using transport::local::Arena;
 using transport::local::Hub;
 
 std::shared_ptr<Hub> newParent(int32_t ranks) { return *Hub::make(ranks); }
@@ -201,6 +205,36 @@ TEST(Meeting, ThreadsMeetAgainAndAgain) {
     for (std::thread& thread : threads) thread.join();
     for (const auto& hub : hubs) EXPECT_EQ(hub, hubs[0]);
   }
+}
+
+/// Who is missing may wait for a process that was stopped with the lock of another communicator: that is the one to look at.
+TEST(Meeting, SaysWhoIsMissingAndWhoWasStoppedWithALock) {
+  const auto file = Arena::createFile();
+  ASSERT_TRUE(file) << file.error().text();
+  const auto arena = *Arena::attach(file->get(), nullptr, {0, 1}, 0);
+  const int32_t both[] = {0, 1}, alone[] = {0, 0};
+  const uint64_t place = *Hub::format(*arena, 7, both);
+  const auto other = *Hub::attach(arena, place, 2);
+  const auto parent = *Hub::attach(arena, *Hub::format(*arena, 8, alone), 2);
+  const pid_t holder = fork();
+  if (holder == 0) {
+    const auto own = *Arena::attach(file->get(), nullptr, {0, 1}, 1);
+    own->announce(4711, -1);
+    const auto theirs = *Hub::attach(own, place, 2);
+    const auto held = theirs->lock(std::chrono::seconds(1));
+    (void)raise(SIGSTOP);
+    _exit(held ? 0 : 1);
+  }
+  ASSERT_EQ(waitpid(holder, nullptr, WUNTRACED), holder);
+  const auto meeting = arrive(parent, 2, 0, {});
+  EXPECT_FALSE(meeting->poll());
+  const std::string stopped = " was stopped while it had the lock of what ranks share)";
+  EXPECT_EQ(meeting->describeMissing({}), "rank 1 of 2 (process " + std::to_string(holder) + stopped);
+  ASSERT_EQ(kill(holder, SIGCONT), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(holder, &status, 0), holder);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(meeting->describeMissing({}), "rank 1 of 2");
 }
 
 }  // namespace
