@@ -90,9 +90,9 @@ class Meeting final : public Encounter {
   Rank place_{-1};
   std::vector<int32_t> members_;
   ChildKey key_;
-  std::optional<Arrival> arrival_;          // until this rank has its seat
-  std::optional<Result<Outcome>> reached_;  // until it has left the table
-  std::optional<Result<Outcome>> outcome_;  // then
+  std::optional<Arrival> arrival_;           // until this rank has its seat
+  std::optional<Result<Outcome>> reached_;   // until it has left the table
+  std::optional<Result<Outcome>> outcome_;   // then
 };
 
 }  // namespace tutti::comm

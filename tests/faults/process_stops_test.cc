@@ -156,7 +156,7 @@ testing::AssertionResult saysWhoIsMissing(const std::string& text, int victim) {
   if (const auto says = mentions(text, {"which is past the deadline of", "of " + name})) return says;
   if (const auto says = mentions(text, {"with " + name + " was stopped while it had the lock"})) return says;
   const size_t end = text.find(" have not come");
-  if (end == std::string::npos) return mentions(text, {"the lock of what"});
+  if (end == std::string::npos) return mentions(text, {"with " + name + " has the lock of what"});
   return namesRank(text.substr(0, end).substr(text.find("allows: ")), victim);  // behind who complains
 }
 
