@@ -43,8 +43,28 @@ std::shared_ptr<Arena> attach(const UniqueFd& file, int32_t self, int32_t proces
   return arena ? *arena : nullptr;
 }
 
+/// A process that has the lock of a hub when this returns, as rank 1 of two, and goes on with `then`.
+pid_t lockedBy(const UniqueFd& file, uint64_t place, const std::function<void()>& then) {
+  int ready[2];
+  EXPECT_EQ(pipe(ready), 0);
+  const pid_t holder = inChild([&] {
+    const auto own = attach(file, 1);
+    own->announce(4711, -1);
+    const auto theirs = *Hub::attach(own, place, 2);
+    const auto held = theirs->lock(std::chrono::seconds(1));
+    (void)!write(ready[1], "x", 1);
+    then();
+    return static_cast<bool>(held);
+  });
+  char word = 0;
+  EXPECT_EQ(read(ready[0], &word, 1), 1);
+  (void)close(ready[0]);
+  (void)close(ready[1]);
+  return holder;
+}
+
 uint64_t pagesOf(int fd) {
-  struct stat info {};
+  struct stat info{};
   fstat(fd, &info);
   return static_cast<uint64_t>(info.st_blocks) / 8;
 }
@@ -160,7 +180,7 @@ TEST(Arena, ForeignMemoryIsRefused) {
 TEST(Arena, PlacesOutsideTheFileAreRefused) {
   const UniqueFd file = newFile();
   const auto arena = attach(file, 0);
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(fstat(file.get(), &info), 0);
   const auto end = static_cast<uint64_t>(info.st_size);
   for (const uint64_t place : {uint64_t{0}, uint64_t{4096}, end, end + 4096, ~uint64_t{4095}})
@@ -225,19 +245,7 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
     const auto otherPlace = Hub::format(*arena, 8, otherWay);
     const auto other = *Hub::attach(arena, *otherPlace, 2);
     EXPECT_EQ(hub->describeStopped(), "");
-    int ready[2];
-    ASSERT_EQ(pipe(ready), 0);
-    const pid_t holder = inChild([&] {
-      const auto own = attach(file, 1);
-      own->announce(4711, -1);
-      const auto theirs = *Hub::attach(own, *place, 2);
-      const auto held = theirs->lock(std::chrono::seconds(1));
-      (void)!write(ready[1], "x", 1);
-      (void)raise(SIGSTOP);
-      return static_cast<bool>(held);
-    });
-    char word = 0;
-    ASSERT_EQ(read(ready[0], &word, 1), 1);
+    const pid_t holder = lockedBy(file, *place, [] { (void)raise(SIGSTOP); });
     ASSERT_EQ(waitpid(holder, nullptr, WUNTRACED), holder);
 
     EXPECT_FALSE(hub->lock(20ms)) << "it is somebody else's";
@@ -273,8 +281,6 @@ TEST(Arena, AStoppedHolderOfTheLockIsWaitedForAsLongAsTheRanksMayWait) {
     EXPECT_TRUE(endedWell(holder));
     EXPECT_TRUE(hub->lock(1s)) << "its holder has gone on";
     EXPECT_EQ(hub->describeStopped(), "");
-    (void)close(ready[0]);
-    (void)close(ready[1]);
   }
 }
 
@@ -285,19 +291,9 @@ TEST(Arena, NobodyIsCalledStoppedWhoIsNot) {
   const int32_t processOf[] = {0, 1};
   const auto place = Hub::format(*arena, 7, processOf);
   const auto hub = *Hub::attach(arena, *place, 2);
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t holder = inChild([&] {
-    const auto own = attach(file, 1);
-    own->announce(4711, -1);
-    const auto theirs = *Hub::attach(own, *place, 2);
-    const auto held = theirs->lock(std::chrono::seconds(1));
-    (void)!write(ready[1], "x", 1);
+  const pid_t holder = lockedBy(file, *place, [] {
     for (;;) sched_yield();
-    return static_cast<bool>(held);
   });
-  char word = 0;
-  ASSERT_EQ(read(ready[0], &word, 1), 1);
   EXPECT_FALSE(hub->lock(std::chrono::milliseconds(5))) << "it is somebody else's";
   EXPECT_EQ(hub->describeStopped(), "");
   ASSERT_EQ(kill(holder, SIGKILL), 0);
@@ -306,8 +302,6 @@ TEST(Arena, NobodyIsCalledStoppedWhoIsNot) {
   EXPECT_EQ(hub->describeStopped(), "") << "it is still known to the system";
   ASSERT_EQ(waitpid(holder, nullptr, 0), holder);
   EXPECT_TRUE(hub->lock(std::chrono::seconds(1)));
-  (void)close(ready[0]);
-  (void)close(ready[1]);
 }
 
 }  // namespace
