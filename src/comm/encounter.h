@@ -94,7 +94,8 @@ class Encounter {
   virtual void end(const Status& cause) = 0;
   /// Why there will be no outcome, where that is known before poll() says it; otherwise Ok.
   virtual Status failure() const { return {}; }
-  /// "ranks 1, 4 of 8": who has not come yet; `names` are the ranks of the places, if they are others.
+  /// "ranks 1, 4 of 8": who has not come yet, and in brackets whom those may wait for, where that is seen; `names` are the ranks of the
+  /// places, if they are others.
   virtual std::string describeMissing(std::span<const int32_t> names) const = 0;
 };
 

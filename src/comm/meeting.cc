@@ -353,7 +353,7 @@ bool Meeting::isWaiting() const {
   return lock && table_ != nullptr && !table_->isComplete && !table_->error.tripped();
 }
 
-/// And whom those may wait for.
+/// With who was stopped while it had a lock that those may wait for.
 std::string Meeting::describeMissing(std::span<const int32_t> names) const {
   const std::string missing = missingRanks(names);
   const std::string stopped = parent_->describeStopped();

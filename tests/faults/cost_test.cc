@@ -123,6 +123,7 @@ TEST(Cost, IdleThreads) {
   for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ok);
 }
 
+/// Seconds until all of them have their communicator.
 double initAllAsThreads(int ranks) {
   ncclUniqueId id;
   const Stopwatch watch;

@@ -243,8 +243,10 @@ TEST(ProcessStops, WhenItHasComeToASplitOrAShrinkIsNamed) {
 }
 
 TEST(ProcessStops, InTheMiddleOfSplitsAndShrinksIsNamed) {
-  playHalts(
-      {{Division::Split, 1, 1000}, {Division::Split, 0, 7000}, {Division::Shrink, 1, 4000}, {Division::ShrinkThatEndsWork, 2, 10000}});
+  playHalts({{Division::Split, 1, 1000},
+             {Division::Split, 0, 7000},
+             {Division::Shrink, 1, 4000},
+             {Division::ShrinkThatEndsWork, 2, 10000}});
 }
 
 // ---- While a communicator comes to its end --------------------------------------------------------------------------------

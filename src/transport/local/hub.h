@@ -99,7 +99,8 @@ class Hub {
   /// For what ranks keep in such blocks: not longer than `most`. Without the lock: a process that has it is slow, or was stopped.
   SharedLock lock(std::chrono::milliseconds most) { return {mutex(), patience_, most}; }
   /// "process 4711 with rank 2 was stopped while it had the lock of what ranks share", of this hub or another one that this process uses in
-  /// its arena; empty: no such process is seen. For who waited in vain for ranks that may themselves wait for that one.
+  /// its arena; empty: no such process is seen. For who waited in vain for ranks that may themselves wait for that one. System calls:
+  /// for slow paths; any thread.
   std::string describeStopped() const;
   /// What threads that do not wait for the lock could not do, for one that looks again, in their order.
   struct Later {

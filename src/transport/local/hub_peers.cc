@@ -8,7 +8,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "core/format.h"
 #include "core/process_barrier.h"
@@ -24,7 +23,7 @@ bool Hub::waitQuiet() {
   const auto since = std::chrono::steady_clock::now();
   bool haveLeft = true;
   for (int32_t r = 0; r < ranks_; ++r) {
-    while (members_[r].inside.load(std::memory_order_acquire)) {              // pairs with leave()
+    while (members_[r].inside.load(std::memory_order_acquire)) {  // pairs with leave()
       if (!isHere(Rank(r)) && !arena_->isRunning(processOf(Rank(r)))) break;  // who is merely cut off may go on
       if (!isHere(Rank(r)) && std::chrono::steady_clock::now() - since > kPatience) {
         haveLeft = false;

@@ -138,8 +138,8 @@ bool copiesPay() {
     bool isComplete = true;
     auto call = std::chrono::nanoseconds::max(), plain = call;
     for (int round = 0; round < kRounds && isComplete; ++round) {
-      call =
-          std::min(call, timeOf([&] { isComplete = copyFrom(getpid(), to.data(), reinterpret_cast<uint64_t>(from.data()), kBytes).ok(); }));
+      call = std::min(
+          call, timeOf([&] { isComplete = copyFrom(getpid(), to.data(), reinterpret_cast<uint64_t>(from.data()), kBytes).ok(); }));
       for (int i = 0; i < kPlainOnes; ++i)
         plain = std::min(plain, timeOf([&] {
                            std::memcpy(again.data(), from.data(), kBytes);
