@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "core/format.h"
 #include "core/prefetch.h"
@@ -17,6 +18,12 @@ using transport::local::CellHead;
 using transport::local::kInlineBytes;
 using transport::local::SendEnd;
 using transport::local::SlotHead;
+
+/// Whether a lane only copies what its rank has for itself: nobody waits for that, so that it comes last.
+bool isAlone(const BoundLane& lane) {
+  return std::all_of(lane.steps.begin(), lane.steps.end(),
+                     [](const BoundStep& step) { return step.kind == Kind::Pipe && step.numFrom == 0 && step.numTo == 0; });
+}
 
 /// A lane that nothing holds up pauses here, so that the driver looks at errors and at its other lanes.
 constexpr int32_t kSlicesAtOnce = 16;
@@ -76,6 +83,9 @@ void Operation::layOutLanes() {
       lanes_.push_back(lane);
     }
   }
+  turns_.resize(lanes_.size());
+  std::iota(turns_.begin(), turns_.end(), 0);
+  std::stable_partition(turns_.begin(), turns_.end(), [this](uint32_t at) { return !isAlone(*lanes_[at].steps); });
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
   lent_.assign(plan_->windows.size(), 0);
   placedAt_.assign(plan_->places ? plan_->windows.size() : 0, 0);
@@ -85,7 +95,8 @@ void Operation::layOutLanes() {
 
 Poll Operation::advance() {
   moved_ = false;
-  for (Lane& lane : lanes_) {
+  for (const uint32_t at : turns_) {
+    Lane& lane = lanes_[at];
     if (lane.finished) continue;
     if (advanceLane(lane)) {
       lane.finished = true;
@@ -181,21 +192,21 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     sources[numSources++] = payload;
   }
 
+  // A rank's own input is sent before it is copied, as others wait for it, and from where it is: lines of the output that a reader has as
+  // well are slow to write in the next call.
+  const bool isOwn = ownFirst && numSources == 1 && !step.reduce;
+  std::byte* const dst = step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane, range);
   // `stable` is where the value to send lies until the operation ends, if it lies anywhere in the caller's memory.
   const std::byte* stable = nullptr;
-  if (step.dst.buffer != Buffer::None) {
-    std::byte* dst = placeOf(step, lane, range);
-    if (step.reduce) {
-      combine(dst, sources, numSources, range.elems, ownFirst, true);
-    } else if (bytes > 0 && dst != sources[0]) {
-      const bool isFresh = step.numFrom > 0 && from[0].end->head().isFresh();
-      const bool isSentFromHere = step.numTo > 0 && step.numFrom > 0;
-      (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, plan_->pastCache && !isSentFromHere);
-    }
-    // What is only copied is sent from the input: lines of the output that a reader has as well are slow to write in the next call.
-    stable = step.numFrom == 0 && !step.reduce ? static_cast<const std::byte*>(sources[0]) : dst;
-  } else if (step.numFrom == 0 && !(step.reduce && reduction_.scaling.hasFactor)) {
+  if (isOwn || (step.numFrom == 0 && dst == nullptr && !reduction_.scaling.hasFactor)) {
     stable = static_cast<const std::byte*>(sources[0]);
+  } else if (dst != nullptr && step.reduce) {
+    combine(dst, sources, numSources, range.elems, ownFirst, true);
+    stable = dst;
+  } else if (dst != nullptr) {
+    const bool isFresh = from[0].end->head().isFresh();
+    if (bytes > 0 && dst != sources[0]) (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, plan_->pastCache && step.numTo == 0);
+    stable = dst;
   }
 
   const std::byte* value = stable;
@@ -208,6 +219,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     }
     send(*to[i], stable, value, bytes);
   }
+  if (isOwn && dst != nullptr && dst != sources[0] && bytes > 0) copyBytes(dst, sources[0], bytes, plan_->pastCache);
   for (int i = 0; i < step.numFrom; ++i) from[i].end->release();
   for (int i = 0; !wanted_.empty() && i < step.numFrom; ++i) offerAhead(lane, *from[i].end);
   return true;

@@ -236,6 +236,7 @@ class Operation {
   bool moved_ = false;
   uint32_t unfinished_ = 0;
   std::vector<Lane> lanes_;
+  std::vector<uint32_t> turns_;  // the lanes in the order in which they are looked at
   std::vector<BriefStep> brief_;  // of the only lane's steps; empty: the plan is not brief
   uint32_t briefDone_ = 0;        // steps of the latest runAgain()
   bool isBriefLent_ = false;      // a message of it may be lent
