@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "comm/losses.h"
@@ -289,24 +289,46 @@ std::unique_ptr<Work> Communicator::issue(std::span<PendingCall> calls) {
   auto work = std::make_unique<Work>(turn_);
   turn_->isShared.store(true, std::memory_order_relaxed);  // before the work is queued, which orders it for the stream's thread
   work->reset(takeTicket());
-  std::map<std::pair<int32_t, bool>, std::vector<PendingCall*>> messages;  // by peer and direction
+  addAll(*work, calls);
+  return work;
+}
+
+Work& Communicator::issueHere(std::span<PendingCall> calls) {
+  stopAgain();
+  alone_->reset(takeTicket());
+  try {
+    addAll(*alone_, calls);
+  } catch (...) {
+    alone_->abandon();
+    throw;
+  }
+  return *alone_;
+}
+
+void Communicator::addAll(Work& work, std::span<PendingCall> calls) {
+  messages_.clear();
   bool inCollectives = false;
   for (PendingCall& c : calls) {
     assign(c);
     turn_->record(c.planned.event, observe::FlightKind::Enqueued);
     if (c.call.collective == Collective::SendRecv) {
-      messages[{c.peer.value, c.receives}].push_back(&c);
+      messages_.push_back(&c);
       continue;
     }
-    if (!inCollectives) work->beginChain();
+    if (!inCollectives) work.beginChain();
     inCollectives = true;
-    work->add(std::move(c.planned));
+    work.add(std::move(c.planned));
   }
-  for (const auto& [key, chain] : messages) {
-    work->beginChain();
-    for (PendingCall* c : chain) work->add(std::move(c->planned));
+  const auto chainOf = [](const PendingCall& c) { return std::pair(c.peer.value, c.receives); };
+  std::sort(messages_.begin(), messages_.end(), [&](const PendingCall* a, const PendingCall* b) {
+    return std::tuple(chainOf(*a), a) < std::tuple(chainOf(*b), b);  // of a pair and direction in the order of the calls
+  });
+  const PendingCall* previous = nullptr;
+  for (PendingCall* const c : messages_) {
+    if (previous == nullptr || chainOf(*previous) != chainOf(*c)) work.beginChain();
+    previous = c;
+    work.add(std::move(c->planned));
   }
-  return work;
 }
 
 /// Numbers are taken once nothing can fail for want of memory: works wait for those before them.
@@ -320,7 +342,8 @@ Status Communicator::runAlone(PendingCall& call) {
   const bool isEager = call.isEager;
   number(work.add(std::move(call.planned)));
   work.start(takeTicket());
-  TUTTI_TRY(exec::host::drive(std::span(&alone_, 1), spins_));
+  Work* const works[] = {&work};
+  TUTTI_TRY(exec::host::drive(works, spins_));
   // What may be lent has to be looked at each time.
   runsAgain_ = call.isLatest && isEager && isBlocking() && work.canRunAgain();
   latestEpochs_ = epochs;
@@ -329,7 +352,8 @@ Status Communicator::runAlone(PendingCall& call) {
 
 Status Communicator::finishAgain() {
   (void)takeTicket();
-  return exec::host::drive(std::span(&alone_, 1), spins_, !alone_->isFinished());
+  Work* const works[] = {alone_.get()};
+  return exec::host::drive(works, spins_, !alone_->isFinished());
 }
 
 std::span<const std::byte> Communicator::flightBytes() const {

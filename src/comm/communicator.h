@@ -65,6 +65,7 @@ struct CallRequest {
 /// A checked and planned call on its way into a launch.
 struct PendingCall {
   class Communicator* comm = nullptr;
+  ncclComm* handle = nullptr;  ///< its; from when a group has the call
   exec::host::Call call;
   exec::host::PlannedCall planned;  ///< without a plan: no data, or a message of a rank to itself, paired when it is launched
   std::shared_ptr<exec::host::Stream> stream;
@@ -178,6 +179,9 @@ class Communicator {
   /// has no partner; nothing is issued then.
   Status pairSelfMessages(std::vector<PendingCall>& calls);
   std::unique_ptr<exec::host::Work> issue(std::span<PendingCall> calls);
+  /// The same for calls that run on this thread, in a work that is kept: allocates nothing where groups repeat. To be driven to its end
+  /// before the communicator has another call. std::bad_alloc: the communicator has failed.
+  exec::host::Work& issueHere(std::span<PendingCall> calls);
   /// Runs one call on this thread to its end, without allocating.
   Status runAlone(PendingCall& call);
   /// Makes a call like the latest one that ran alone, with what was found out then. Failed: it is none, or something is out of the
@@ -272,6 +276,7 @@ class Communicator {
   Result<PendingCall> prepareNew(const CallRequest& request);
   Result<std::shared_ptr<const exec::host::HostPlan>> planFor(const plan::Shape& shape);
   void assign(PendingCall& call);
+  void addAll(exec::host::Work& work, std::span<PendingCall> calls);
   void number(exec::host::PlannedCall& call);
   void takeEpochs(exec::host::PlannedCall& call);
   /// Before any other call than runAgain().
@@ -318,7 +323,8 @@ class Communicator {
   int32_t compared_ = 0;                     // calls on GPUs: which peer compareWithOne() looks at
   bool isGpuLost_ = false;                   // its kernels did not end in time; by the thread that ends the communicator
   std::atomic<bool> saysWhy_ = false;        // what has ended it was said while nobody waited
-  std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone; used on the calling thread only
+  std::unique_ptr<exec::host::Work> alone_;  // reused by runAlone and issueHere; used on the calling thread only
+  std::vector<PendingCall*> messages_;       // of the calls that addAll() adds
 
   // What any thread may ask or end. The flags are exchanged: whoever is second is told.
   std::atomic<bool> finalized_ = false;

@@ -1,6 +1,7 @@
 #include "comm/group.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -15,6 +16,7 @@ using Streams = std::vector<std::shared_ptr<exec::host::Stream>>;
 
 /// The calls of one communicator in a launch.
 struct Share {
+  ncclComm* handle;
   HandleTable::Use use;
   std::vector<PendingCall> calls;
   Streams streams;            // distinct; null: complete on return
@@ -77,13 +79,78 @@ Status submit(std::vector<Cluster> clusters) {
   return first;
 }
 
+/// Whether all of it runs on the calling thread, and nothing of it on a stream.
+bool runsHere(const std::vector<Share>& shares) {
+  return std::all_of(shares.begin(), shares.end(),
+                     [](const Share& share) { return share.streams.size() == 1 && share.streams.front() == nullptr; });
+}
+
+/// For drive(): nothing of it is allocated where groups repeat, but this list.
+std::vector<Work*> issueHere(std::vector<Share>& shares) {
+  std::vector<Work*> works;
+  works.reserve(shares.size());
+  try {
+    for (Share& share : shares) works.push_back(&share.use->issueHere(share.calls));
+  } catch (...) {
+    for (Work* const work : works) work->abandon();
+    throw;
+  }
+  return works;
+}
+
+int32_t spinsOf(const std::vector<Share>& shares) {
+  int32_t spins = std::numeric_limits<int32_t>::max();
+  for (const Share& share : shares) spins = std::min(spins, share.use->spins());
+  return spins;
+}
+
+/// Moves the calls to the shares of their communicators.
+Status divide(std::vector<PendingCall>& calls, std::vector<Share>& shares) {
+  for (PendingCall& call : calls) {
+    auto at = std::find_if(shares.begin(), shares.end(), [&call](const Share& share) { return share.handle == call.handle; });
+    if (at == shares.end()) {
+      auto use = process().handles.useAgain(call.handle, call.comm);
+      if (!use) return std::move(use).error();
+      shares.push_back({call.handle, std::move(*use), {}, {}, false});
+      at = shares.end() - 1;
+    }
+    if (call.stream != nullptr && call.stream->isStopped())
+      return error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd");
+    if (call.stream == nullptr && !at->use->isBlocking()) {
+      auto worker = at->use->shared()->worker();
+      if (!worker) return std::move(worker).error();
+      call.stream = std::move(*worker);
+      at->inBackground = true;
+    }
+    addStreams(at->streams, {call.stream});
+    at->calls.push_back(std::move(call));
+  }
+  for (Share& share : shares) TUTTI_TRY(share.use->pairSelfMessages(share.calls));
+  return {};
+}
+
+/// Whether one communicator has all calls, and runs them on the calling thread.
+bool isOfOneHere(const std::vector<PendingCall>& calls) {
+  const ncclComm* const handle = calls.front().handle;
+  return calls.front().comm->isBlocking() &&
+         std::all_of(calls.begin(), calls.end(), [handle](const PendingCall& c) { return c.handle == handle && c.stream == nullptr; });
+}
+
+/// Groups of a few messages come again and again.
+template <class Calls>
+void keepRoom(Calls& next, Calls& last) {
+  constexpr size_t kMostKept = 64;
+  last.clear();
+  if (last.capacity() <= kMostKept && next.capacity() == 0) next.swap(last);
+}
+
 /// Also of calls that have been moved on to be launched: what names their communicators stays.
-template <class Calls, class CommOf>
-void forgoAll(const Calls& calls, const Status& cause, CommOf&& commOf) {
+template <class Calls>
+void forgoAll(const Calls& calls, const Status& cause) {
   if (!isLack(cause.code())) return;
   const Status told = error(cause.code(), "another call of the same group failed: {}", cause.text());
   for (const auto& call : calls)
-    if (auto use = process().handles.useAgain(call.handle, commOf(call))) (void)(*use)->forgo(told);
+    if (auto use = process().handles.useAgain(call.handle, call.comm)) (void)(*use)->forgo(told);
 }
 
 }  // namespace
@@ -113,20 +180,13 @@ Status Group::end() {
   // Taken out first: whatever happens below, the next group starts empty.
   Content content = std::exchange(content_, {});
   Status status = run(content);
-  constexpr size_t kMostKept = 64;
-  content.deviceCalls.clear();
-  if (content.deviceCalls.capacity() <= kMostKept && content_.deviceCalls.capacity() == 0)
-    content_.deviceCalls.swap(content.deviceCalls);  // groups of a few messages come again and again
+  keepRoom(content_.calls, content.calls);
+  keepRoom(content_.deviceCalls, content.deviceCalls);
   return status;
 }
 
-void Group::forgo(const std::vector<Entry>& calls, const Status& cause) {
-  forgoAll(calls, cause, [](const Entry& entry) { return entry.call.comm; });
-}
-
-void Group::forgo(const std::vector<DeviceCall>& calls, const Status& cause) {
-  forgoAll(calls, cause, [](const DeviceCall& call) { return call.comm; });
-}
+void Group::forgo(const std::vector<PendingCall>& calls, const Status& cause) { forgoAll(calls, cause); }
+void Group::forgo(const std::vector<DeviceCall>& calls, const Status& cause) { forgoAll(calls, cause); }
 
 Status Group::run(Content& content) {
   const auto forgoCalls = [&content](Status cause) {
@@ -173,14 +233,14 @@ Status Group::simulate(std::optional<float>& estimatedUs) {
       isKnown = isKnown && !call.call.isMessage();
       if (call.plan != nullptr) totals[call.comm] += static_cast<float>(call.estimatedUs);
     }
-    for (const Entry& entry : content.calls) {
-      auto use = process().handles.useAgain(entry.handle, entry.call.comm);
+    for (const PendingCall& call : content.calls) {
+      auto use = process().handles.useAgain(call.handle, call.comm);
       if (!use) return std::move(use).error();
-      isKnown = isKnown && entry.call.call.collective != Collective::SendRecv;
+      isKnown = isKnown && call.call.collective != Collective::SendRecv;
       if (!isKnown) break;
-      const auto summary = (*use)->summarize(entry.call);
+      const auto summary = (*use)->summarize(call);
       if (!summary) return summary.error();
-      totals[entry.call.comm] += static_cast<float>(summary->estimatedUs);
+      totals[call.comm] += static_cast<float>(summary->estimatedUs);
     }
     estimatedUs = -1.0F;
     for (const auto& [comm, total] : totals)
@@ -205,13 +265,14 @@ Status Group::add(ncclComm* handle, PendingCall call) {
     return call.comm->runAlone(call);
   }
   TUTTI_TRY(admit(blocking));
+  call.handle = handle;
   if (isOpen()) {
-    content_.calls.push_back({handle, std::move(call)});
+    content_.calls.push_back(std::move(call));
     return {};
   }
   Content alone;
   alone.blocking = blocking;
-  alone.calls.push_back({handle, std::move(call)});
+  alone.calls.push_back(std::move(call));
   return run(alone);
 }
 
@@ -240,42 +301,42 @@ Status Group::addEnding(std::function<Status()> ending) {
   return {};
 }
 
-Status Group::launch(std::vector<Entry>& entries) {
-  std::vector<Share> shares;
-  const auto gather = [&]() -> Result<std::vector<Cluster>> {
-    std::vector<ncclComm*> handles;
-    for (Entry& entry : entries) {
-      const auto at = static_cast<size_t>(std::find(handles.begin(), handles.end(), entry.handle) - handles.begin());
-      if (at == handles.size()) {
-        handles.push_back(entry.handle);
-        auto use = process().handles.useAgain(entry.handle, entry.call.comm);
-        if (!use) return tl::unexpected(std::move(use).error());
-        shares.push_back({std::move(*use), {}, {}, false});
-      }
-      if (entry.call.stream != nullptr && entry.call.stream->isStopped())
-        return tl::unexpected(error(Code::InvalidUsage, "a stream was destroyed while calls on it waited for ncclGroupEnd"));
-      Share& share = shares[at];
-      if (entry.call.stream == nullptr && !share.use->isBlocking()) {
-        auto worker = share.use->shared()->worker();
-        if (!worker) return tl::unexpected(std::move(worker).error());
-        entry.call.stream = std::move(*worker);
-        share.inBackground = true;
-      }
-      addStreams(share.streams, {entry.call.stream});
-      share.calls.push_back(std::move(entry.call));
-    }
-    for (Share& share : shares)
-      if (Status status = share.use->pairSelfMessages(share.calls); !status.ok()) return tl::unexpected(std::move(status));
-    return clusterByStreams(shares);
+Status Group::launch(std::vector<PendingCall>& calls) { return isOfOneHere(calls) ? launchOfOne(calls) : launchOfMany(calls); }
+
+/// What messages do again and again: nothing is allocated.
+Status Group::launchOfOne(std::vector<PendingCall>& calls) {
+  const auto use = process().handles.useAgain(calls.front().handle, calls.front().comm);
+  const auto issue = [&]() -> Result<Work*> {
+    if (!use) return tl::unexpected(use.error());
+    if (Status status = (*use)->pairSelfMessages(calls); !status.ok()) return tl::unexpected(std::move(status));
+    return &(*use)->issueHere(calls);
   };
-  Result<std::vector<Cluster>> clusters = orOutOfMemory(gather);
-  if (!clusters) {
-    forgo(entries, clusters.error());
-    return std::move(clusters).error();
+  const Result<Work*> work = orOutOfMemory(issue);
+  if (work) return exec::host::drive({&*work, 1}, (*use)->spins());
+  forgo(calls, work.error());
+  return work.error();
+}
+
+Status Group::launchOfMany(std::vector<PendingCall>& calls) {
+  struct Issued {
+    std::vector<Work*> here;
+    std::vector<Cluster> clusters;
+  };
+  std::vector<Share> shares;
+  const auto issue = [&]() -> Result<Issued> {
+    if (Status status = divide(calls, shares); !status.ok()) return tl::unexpected(std::move(status));
+    if (runsHere(shares)) return Issued{issueHere(shares), {}};
+    return Issued{{}, clusterByStreams(shares)};
+  };
+  Result<Issued> issued = orOutOfMemory(issue);
+  if (!issued) {
+    forgo(calls, issued.error());
+    return std::move(issued).error();
   }
+  if (!issued->here.empty()) return exec::host::drive(issued->here, spinsOf(shares));
   for (Share& share : shares)
     if (share.inBackground) share.use->followWork();
-  return submit(std::move(*clusters));
+  return submit(std::move(issued->clusters));
 }
 
 }  // namespace tutti::comm

@@ -61,10 +61,6 @@ class Group {
 
  private:
   void leave();
-  struct Entry {
-    ncclComm* handle;
-    PendingCall call;
-  };
   /// A communicator on its way.
   struct Creation {
     ncclComm** result = nullptr;
@@ -80,7 +76,7 @@ class Group {
     std::optional<bool> blocking;
     std::vector<Creation> creations;
     std::vector<WindowRequest> windows;
-    std::vector<Entry> calls;
+    std::vector<PendingCall> calls;
     std::vector<DeviceCall> deviceCalls;
     std::vector<std::function<Status()>> endings;
   };
@@ -88,11 +84,13 @@ class Group {
   Status add(Creation creation, bool blocking);
   static Status run(Content& content);
   /// None of them will be made: their peers hear it where the cause is a lack.
-  static void forgo(const std::vector<Entry>& calls, const Status& cause);
+  static void forgo(const std::vector<PendingCall>& calls, const Status& cause);
   static void forgo(const std::vector<DeviceCall>& calls, const Status& cause);
   static Status settle(std::vector<WindowRequest> windows);
   static Status waitForAll(const std::vector<WindowRequest>& windows);
-  static Status launch(std::vector<Entry>& entries);
+  static Status launch(std::vector<PendingCall>& calls);
+  static Status launchOfOne(std::vector<PendingCall>& calls);
+  static Status launchOfMany(std::vector<PendingCall>& calls);
   static Status launch(std::vector<DeviceCall>& calls, bool blocking);
   static Status launchTogether(std::vector<DeviceCall>& calls);
   static Status create(std::vector<Creation> creations, bool blocking);

@@ -2,10 +2,28 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
+#include <cstdlib>
 #include <future>
+#include <new>
 #include <thread>
 
 #include "joined_ranks.h"
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}  // namespace
+
+// Counted, so that a test can tell whether something allocates. Not inlined: a compiler that sees through one of a pair warns of a
+// mismatch.
+[[gnu::noinline]] void* operator new(size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tutti::comm::group_test {
 namespace {
@@ -197,6 +215,79 @@ TEST(Group, MessagesOfAllPairsInAnyOrder) {
   EXPECT_TRUE(group.end().ok());
   for (size_t r = 0; r < 3; ++r)
     for (size_t peer = 0; peer < 3; ++peer) EXPECT_EQ(received[r][peer], sent[peer][r]);
+}
+
+/// What one thread calls for a rank of two, group after group: as many messages each way as `lengths` has, and a collective between them.
+void exchange(Group& group, ncclComm* rank, int32_t self, const std::vector<size_t>& lengths, int32_t salt) {
+  std::vector<Ints> sent;
+  std::vector<Ints> received;
+  for (const size_t length : lengths) {
+    sent.emplace_back(length, 1000 * self + salt + static_cast<int32_t>(sent.size()));
+    received.emplace_back(length);
+  }
+  const Ints in(8, salt);
+  Ints sum(8);
+  group.start();
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const bool receivesFirst = i % 2 == 0;
+    for (const bool receives : {receivesFirst, !receivesFirst})
+      ASSERT_TRUE(call(group, rank, message(receives ? received[i] : sent[i], 1 - self, receives)).ok());
+    const Status summed = i == 0 ? call(group, rank, allReduce(in, sum)) : Status();
+    ASSERT_TRUE(summed.ok());
+  }
+  ASSERT_TRUE(group.end().ok());
+  for (size_t i = 0; i < lengths.size(); ++i)
+    ASSERT_EQ(received[i], Ints(lengths[i], 1000 * (1 - self) + salt + static_cast<int32_t>(i))) << "message " << i;
+  ASSERT_EQ(sum, Ints(8, 2 * salt));
+}
+
+TEST(Group, ManyOfOneRankOneAfterTheOther) {
+  JoinedRanks ranks(2);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < 2; ++r)
+    threads.emplace_back([&ranks, r] {
+      Group group;
+      int32_t salt = 0;
+      const Ints in(3, 1);
+      Ints out(3);
+      for (const auto& lengths : {std::vector<size_t>{5}, {1, 2, 3, 4}, {5}, {70000, 3, 70000}, {2, 1}, {2, 1}}) {
+        ASSERT_NO_FATAL_FAILURE(exchange(group, ranks[r], static_cast<int32_t>(r), lengths, ++salt));
+        ASSERT_TRUE(call(group, ranks[r], allReduce(in, out)).ok()) << "a lone one between them";
+        ASSERT_EQ(out, Ints(3, 2));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Group, MessagesThatComeAgainAllocateNothing) {
+  JoinedRanks ranks(2);
+  std::barrier together(2);
+  uint64_t before = 0;
+  uint64_t after = 0;
+  std::vector<std::thread> threads;
+  for (int32_t r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      Group group;
+      Ints sent(4, r);
+      Ints received(4);
+      for (int i = 0; i < 30; ++i) {
+        if (i == 10) {
+          together.arrive_and_wait();
+          if (r == 0) before = allocations.load();
+          together.arrive_and_wait();
+        }
+        group.start();
+        EXPECT_TRUE(call(group, ranks[static_cast<size_t>(r)], message(sent, 1 - r, false)).ok());
+        EXPECT_TRUE(call(group, ranks[static_cast<size_t>(r)], message(received, 1 - r, true)).ok());
+        EXPECT_TRUE(group.end().ok());
+      }
+      together.arrive_and_wait();
+      if (r == 0) after = allocations.load();
+      together.arrive_and_wait();
+      EXPECT_EQ(received, Ints(4, 1 - r));
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(after, before);
 }
 
 TEST(Group, AMessageToOneselfNeedsBothHalves) {

@@ -11,6 +11,7 @@ namespace tutti::exec::host {
 
 /// Returns when every work has finished or failed; the first error, in the order given. `spins` as for Waiter. `isTried`: all of them have
 /// been advanced as far as they go just now, and none has finished.
-Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins, bool isTried = false);
+Status drive(std::span<Work* const> works, int32_t spins, bool isTried = false);
+Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins);
 
 }  // namespace tutti::exec::host

@@ -26,7 +26,7 @@ struct Comm {
   std::vector<std::shared_ptr<Turn>> turns;
 };
 
-TEST(Drive, NothingIsDoneAtOnce) { EXPECT_TRUE(drive({}, 0).ok()); }
+TEST(Drive, NothingIsDoneAtOnce) { EXPECT_TRUE(drive(std::vector<std::unique_ptr<Work>>(), 0).ok()); }
 
 TEST(Drive, OneThreadBringsAllRanksToTheirEnd) {
   Comm comm(4, settingsOf(2, 64, "ring"));
