@@ -46,7 +46,7 @@ ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t st
     const comm::HandleTable::Visit visit(*visitor, comm);
     if (visit) [[likely]] {
       try {
-        const Poll poll = visit->runAgain(request);
+        const Poll poll = request.collective == Collective::SendRecv ? visit->messageAgain(request) : visit->runAgain(request);
         if (poll == Poll::Ready) [[likely]]
           return ncclSuccess;
         if (poll == Poll::Pending) return finishAgain(CallRequest(request), *visit);

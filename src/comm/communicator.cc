@@ -143,10 +143,14 @@ void Communicator::nameExporter(const CallRequest& request, exec::host::PlannedC
 
 /// A call like the one before needs no more than its buffers looked at.
 Result<PendingCall> Communicator::prepare(const CallRequest& request) {
-  if (!latest_.isLike(request) || latestCall_.comm == nullptr) return prepareNew(request);
+  const bool isMessage = request.collective == Collective::SendRecv;
+  const Known* const known = isMessage && !known_.empty() ? &known_[placeOf(request)] : nullptr;
+  const CallRequest& latest = known != nullptr ? known->request : latest_;
+  const PendingCall& like = known != nullptr ? known->call : latestCall_;
+  if (!latest.isLike(request) || like.comm == nullptr) return prepareNew(request);
   if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
   if (Status status = checkBuffers(request, rank()); !status.ok()) return tl::unexpected(std::move(status));
-  PendingCall pending = latestCall_;
+  PendingCall pending = like;
   pending.planned.in = request.in;
   pending.planned.out = request.out;
   nameExporter(request, pending.planned);
@@ -193,7 +197,29 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
     pending.isEager = std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes;
     latestCall_ = pending;
   }
+  if (hasPlan && isMessage) remember(request, pending);
   return pending;
+}
+
+/// Also finds out how it is passed.
+void Communicator::remember(const CallRequest& request, PendingCall& call) {
+  call.planned.call = call.call;
+  call.planned.signature = exec::host::packSignature(call.call);
+  if (isBlocking()) call.eager = exec::host::eagerEndOf(*call.planned.plan, *turn_);
+  if (known_.empty()) known_.resize(kKnown);
+  known_[placeOf(request)] = {request, call};
+}
+
+void Communicator::passEagerly(std::vector<PendingCall>& calls) {
+  const auto isEager = [](const PendingCall& call) { return static_cast<bool>(call.eager); };
+  if (!std::all_of(calls.begin(), calls.end(), isEager) || !mayPass()) return;
+  for (const bool receives : {false, true})
+    for (PendingCall& call : calls) {
+      if (call.receives != receives) continue;
+      call.isPassed = exec::host::passEagerly(*turn_, call.eager, call.planned);
+      if (!call.isPassed) break;  // those behind it may be of the same pair
+    }
+  std::erase_if(calls, [](const PendingCall& call) { return call.isPassed; });
 }
 
 Result<plan::Explanation> Communicator::explain(const CallRequest& request) {

@@ -25,6 +25,7 @@
 #include "comm/shared.h"
 #include "connect/connections.h"
 #include "connect/layout.h"
+#include "exec/host/eager_message.h"
 #include "exec/host/launch.h"
 #include "exec/host/signature.h"
 #include "exec/host/work.h"
@@ -73,6 +74,8 @@ struct PendingCall {
   bool receives = false;
   bool isLatest = false;  ///< the communicator remembers it for the next call like it
   bool isEager = false;   ///< of a latest one: no larger than what is always copied
+  exec::host::EagerEnd eager;  ///< of a message that can be passed without a work
+  bool isPassed = false;       ///< and has been
 };
 
 class Communicator {
@@ -198,6 +201,18 @@ class Communicator {
     return poll;
   }
   Status finishAgain();
+  /// Makes a message like an earlier one, outside of groups. Failed: there was none, or it has to wait; nothing has been done.
+  Poll messageAgain(const CallRequest& request) {
+    if (known_.empty()) return Poll::Failed;
+    Known& known = known_[placeOf(request)];
+    PendingCall& call = known.call;
+    if (!known.request.isLike(request) || !call.eager || (request.receives ? request.out : request.in) == nullptr) return Poll::Failed;
+    call.planned.in = request.in;
+    call.planned.out = request.out;
+    return mayPass() && exec::host::passEagerly(*turn_, call.eager, call.planned) ? Poll::Ready : Poll::Failed;
+  }
+  /// Passes messages of a group and takes them out of `calls`, as long as none has to wait, where all can be passed without a work.
+  void passEagerly(std::vector<PendingCall>& calls);
 
   // ---- the same on a GPU (communicator_gpu.cc)
 
@@ -279,6 +294,23 @@ class Communicator {
   void addAll(exec::host::Work& work, std::span<PendingCall> calls);
   void number(exec::host::PlannedCall& call);
   void takeEpochs(exec::host::PlannedCall& call);
+  /// A message that was prepared, for those like it.
+  struct Known {
+    CallRequest request;
+    PendingCall call;  // without buffers
+  };
+  static size_t placeOf(const CallRequest& request) {
+    return (2 * static_cast<size_t>(request.root) + (request.receives ? 1 : 0)) % kKnown;
+  }
+  void remember(const CallRequest& request, PendingCall& call);
+  /// Whether a message may be passed without a work now: there is none, and no call that is to be compared first.
+  bool mayPass() {
+    if (finalized_.load(std::memory_order_relaxed) || revoked_.load(std::memory_order_relaxed)) return false;
+    // acquire: pairs with the release of the last work
+    if (turn_->owed > 0 || turn_->finished.load(std::memory_order_acquire) != issuedWorks_.load(std::memory_order_relaxed)) return false;
+    stopAgain();
+    return true;
+  }
   /// Before any other call than runAgain().
   void stopAgain() {
     if (std::exchange(runsAgain_, false)) alone_->giveBack();
@@ -310,6 +342,8 @@ class Communicator {
   plan::Cache plans_{256};
   CallRequest latest_;          // what latestCall_ was made of
   PendingCall latestCall_;      // without a communicator while there is none
+  static constexpr size_t kKnown = 16;
+  std::vector<Known> known_;    // messages of the latest kinds; empty before the first
   bool runsAgain_ = false;      // alone_ holds that call, and can make it again
   uint64_t latestEpochs_ = 0;   // of the window, that it takes
   int32_t spins_ = 0;

@@ -178,9 +178,16 @@ Status Group::end() {
   leave();
   if (depth_ > 0) return {};
   // Taken out first: whatever happens below, the next group starts empty.
+  if (content_.hasOnlyCalls()) {
+    std::vector<PendingCall> calls;
+    calls.swap(content_.calls);
+    content_.blocking.reset();
+    Status status = launch(calls);
+    keepRoom(content_.calls, calls);
+    return status;
+  }
   Content content = std::exchange(content_, {});
   Status status = run(content);
-  keepRoom(content_.calls, content.calls);
   keepRoom(content_.deviceCalls, content.deviceCalls);
   return status;
 }
@@ -306,6 +313,8 @@ Status Group::launch(std::vector<PendingCall>& calls) { return isOfOneHere(calls
 /// What messages do again and again: nothing is allocated.
 Status Group::launchOfOne(std::vector<PendingCall>& calls) {
   const auto use = process().handles.useAgain(calls.front().handle, calls.front().comm);
+  if (use) (*use)->passEagerly(calls);
+  if (calls.empty()) return {};
   const auto issue = [&]() -> Result<Work*> {
     if (!use) return tl::unexpected(use.error());
     if (Status status = (*use)->pairSelfMessages(calls); !status.ok()) return tl::unexpected(std::move(status));

@@ -79,6 +79,11 @@ class Group {
     std::vector<PendingCall> calls;
     std::vector<DeviceCall> deviceCalls;
     std::vector<std::function<Status()>> endings;
+    /// Of blocking communicators on host devices, and no error.
+    bool hasOnlyCalls() const {
+      return error.ok() && !isForgone && blocking.value_or(true) && creations.empty() && windows.empty() && deviceCalls.empty() &&
+             endings.empty() && !calls.empty();
+    }
   };
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <numeric>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -228,6 +229,145 @@ TEST(Again, RootsThatNobodyReadsFromAreToldOfOtherRoots) {
   });
 }
 
+/// What ranks in a ring call with messages to the next one, the same on all of them for a seed, and what each must get.
+class RingOfMessages {
+ public:
+  RingOfMessages(int rank, int ranks, ncclComm_t comm, unsigned seed)
+      : rank_(rank), next_((rank + 1) % ranks), previous_((rank + ranks - 1) % ranks), comm_(comm), random_(seed) {
+    EXPECT_EQ(tuttiStreamCreate(&stream_), ok);
+  }
+  ~RingOfMessages() { EXPECT_EQ(tuttiStreamDestroy(stream_), ok); }
+
+  void makeSome() {
+    constexpr size_t kBytes[] = {0, 1, 8, 24, 96, 97, 256, 257, 1000, 4096, 4097, 30000};
+    const size_t bytes = kBytes[random_() % std::size(kBytes)];
+    const unsigned kind = random_() % 8;
+    const int times = 1 + static_cast<int>(random_() % 4);
+    for (int i = 0; i < times && !testing::Test::HasFailure(); ++i) {
+      switch (kind) {
+        case 0: ASSERT_NO_FATAL_FAILURE(callOthers()); break;
+        case 1: ASSERT_NO_FATAL_FAILURE(exchange({bytes, 8, bytes}, {nullptr})); break;
+        case 2: ASSERT_NO_FATAL_FAILURE(exchange({bytes}, {stream_, nullptr, stream_})); break;
+        case 3: ASSERT_NO_FATAL_FAILURE(passRound(bytes, stream_)); break;
+        case 4:
+        case 5: ASSERT_NO_FATAL_FAILURE(exchange({bytes}, {nullptr})); break;
+        default: ASSERT_NO_FATAL_FAILURE(passRound(bytes, nullptr));
+      }
+    }
+  }
+
+ private:
+  static std::string textOf(int rank, size_t bytes, unsigned salt) {
+    std::string text(bytes, ' ');
+    for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>('a' + (i + static_cast<size_t>(rank) * 5 + salt) % 26);
+    return text;
+  }
+  ncclResult_t send(const std::string& text, cudaStream_t stream) const {
+    return ncclSend(text.data(), text.size(), ncclInt8, next_, comm_, stream);
+  }
+  ncclResult_t receive(std::string& text, cudaStream_t stream) const {
+    return ncclRecv(text.data(), text.size(), ncclInt8, previous_, comm_, stream);
+  }
+  /// In groups, of so many messages each; several of a pair keep their order. Each group is on the next of the streams, and waits for none.
+  void exchange(const std::vector<size_t>& lengths, const std::vector<cudaStream_t>& streams) {
+    const auto salt = static_cast<unsigned>(random_());
+    std::vector<std::string> sent;
+    std::vector<std::string> received;
+    for (size_t i = 0; i < lengths.size() * streams.size(); ++i) {
+      sent.push_back(textOf(rank_, lengths[i % lengths.size()], salt + static_cast<unsigned>(i)));
+      received.emplace_back(sent.back().size(), '-');
+    }
+    for (size_t group = 0; group < streams.size(); ++group) {
+      const size_t first = group * lengths.size();
+      ASSERT_EQ(ncclGroupStart(), ok);
+      for (size_t i = first; i < first + lengths.size(); ++i) ASSERT_EQ(receive(received[i], streams[group]), ok);
+      for (size_t i = first; i < first + lengths.size(); ++i) ASSERT_EQ(send(sent[i], streams[group]), ok);
+      ASSERT_EQ(ncclGroupEnd(), ok) << ncclGetLastError(comm_);
+    }
+    for (cudaStream_t stream : streams) ASSERT_EQ(tuttiStreamSynchronize(stream), ok);
+    for (size_t i = 0; i < received.size(); ++i)
+      ASSERT_EQ(received[i], textOf(previous_, received[i].size(), salt + static_cast<unsigned>(i)));
+  }
+  /// Alone, from rank to rank.
+  void passRound(size_t bytes, cudaStream_t stream) {
+    const auto salt = static_cast<unsigned>(random_());
+    const std::string sent = textOf(rank_, bytes, salt);
+    std::string received(bytes, '-');
+    if (rank_ == 0) {
+      ASSERT_EQ(send(sent, stream), ok);
+    }
+    ASSERT_EQ(receive(received, stream), ok) << ncclGetLastError(comm_);
+    if (rank_ != 0) {
+      ASSERT_EQ(send(sent, stream), ok);
+    }
+    ASSERT_EQ(tuttiStreamSynchronize(stream), ok);
+    ASSERT_EQ(received, textOf(previous_, bytes, salt));
+  }
+  void callOthers() {
+    int value = rank_;
+    ASSERT_EQ(ncclBroadcast(&value, &value, 1, ncclInt, 1, comm_, nullptr), ok);
+    ASSERT_EQ(value, 1);
+    ASSERT_EQ(ncclAllReduce(&rank_, &value, 1, ncclInt, ncclMin, comm_, nullptr), ok);
+    ASSERT_EQ(value, 0);
+  }
+
+  int rank_;
+  int next_;
+  int previous_;
+  ncclComm_t comm_;
+  std::mt19937 random_;
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST(Again, MessagesAgainAndAgainAndAnyOtherCallInBetween) {
+  for (const int ranks : {2, 3}) {
+    RankThreads threads(ranks);
+    threads.run([ranks](int rank, ncclComm_t comm) {
+      RingOfMessages ring(rank, ranks, comm, static_cast<unsigned>(ranks));
+      for (int i = 0; i < 300 && !testing::Test::HasFailure(); ++i) ring.makeSome();
+    });
+  }
+}
+
+TEST(Again, AMessageOfAnotherLengthThanThePeersIsTold) {
+  for (const bool isGrouped : {false, true}) {
+    RankThreads threads(2);
+    threads.run([isGrouped](int rank, ncclComm_t comm) {
+      char bytes[16] = {};
+      const auto call = [&](size_t count) {
+        if (isGrouped) (void)ncclGroupStart();
+        const ncclResult_t result =
+            rank == 0 ? ncclSend(bytes, count, ncclInt8, 1, comm, nullptr) : ncclRecv(bytes, count, ncclInt8, 0, comm, nullptr);
+        return isGrouped ? ncclGroupEnd() : result;
+      };
+      for (int i = 0; i < kRepeats; ++i) ASSERT_EQ(call(8), ok) << ncclGetLastError(comm);
+      ncclResult_t result = call(rank == 0 ? 8 : 12);
+      if (rank == 1) {
+        EXPECT_EQ(result, ncclInvalidUsage);
+        EXPECT_NE(std::string(ncclGetLastError(comm)).find("12"), std::string::npos) << ncclGetLastError(comm);
+      }
+      for (int i = 0; i < 1000 && result == ok; ++i) result = call(8);  // the sender hears of it by then
+      EXPECT_NE(result, ok);
+      EXPECT_NE(call(8), ok) << "and no message is passed any more";
+    });
+  }
+}
+
+TEST(Again, EndedCommunicatorsPassNoMessages) {
+  for (const bool revokes : {true, false}) {
+    RankThreads threads(2);
+    threads.run([revokes](int rank, ncclComm_t comm) {
+      int value = rank;
+      for (int i = 0; i < kRepeats; ++i)
+        ASSERT_EQ(rank == 0 ? ncclSend(&value, 1, ncclInt, 1, comm, nullptr) : ncclRecv(&value, 1, ncclInt, 0, comm, nullptr), ok);
+      if (rank == 1) return;
+      EXPECT_TRUE(refused(ncclSend(nullptr, 1, ncclInt, 1, comm, nullptr), ncclInvalidArgument, {"sendbuff"}));
+      ASSERT_EQ(revokes ? ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) : ncclCommFinalize(comm), ok);
+      EXPECT_TRUE(refused(ncclSend(&value, 1, ncclInt, 1, comm, nullptr), ncclInvalidUsage, {revokes ? "revoked" : "finalized"}));
+    });
+  }
+}
+
 /// One rank alone, whose calls all go their short way.
 class Alone : public testing::Test {
  protected:
@@ -285,12 +425,17 @@ TEST(Again, AnAbortFromAnotherThreadEndsARowOfCalls) {
       std::atomic<int> made{0};
       std::vector<std::thread> owners;
       for (ncclComm_t comm : comms) {
-        owners.emplace_back([&made, comm, round] {
+        owners.emplace_back([&made, comm, round, first = comms[0]] {
           int value[2] = {1, 2};
           ncclResult_t result = ok;
           while (result == ok) {
-            result = round % 2 == 0 ? ncclBroadcast(value, value, 2, ncclInt, 0, comm, nullptr)
-                                    : ncclAllReduce(value, value, 2, ncclInt, ncclMax, comm, nullptr);
+            if (round % 3 == 2) {
+              const bool sends = comm == first;
+              result = sends ? ncclSend(value, 2, ncclInt, 1, comm, nullptr) : ncclRecv(value, 2, ncclInt, 0, comm, nullptr);
+            } else {
+              result = round % 3 == 0 ? ncclBroadcast(value, value, 2, ncclInt, 0, comm, nullptr)
+                                      : ncclAllReduce(value, value, 2, ncclInt, ncclMax, comm, nullptr);
+            }
             made.fetch_add(1, std::memory_order_relaxed);
           }
           EXPECT_TRUE(result == ncclRemoteError || result == ncclInvalidArgument) << result << ": " << ncclGetLastError(nullptr);
