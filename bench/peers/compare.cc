@@ -46,6 +46,10 @@ void Comparison::make(Library& library, const Call& call) const {
     case Op::ReduceScatter: return library.reduceScatter(in, out, call.count);
     case Op::AllToAll: return library.allToAll(in, out, call.count);
     case Op::Broadcast: return library.broadcast(out, call.count, call.root);
+    case Op::SendRecv: {
+      const int rank = tutti_.rank();
+      return library.sendReceive(in, (rank + 1) % call.ranks, out, (rank + call.ranks - 1) % call.ranks, call.count);
+    }
     default: stop(describe(call) + " is not compared");
   }
 }

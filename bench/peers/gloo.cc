@@ -28,7 +28,7 @@ class Gloo final : public Library {
 
   std::string name() const override { return "Gloo"; }
   /// Its reduce-scatter is of another kind: in place, and its result overlaid with partial sums.
-  bool offers(Op op) const override { return op != Op::ReduceScatter; }
+  bool offers(Op op) const override { return op != Op::ReduceScatter && op != Op::SendRecv; }
 
   void barrier() override {
     gloo::BarrierOptions options(context_);
@@ -48,6 +48,8 @@ class Gloo final : public Library {
     gloo::allgather(options);
   }
   void reduceScatter(const float*, float*, size_t) override { stop("Gloo has no such reduce-scatter"); }
+  /// Its messages go out of buffers that are registered first.
+  void sendReceive(const float*, int, float*, int, size_t) override { stop("Gloo has no such messages"); }
   void allToAll(const float* in, float* out, size_t part) override {
     gloo::AlltoallOptions options(context_);
     options.setInput(writable(in), part * static_cast<size_t>(context_->size));

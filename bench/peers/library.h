@@ -30,6 +30,8 @@ class Library {
   virtual void allToAll(const float* in, float* out, size_t part) = 0;
   /// In place, the only form that all libraries have.
   virtual void broadcast(float* data, size_t count, int root) = 0;
+  /// Sends to one rank and receives as much from another, both at once.
+  virtual void sendReceive(const float* in, int to, float* out, int from, size_t count) = 0;
 };
 
 /// Says what is wrong and ends the process.

@@ -41,6 +41,10 @@ class Mpi final : public Library {
   void broadcast(float* data, size_t count, int root) override {
     check(MPI_Bcast(data, static_cast<int>(count), MPI_FLOAT, root, MPI_COMM_WORLD));
   }
+  void sendReceive(const float* in, int to, float* out, int from, size_t count) override {
+    const int n = static_cast<int>(count);
+    check(MPI_Sendrecv(in, n, MPI_FLOAT, to, 0, out, n, MPI_FLOAT, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr int kExitUsage = 2;
 using tool::require;
 using tool::within;
 
-const std::vector<std::string> kCompared = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall"};
+const std::vector<std::string> kCompared = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall", "sendrecv"};
 
 constexpr const char* kFooter = R"(
 Start it as ranks of a job: mpirun -n 2 bench_mpi, or tutti run -n 2 --no-prefix -- bench_gloo.
@@ -30,7 +30,7 @@ PeerOptions parsePeerOptions(int argc, char** argv) {
   std::string to = "64M";
   std::string buffers = "malloc";
   CLI::App app("tutti and another library side by side.");
-  app.add_option("OP", names, "collectives to compare: all, or of " + CLI::detail::join(kCompared, ", "))->capture_default_str()
+  app.add_option("OP", names, "operations to compare: all, or of " + CLI::detail::join(kCompared, ", "))->capture_default_str()
       ->check(CLI::IsMember(kCompared) | CLI::IsMember({"all"}));
   app.add_option("--from", from, "smallest size")->capture_default_str();
   app.add_option("--to", to, "largest size")->capture_default_str();

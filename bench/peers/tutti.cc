@@ -71,4 +71,11 @@ void Tutti::broadcast(float* data, size_t count, int root) {
   check(ncclBroadcast(data, data, count, ncclFloat, root, comm_, nullptr));
 }
 
+void Tutti::sendReceive(const float* in, int to, float* out, int from, size_t count) {
+  check(ncclGroupStart());
+  check(ncclSend(in, count, ncclFloat, to, comm_, nullptr));
+  check(ncclRecv(out, count, ncclFloat, from, comm_, nullptr));
+  check(ncclGroupEnd());
+}
+
 }  // namespace tutti::bench

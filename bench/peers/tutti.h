@@ -29,6 +29,7 @@ class Tutti final : public Library {
   void reduceScatter(const float* in, float* out, size_t part) override;
   void allToAll(const float* in, float* out, size_t part) override;
   void broadcast(float* data, size_t count, int root) override;
+  void sendReceive(const float* in, int to, float* out, int from, size_t count) override;
 
  private:
   Tutti(int rank, int ranks) : rank_(rank), ranks_(ranks) {}

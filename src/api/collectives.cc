@@ -39,6 +39,18 @@ ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t st
   });
 }
 
+/// A message like an earlier one joins the thread's open group. False: there is no group, or it is to be made the long way.
+bool addAgain(const CallRequest& request, ncclComm_t comm) noexcept {
+  comm::Visitor* const visitor = comm::groupVisitor;
+  if (visitor == nullptr) return false;
+  const comm::HandleTable::Visit visit(*visitor, comm);
+  try {
+    return visit && comm::thisThread().group.addAgain(comm, *visit, request);
+  } catch (...) {  // no memory: the long way says so
+    return false;
+  }
+}
+
 /// A lone call like the one before goes straight to its communicator; all others, and what is wrong with any, go the long way.
 [[gnu::always_inline]] inline ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
   comm::Visitor* const visitor = stream == nullptr ? comm::loneVisitor : nullptr;
@@ -57,6 +69,7 @@ ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t st
       }
     }
   }
+  if (request.collective == Collective::SendRecv && stream == nullptr && addAgain(request, comm)) return ncclSuccess;
   return runAny(CallRequest(request), comm, stream);  // copies: nobody else sees the original, which so need not lie in memory before
 }
 

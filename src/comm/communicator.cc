@@ -144,13 +144,11 @@ void Communicator::nameExporter(const CallRequest& request, exec::host::PlannedC
 /// A call like the one before needs no more than its buffers looked at.
 Result<PendingCall> Communicator::prepare(const CallRequest& request) {
   const bool isMessage = request.collective == Collective::SendRecv;
-  const Known* const known = isMessage && !known_.empty() ? &known_[placeOf(request)] : nullptr;
-  const CallRequest& latest = known != nullptr ? known->request : latest_;
-  const PendingCall& like = known != nullptr ? known->call : latestCall_;
-  if (!latest.isLike(request) || like.comm == nullptr) return prepareNew(request);
+  const Known& known = isMessage && !known_.empty() ? known_[placeOf(request)] : latest_;
+  if (!known.request.isLike(request) || known.call.comm == nullptr) return prepareNew(request);
   if (Status status = usable(); !status.ok()) return tl::unexpected(std::move(status));
   if (Status status = checkBuffers(request, rank()); !status.ok()) return tl::unexpected(std::move(status));
-  PendingCall pending = like;
+  PendingCall pending = known.call;
   pending.planned.in = request.in;
   pending.planned.out = request.out;
   nameExporter(request, pending.planned);
@@ -192,22 +190,18 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   if (hasPlan && !isMessage && (!reduces(request.collective) || RedOps::isBuiltIn(request.op))) {
     const BufferBytes bytes = bufferBytes(request, ranks());
     stopAgain();
-    latest_ = request;
     pending.isLatest = true;
     pending.isEager = std::max(bytes.in, bytes.out) <= exec::host::kEagerBytes;
-    latestCall_ = pending;
+    latest_ = {request, pending};
   }
-  if (hasPlan && isMessage) remember(request, pending);
+  if (hasPlan && isMessage) {
+    pending.planned.call = pending.call;
+    pending.planned.signature = exec::host::packSignature(pending.call);
+    if (isBlocking()) pending.eager = exec::host::eagerEndOf(*pending.planned.plan, *turn_);
+    if (known_.empty()) known_.resize(kKnown);
+    known_[placeOf(request)] = {request, pending};
+  }
   return pending;
-}
-
-/// Also finds out how it is passed.
-void Communicator::remember(const CallRequest& request, PendingCall& call) {
-  call.planned.call = call.call;
-  call.planned.signature = exec::host::packSignature(call.call);
-  if (isBlocking()) call.eager = exec::host::eagerEndOf(*call.planned.plan, *turn_);
-  if (known_.empty()) known_.resize(kKnown);
-  known_[placeOf(request)] = {request, call};
 }
 
 void Communicator::passEagerly(std::vector<PendingCall>& calls) {
@@ -355,6 +349,7 @@ void Communicator::addAll(Work& work, std::span<PendingCall> calls) {
     previous = c;
     work.add(std::move(c->planned));
   }
+  if (messages_.size() > kMostKept) messages_ = {};
 }
 
 /// Numbers are taken once nothing can fail for want of memory: works wait for those before them.

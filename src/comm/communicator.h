@@ -2,13 +2,15 @@
 //
 // Owner: the process, through its handle. Used by one thread at a time, except abort(), revoke(), state() and readers of the
 // flight recorder, which any thread may call.
-// 1. Work runs in the order in which it was issued (tickets), on whatever streams.
+// 1. Work runs in the order in which it was issued (tickets), on whatever streams. Calls that take no ticket, as they need no work, are made
+//    when all works have ended.
 // 2. The first error stays: every later call returns it, and so does state().
 // 3. Nothing of this rank's is touched by a peer after finalize(), revoke() or abort() has returned.
 // 4. Before it is open there are a rank, a size and set-ups only; `open_` (release) publishes the rest to threads that see it (acquire).
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -182,15 +184,16 @@ class Communicator {
   /// has no partner; nothing is issued then.
   Status pairSelfMessages(std::vector<PendingCall>& calls);
   std::unique_ptr<exec::host::Work> issue(std::span<PendingCall> calls);
-  /// The same for calls that run on this thread, in a work that is kept: allocates nothing where groups repeat. To be driven to its end
-  /// before the communicator has another call. std::bad_alloc: the communicator has failed.
+  /// The same for at most kMostKept calls that run on this thread, in a work that is kept: allocates nothing where groups repeat. To be
+  /// driven to its end before the communicator has another call. std::bad_alloc: the communicator has failed.
+  static constexpr size_t kMostKept = 64;
   exec::host::Work& issueHere(std::span<PendingCall> calls);
   /// Runs one call on this thread to its end, without allocating.
   Status runAlone(PendingCall& call);
   /// Makes a call like the latest one that ran alone, with what was found out then. Failed: it is none, or something is out of the
   /// ordinary; nothing has been done. Pending: finishAgain() makes the rest of the call, and says how it ended.
   Poll runAgain(const CallRequest& request) {
-    if (!runsAgain_ || !latest_.isLike(request) || request.in == nullptr || request.out == nullptr) return Poll::Failed;
+    if (!runsAgain_ || !latest_.request.isLike(request) || request.in == nullptr || request.out == nullptr) return Poll::Failed;
     if (finalized_.load(std::memory_order_relaxed) || revoked_.load(std::memory_order_relaxed)) [[unlikely]]
       return Poll::Failed;
     const Poll poll = alone_->runAgain(request.in, request.out, issuedCollectives_, nextEpoch_);
@@ -203,13 +206,16 @@ class Communicator {
   Status finishAgain();
   /// Makes a message like an earlier one, outside of groups. Failed: there was none, or it has to wait; nothing has been done.
   Poll messageAgain(const CallRequest& request) {
-    if (known_.empty()) return Poll::Failed;
-    Known& known = known_[placeOf(request)];
-    PendingCall& call = known.call;
-    if (!known.request.isLike(request) || !call.eager || (request.receives ? request.out : request.in) == nullptr) return Poll::Failed;
-    call.planned.in = request.in;
-    call.planned.out = request.out;
-    return mayPass() && exec::host::passEagerly(*turn_, call.eager, call.planned) ? Poll::Ready : Poll::Failed;
+    PendingCall* const like = find(request);
+    if (like == nullptr) return Poll::Failed;
+    like->planned.in = request.in;
+    like->planned.out = request.out;
+    return mayPass() && exec::host::passEagerly(*turn_, like->eager, like->planned) ? Poll::Ready : Poll::Failed;
+  }
+  /// A checked and planned call for such a message, but for its buffers; null: there was none, or the communicator cannot be used.
+  const PendingCall* messageLike(const CallRequest& request) {
+    const PendingCall* const like = find(request);
+    return like != nullptr && usable().ok() ? like : nullptr;
   }
   /// Passes messages of a group and takes them out of `calls`, as long as none has to wait, where all can be passed without a work.
   void passEagerly(std::vector<PendingCall>& calls);
@@ -294,20 +300,28 @@ class Communicator {
   void addAll(exec::host::Work& work, std::span<PendingCall> calls);
   void number(exec::host::PlannedCall& call);
   void takeEpochs(exec::host::PlannedCall& call);
-  /// A message that was prepared, for those like it.
+  /// A call that was prepared, for those like it.
   struct Known {
     CallRequest request;
-    PendingCall call;  // without buffers
+    PendingCall call;  // its buffers are those of any like it; without a communicator while there is none
   };
   static size_t placeOf(const CallRequest& request) {
-    return (2 * static_cast<size_t>(request.root) + (request.receives ? 1 : 0)) % kKnown;
+    constexpr uint64_t kMix = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    const uint64_t key = (request.count * 4096 + static_cast<uint64_t>(request.root)) * 2 + (request.receives ? 1 : 0);
+    return key * kMix >> (64 - std::countr_zero(kKnown));
   }
-  void remember(const CallRequest& request, PendingCall& call);
+  /// What was remembered of a message like that, which can be passed without a work and has a buffer.
+  PendingCall* find(const CallRequest& request) {
+    if (known_.empty()) return nullptr;
+    Known& known = known_[placeOf(request)];
+    const bool fits = known.request.isLike(request) && known.call.eager && (request.receives ? request.out : request.in) != nullptr;
+    return fits ? &known.call : nullptr;
+  }
   /// Whether a message may be passed without a work now: there is none, and no call that is to be compared first.
   bool mayPass() {
     if (finalized_.load(std::memory_order_relaxed) || revoked_.load(std::memory_order_relaxed)) return false;
-    // acquire: pairs with the release of the last work
-    if (turn_->owed > 0 || turn_->finished.load(std::memory_order_acquire) != issuedWorks_.load(std::memory_order_relaxed)) return false;
+    // acquire: pairs with the release of the last work, which hands `owed` on
+    if (turn_->finished.load(std::memory_order_acquire) != issuedWorks_.load(std::memory_order_relaxed) || turn_->owed > 0) return false;
     stopAgain();
     return true;
   }
@@ -340,10 +354,9 @@ class Communicator {
   plan::Settings settings_;
   std::unique_ptr<plan::Planner> planner_;
   plan::Cache plans_{256};
-  CallRequest latest_;          // what latestCall_ was made of
-  PendingCall latestCall_;      // without a communicator while there is none
+  Known latest_;                // no message
   static constexpr size_t kKnown = 16;
-  std::vector<Known> known_;    // messages of the latest kinds; empty before the first
+  std::vector<Known> known_;    // messages, each at its placeOf(); empty before the first
   bool runsAgain_ = false;      // alone_ holds that call, and can make it again
   uint64_t latestEpochs_ = 0;   // of the window, that it takes
   int32_t spins_ = 0;

@@ -79,13 +79,14 @@ Status submit(std::vector<Cluster> clusters) {
   return first;
 }
 
-/// Whether all of it runs on the calling thread, and nothing of it on a stream.
+/// Whether all of it runs on the calling thread, nothing of it on a stream, and none is larger than what is kept.
 bool runsHere(const std::vector<Share>& shares) {
-  return std::all_of(shares.begin(), shares.end(),
-                     [](const Share& share) { return share.streams.size() == 1 && share.streams.front() == nullptr; });
+  return std::all_of(shares.begin(), shares.end(), [](const Share& share) {
+    return share.streams.size() == 1 && share.streams.front() == nullptr && share.calls.size() <= Communicator::kMostKept;
+  });
 }
 
-/// For drive(): nothing of it is allocated where groups repeat, but this list.
+/// For drive().
 std::vector<Work*> issueHere(std::vector<Share>& shares) {
   std::vector<Work*> works;
   works.reserve(shares.size());
@@ -132,16 +133,14 @@ Status divide(std::vector<PendingCall>& calls, std::vector<Share>& shares) {
 /// Whether one communicator has all calls, and runs them on the calling thread.
 bool isOfOneHere(const std::vector<PendingCall>& calls) {
   const ncclComm* const handle = calls.front().handle;
-  return calls.front().comm->isBlocking() &&
-         std::all_of(calls.begin(), calls.end(), [handle](const PendingCall& c) { return c.handle == handle && c.stream == nullptr; });
+  return std::all_of(calls.begin(), calls.end(), [handle](const PendingCall& c) { return c.handle == handle && c.stream == nullptr; });
 }
 
 /// Groups of a few messages come again and again.
 template <class Calls>
 void keepRoom(Calls& next, Calls& last) {
-  constexpr size_t kMostKept = 64;
   last.clear();
-  if (last.capacity() <= kMostKept && next.capacity() == 0) next.swap(last);
+  if (last.capacity() <= Communicator::kMostKept && next.capacity() == 0) next.swap(last);
 }
 
 /// Also of calls that have been moved on to be launched: what names their communicators stays.
@@ -167,10 +166,13 @@ Status Group::forgo(Communicator& comm, Status cause) {
 void Group::start() {
   ++depth_;
   loneVisitor = nullptr;  // the calls that follow are to be collected
+  groupVisitor = thisThread().visitor;
 }
 
 void Group::leave() {
-  if (--depth_ == 0) loneVisitor = thisThread().visitor;
+  if (--depth_ > 0) return;
+  groupVisitor = nullptr;
+  loneVisitor = thisThread().visitor;
 }
 
 Status Group::end() {
@@ -182,7 +184,8 @@ Status Group::end() {
     std::vector<PendingCall> calls;
     calls.swap(content_.calls);
     content_.blocking.reset();
-    Status status = launch(calls);
+    noteLoneCall();
+    Status status = launch(calls, true);
     keepRoom(content_.calls, calls);
     return status;
   }
@@ -214,7 +217,7 @@ Status Group::run(Content& content) {
   };
   if (!content.creations.empty() && !keep(create(std::move(content.creations), blocking))) return forgoCalls(first);
   if (!content.windows.empty() && !keep(settle(std::move(content.windows)))) return forgoCalls(first);
-  if (!content.calls.empty() && !keep(launch(content.calls))) return first;
+  if (!content.calls.empty() && !keep(launch(content.calls, blocking))) return first;
   if (!content.deviceCalls.empty() && !keep(launch(content.deviceCalls, blocking))) return first;
   bool ends = false;
   for (const auto& ending : content.endings) {
@@ -283,6 +286,17 @@ Status Group::add(ncclComm* handle, PendingCall call) {
   return run(alone);
 }
 
+bool Group::addAgain(ncclComm* handle, Communicator& comm, const CallRequest& request) {
+  const PendingCall* const like = comm.messageLike(request);
+  if (like == nullptr || !content_.blocking.value_or(true)) return false;
+  content_.blocking = true;
+  PendingCall& call = content_.calls.emplace_back(*like);
+  call.handle = handle;
+  call.planned.in = request.in;
+  call.planned.out = request.out;
+  return true;
+}
+
 Status Group::add(ncclComm* handle, DeviceCall call) {
   const bool blocking = call.comm->isBlocking();
   if (!isOpen()) TUTTI_TRY(call.comm->chooseOnGpu({&call, 1}));
@@ -308,7 +322,11 @@ Status Group::addEnding(std::function<Status()> ending) {
   return {};
 }
 
-Status Group::launch(std::vector<PendingCall>& calls) { return isOfOneHere(calls) ? launchOfOne(calls) : launchOfMany(calls); }
+/// `calls` may name communicators that have ended meanwhile.
+Status Group::launch(std::vector<PendingCall>& calls, bool blocking) {
+  const bool isSmall = calls.size() <= Communicator::kMostKept;
+  return blocking && isSmall && isOfOneHere(calls) ? launchOfOne(calls) : launchOfMany(calls);
+}
 
 /// What messages do again and again: nothing is allocated.
 Status Group::launchOfOne(std::vector<PendingCall>& calls) {

@@ -53,6 +53,9 @@ class Group {
   /// Outside a group these run at once. InProgress: it has begun, on a non-blocking communicator.
   Status add(ncclComm* handle, PendingCall call);
   Status add(ncclComm* handle, DeviceCall call);
+  /// A message like an earlier one of a blocking communicator, on no stream, to an open group. False: there was none, or something is wrong
+  /// with it, and nothing has been added.
+  bool addAgain(ncclComm* handle, Communicator& comm, const CallRequest& request);
   Status add(JoinRequest request);
   Status add(ChildRequest request);
   /// `result` gets the window when all ranks have registered theirs.
@@ -93,7 +96,7 @@ class Group {
   static void forgo(const std::vector<DeviceCall>& calls, const Status& cause);
   static Status settle(std::vector<WindowRequest> windows);
   static Status waitForAll(const std::vector<WindowRequest>& windows);
-  static Status launch(std::vector<PendingCall>& calls);
+  static Status launch(std::vector<PendingCall>& calls, bool blocking);
   static Status launchOfOne(std::vector<PendingCall>& calls);
   static Status launchOfMany(std::vector<PendingCall>& calls);
   static Status launch(std::vector<DeviceCall>& calls, bool blocking);

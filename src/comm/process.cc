@@ -67,7 +67,7 @@ void noteFork() {
   if (known->handles.live() == 0) return known->networks.forgetEngines();  // one may have been about to end
   origin.communicators = known->handles.live();
   origin.parent = static_cast<int32_t>(getppid());
-  loneVisitor = nullptr;
+  loneVisitor = groupVisitor = nullptr;
 }
 
 Process* makeProcess() {
@@ -93,9 +93,10 @@ Status refuseForked() {
 }
 
 constinit thread_local Visitor* loneVisitor = nullptr;
+constinit thread_local Visitor* groupVisitor = nullptr;
 
 ThreadState::~ThreadState() {
-  loneVisitor = nullptr;
+  loneVisitor = groupVisitor = nullptr;
   if (visitor != nullptr) process().handles.dismiss(visitor);
 }
 

@@ -82,7 +82,7 @@ struct ThreadState {
 
   Group group;
   int hostDevice = -1;  ///< -1: never chosen
-  Visitor* visitor = nullptr;  ///< from its first lone call on
+  Visitor* visitor = nullptr;  ///< from its first lone call or group of calls on
 };
 
 /// Made when first asked for, ended with the thread. Thread-local objects of the program that are destroyed after it get a new one.
@@ -91,7 +91,9 @@ ThreadState& thisThread();
 /// The calling thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a
 /// group, and in a process that was forked.
 extern constinit thread_local Visitor* loneVisitor;
-/// Of a thread that makes a lone call: from now on it has one.
+/// The same where the thread has a group open, to which the call is added.
+extern constinit thread_local Visitor* groupVisitor;
+/// Of a thread that makes a lone call, or has ended a group of calls: from now on it has one.
 void noteLoneCall();
 
 }  // namespace tutti::comm

@@ -18,14 +18,18 @@ using exec::record::Step;
 
 namespace {
 
+/// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
+/// with 300 MiB, where 16 MiB take longer past it.
+constexpr uint64_t kPastAnyCache = 32 << 20;
+
 /// Whether system calls copy so many bytes faster, where calls pay at all, than copies through shared memory do (`bench/peers/run`). The
-/// kernel does not store past the cache (`isPast`). It takes up to 1.25 times as long there where one core has both copies of a value to
-/// make or a broadcast's slots are short, but half of the time in a scatter, to whose readers one core would write (Xeon, 32 and 64 MiB).
-bool copiesFaster(Collective collective, uint64_t bytes, bool isPast) {
+/// kernel does not store past the cache. There it takes up to 1.25 times as long where each core has to read and to write, or a broadcast's
+/// slots are short, but half of the time in a scatter, whose root would write for all (Xeon, 32 and 64 MiB).
+bool copiesFaster(Collective collective, uint64_t bytes) {
   switch (collective) {
-    case Collective::AllGather: return bytes >= 1 << 20 && !isPast;
+    case Collective::AllGather: return bytes >= 1 << 20 && bytes < kPastAnyCache;
     case Collective::AllToAll:
-    case Collective::Broadcast: return bytes >= 512 << 10 && !isPast;
+    case Collective::Broadcast: return bytes >= 512 << 10 && bytes < kPastAnyCache;
     default: return bytes >= 1 << 20;
   }
 }
@@ -43,10 +47,6 @@ constexpr uint8_t kFinePorts = 64;
 connect::PipeSize shorter(const connect::PipeSize& pipe) {
   return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
 }
-
-/// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
-/// with 300 MiB, where 16 MiB take longer past it.
-constexpr uint64_t kPastAnyCache = 32 << 20;
 
 /// What a process stages values in at most: a pipe as it is unless its user says otherwise, which is not for all ranks to know.
 constexpr uint64_t kStagedBytes = 1 << 20;
@@ -112,7 +112,7 @@ uint64_t Planner::cellBytes(bool copies) const {
 /// Whether processes copy a call's values by system call where both permit it.
 bool Planner::copies(const Shape& shape, uint64_t bytes) const {
   const bool fitsCalls = settings_.copiedBytes / static_cast<uint64_t>(layout_.ranks()) >= exec::host::kCopyCallBytes;
-  const bool isFaster = !reduces(shape.collective) && copiesFaster(shape.collective, bytes, isPastCache(shape.collective, bytes));
+  const bool isFaster = !reduces(shape.collective) && copiesFaster(shape.collective, bytes);
   return settings_.copies != 0 && fitsCalls && isFaster;
 }
 
@@ -153,8 +153,8 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
     draft.sliceBytes = std::clamp<uint64_t>(bytes / 4, draft.pipes.slotBytes / 2, draft.pipes.slotBytes);
   }
   const bool isCrowded = ranks > settings_.machine.cores;
-  const bool isNeverCopied = settings_.copies == 0 || (shape.collective == Collective::AllToAll && isPastCache(shape.collective, bytes));
-  if (messages && shares && !settings_.spansHosts && isNeverCopied && !isCrowded) {
+  const bool isTooLong = !copies(shape, bytes) && bytes >= kPastAnyCache;  // for system calls
+  if (messages && shares && !settings_.spansHosts && (settings_.copies == 0 || isTooLong) && !isCrowded) {
     draft.pipes = shorter(draft.pipes);
     draft.sliceBytes = draft.pipes.slotBytes;
     if (settings_.copies != 0) draft.firstPort = kFinePorts;  // beside the pipes of shorter calls

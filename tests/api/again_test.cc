@@ -329,6 +329,64 @@ TEST(Again, MessagesAgainAndAgainAndAnyOtherCallInBetween) {
   }
 }
 
+TEST(Again, TypesOfAMessageMayDifferWhereItsBytesDoNot) {
+  RankThreads threads(2);
+  threads.run([](int rank, ncclComm_t comm) {
+    for (int i = 0; i < kRepeats; ++i) {
+      int values[2] = {rank == 0 ? i : -1, rank == 0 ? -i : -1};
+      const bool isGrouped = i % 3 == 2;
+      if (isGrouped) (void)ncclGroupStart();
+      ASSERT_EQ(rank == 0 ? ncclSend(values, 8, ncclInt8, 1, comm, nullptr) : ncclRecv(values, 2, ncclInt, 0, comm, nullptr), ok);
+      const ncclResult_t ended = isGrouped ? ncclGroupEnd() : ok;
+      ASSERT_EQ(ended, ok);
+      ASSERT_EQ(values[0], i);
+      ASSERT_EQ(values[1], -i);
+    }
+  });
+}
+
+// What rooted calls leave to be compared is the stream's thread's until they have ended.
+TEST(Again, AMessageComesAfterRootedCallsOfAStream) {
+  RankThreads threads(2);
+  threads.run([](int rank, ncclComm_t comm) {
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(tuttiStreamCreate(&stream), ok);
+    std::vector<int> values(kRepeats);
+    for (int i = 0; i < kRepeats; ++i) {
+      for (int& value : values) {
+        value = rank == 0 ? i : -1;
+        ASSERT_EQ(ncclBroadcast(&value, &value, 1, ncclInt, 0, comm, stream), ok);
+      }
+      int last = rank == 0 ? 0 : -1;
+      ASSERT_EQ(rank == 0 ? ncclSend(&last, 1, ncclInt, 1, comm, nullptr) : ncclRecv(&last, 1, ncclInt, 0, comm, nullptr), ok);
+      ASSERT_EQ(last, 0);
+      ASSERT_EQ(values, std::vector<int>(values.size(), i)) << "made before the message";
+    }
+    ASSERT_EQ(tuttiStreamDestroy(stream), ok);
+  });
+}
+
+// One thread has both ranks: their groups run together, in works that are kept, and short messages of each wait for the other's.
+TEST(Again, GroupsOfSeveralRanksOnOneThread) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ok);
+  std::vector<int> in[2];
+  std::vector<int> out[2];
+  for (int i = 0; i < kRepeats; ++i) {
+    const size_t count = i % 4 == 3 ? 30000 : 5;
+    ASSERT_EQ(ncclGroupStart(), ok);
+    for (int rank = 0; rank < 2; ++rank) {
+      in[rank].assign(count, 100 * i + rank);
+      out[rank].assign(count, -1);
+      ASSERT_EQ(ncclRecv(out[rank].data(), count, ncclInt, 1 - rank, comms[rank], nullptr), ok);
+      ASSERT_EQ(ncclSend(in[rank].data(), count, ncclInt, 1 - rank, comms[rank], nullptr), ok);
+    }
+    ASSERT_EQ(ncclGroupEnd(), ok) << ncclGetLastError(comms[0]);
+    for (int rank = 0; rank < 2; ++rank) ASSERT_EQ(out[rank], in[1 - rank]);
+  }
+  for (ncclComm_t comm : comms) ASSERT_EQ(ncclCommDestroy(comm), ok);
+}
+
 TEST(Again, AMessageOfAnotherLengthThanThePeersIsTold) {
   for (const bool isGrouped : {false, true}) {
     RankThreads threads(2);
@@ -340,7 +398,8 @@ TEST(Again, AMessageOfAnotherLengthThanThePeersIsTold) {
             rank == 0 ? ncclSend(bytes, count, ncclInt8, 1, comm, nullptr) : ncclRecv(bytes, count, ncclInt8, 0, comm, nullptr);
         return isGrouped ? ncclGroupEnd() : result;
       };
-      for (int i = 0; i < kRepeats; ++i) ASSERT_EQ(call(8), ok) << ncclGetLastError(comm);
+      for (int i = 0; i < kRepeats; ++i)
+        for (const size_t count : {8, 12}) ASSERT_EQ(call(count), ok) << ncclGetLastError(comm);
       ncclResult_t result = call(rank == 0 ? 8 : 12);
       if (rank == 1) {
         EXPECT_EQ(result, ncclInvalidUsage);
@@ -358,8 +417,10 @@ TEST(Again, EndedCommunicatorsPassNoMessages) {
     RankThreads threads(2);
     threads.run([revokes](int rank, ncclComm_t comm) {
       int value = rank;
-      for (int i = 0; i < kRepeats; ++i)
+      for (int i = 0; i < kRepeats; ++i) {  // there and back, so that rank 1 has all of them when rank 0 goes on
         ASSERT_EQ(rank == 0 ? ncclSend(&value, 1, ncclInt, 1, comm, nullptr) : ncclRecv(&value, 1, ncclInt, 0, comm, nullptr), ok);
+        ASSERT_EQ(rank == 1 ? ncclSend(&value, 1, ncclInt, 0, comm, nullptr) : ncclRecv(&value, 1, ncclInt, 1, comm, nullptr), ok);
+      }
       if (rank == 1) return;
       EXPECT_TRUE(refused(ncclSend(nullptr, 1, ncclInt, 1, comm, nullptr), ncclInvalidArgument, {"sendbuff"}));
       ASSERT_EQ(revokes ? ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) : ncclCommFinalize(comm), ok);

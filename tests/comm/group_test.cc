@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
@@ -158,6 +159,18 @@ TEST(Group, ACommunicatorDestroyedMeanwhileIsNoticed) {
   EXPECT_EQ(out, Ints(4));
 }
 
+TEST(Group, TheOnlyCommunicatorDestroyedMeanwhileIsNoticed) {
+  JoinedRanks ranks(1);
+  const Ints in(4, 1);
+  Ints out(4);
+  Group group;
+  group.start();
+  ASSERT_TRUE(call(group, ranks[0], allReduce(in, out)).ok());
+  ASSERT_TRUE(endComm(ranks[0], true).ok());
+  EXPECT_FALSE(group.end().ok());
+  EXPECT_EQ(out, Ints(4));
+}
+
 TEST(Group, AStreamDestroyedMeanwhileIsNoticed) {
   JoinedRanks ranks(1);
   const Ints in(4, 7);
@@ -259,7 +272,9 @@ TEST(Group, ManyOfOneRankOneAfterTheOther) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Group, MessagesThatComeAgainAllocateNothing) {
+/// What 20 groups of each of two ranks allocate, after as many that do not count. `calls` makes those of one group.
+template <class Calls>
+uint64_t allocationsOf(const Calls& calls) {
   JoinedRanks ranks(2);
   std::barrier together(2);
   uint64_t before = 0;
@@ -268,26 +283,61 @@ TEST(Group, MessagesThatComeAgainAllocateNothing) {
   for (int32_t r = 0; r < 2; ++r)
     threads.emplace_back([&, r] {
       Group group;
-      Ints sent(4, r);
-      Ints received(4);
-      for (int i = 0; i < 30; ++i) {
-        if (i == 10) {
-          together.arrive_and_wait();
-          if (r == 0) before = allocations.load();
-          together.arrive_and_wait();
-        }
+      std::array<Ints, 2> buffers = {Ints(2000, r), Ints(2000)};
+      const auto meet = [&](uint64_t& count) {
+        together.arrive_and_wait();
+        if (r == 0) count = allocations.load();
+        together.arrive_and_wait();
+      };
+      for (int i = 0; i < 40; ++i) {
+        if (i == 20) meet(before);
         group.start();
-        EXPECT_TRUE(call(group, ranks[static_cast<size_t>(r)], message(sent, 1 - r, false)).ok());
-        EXPECT_TRUE(call(group, ranks[static_cast<size_t>(r)], message(received, 1 - r, true)).ok());
+        calls(group, ranks[static_cast<size_t>(r)], r, buffers);
         EXPECT_TRUE(group.end().ok());
       }
-      together.arrive_and_wait();
-      if (r == 0) after = allocations.load();
-      together.arrive_and_wait();
-      EXPECT_EQ(received, Ints(4, 1 - r));
+      meet(after);
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(after, before);
+  return after - before;
+}
+
+TEST(Group, GroupsThatComeAgainAllocateNothing) {
+  const auto exchangeSome = [](size_t length) {
+    return [length](Group& group, ncclComm* rank, int32_t self, std::array<Ints, 2>& buffers) {
+      buffers[0].resize(length);
+      buffers[1].resize(length);
+      EXPECT_TRUE(call(group, rank, message(buffers[0], 1 - self, false)).ok());
+      EXPECT_TRUE(call(group, rank, message(buffers[1], 1 - self, true)).ok());
+    };
+  };
+  EXPECT_LT(allocationsOf(exchangeSome(4)), 20U) << "short ones: one that has to wait for the first time makes room for its work";
+  EXPECT_EQ(allocationsOf(exchangeSome(2000)), 0U) << "those that take a work";
+  const auto withSum = [&](Group& group, ncclComm* rank, int32_t self, std::array<Ints, 2>& buffers) {
+    exchangeSome(2000)(group, rank, self, buffers);
+    EXPECT_TRUE(call(group, rank, allReduce(buffers[0], buffers[0])).ok());
+  };
+  EXPECT_EQ(allocationsOf(withSum), 0U);
+}
+
+// In which nothing is kept.
+TEST(Group, LargeGroups) {
+  JoinedRanks ranks(2);
+  for (const size_t messages : {Communicator::kMostKept / 2, Communicator::kMostKept / 2 + 1, Communicator::kMostKept + 1, size_t{3}}) {
+    std::vector<std::vector<Ints>> in(2);
+    std::vector<std::vector<Ints>> out(2, std::vector<Ints>(messages, Ints(3)));
+    Group group;
+    group.start();
+    for (int32_t r = 0; r < 2; ++r)
+      for (size_t i = 0; i < messages; ++i) {
+        const auto self = static_cast<size_t>(r);
+        in[self].emplace_back(3, 1000 * r + static_cast<int32_t>(i));
+        ASSERT_TRUE(call(group, ranks[self], message(in[self].back(), 1 - r, false)).ok());
+        ASSERT_TRUE(call(group, ranks[self], message(out[self][i], 1 - r, true)).ok());
+      }
+    ASSERT_TRUE(group.end().ok());
+    EXPECT_EQ(out[0], in[1]);
+    EXPECT_EQ(out[1], in[0]);
+  }
 }
 
 TEST(Group, AMessageToOneselfNeedsBothHalves) {

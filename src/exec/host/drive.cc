@@ -1,7 +1,6 @@
 #include "exec/host/drive.h"
 
 #include <new>
-#include <vector>
 
 #include "core/clock.h"
 #include "exec/host/wait.h"
@@ -15,9 +14,10 @@ constexpr Nanoseconds kBetweenInspections = std::chrono::microseconds(100);
 constexpr uint32_t kRoundsBetweenInspections = 4096;
 
 /// Brings the works to their slow path now and then, once spinning did not help.
+template <class Handle>
 class Watch {
  public:
-  explicit Watch(std::span<Work* const> works) : works_(works) {}
+  explicit Watch(std::span<const Handle> works) : works_(works) {}
 
   void moved() {
     if (works_.size() > 1 && ++rounds_ % kRoundsBetweenInspections == 0) stoodStill();
@@ -27,21 +27,22 @@ class Watch {
     if (latest_.count() == 0) latest_ = now;  // it stands still since now
     if (now - latest_ < kBetweenInspections) return;
     latest_ = now;
-    for (Work* const work : works_)
+    for (const auto& work : works_)
       if (!work->moved()) work->inspect(now);
   }
 
  private:
-  std::span<Work* const> works_;
+  std::span<const Handle> works_;
   Nanoseconds latest_{0};
   uint32_t rounds_ = 0;
 };
 
 /// What carries the pipes of the works to other hosts.
+template <class Handle>
 class Remotes {
  public:
-  explicit Remotes(std::span<Work* const> works) : works_(works) {
-    for (Work* const work : works) any_ = any_ || work->remote() != nullptr;
+  explicit Remotes(std::span<const Handle> works) : works_(works) {
+    for (const auto& work : works) any_ = any_ || work->remote() != nullptr;
   }
   ~Remotes() {
     forEach([](transport::local::Remote& remote) { remote.leave(); });
@@ -69,25 +70,26 @@ class Remotes {
       if (works_[i]->remote() != nullptr && (i == 0 || works_[i]->remote() != works_[i - 1]->remote())) body(*works_[i]->remote());
   }
 
-  std::span<Work* const> works_;
+  std::span<const Handle> works_;
   bool any_ = false;
 };
 
 /// `isTried`: all have been advanced as far as they go just now, and none is through.
-void runAll(std::span<Work* const> works, int32_t spins, bool isTried) {
+template <class Handle>
+void runAll(std::span<const Handle> works, int32_t spins, bool isTried) {
   // What needs nobody, or finds all that it needs, is through before a wait has to be thought of.
   if (!isTried && works.size() == 1 && works.front()->remote() == nullptr) {
     if (works.front()->advance() != Poll::Pending) return;
     isTried = true;
   }
   Waiter waiter(spins);
-  const Remotes remotes(works);
-  Watch watch(works);
+  const Remotes<Handle> remotes(works);
+  Watch<Handle> watch(works);
   for (;; isTried = false) {
     bool pending = isTried;
     bool moved = false;
     for (size_t i = 0; !isTried && i < works.size(); ++i) {
-      Work* const work = works[i];
+      const Handle& work = works[i];
       if (work->advance() == Poll::Pending) pending = true;
       moved = moved || work->moved();
     }
@@ -98,7 +100,7 @@ void runAll(std::span<Work* const> works, int32_t spins, bool isTried) {
       watch.moved();
     } else {
       bool givesWay = false;
-      for (Work* const work : works)
+      for (const auto& work : works)
         if (work->needsThisCore()) givesWay = true;
       waiter.pause(givesWay);
       if (!waiter.spins() && remotes.any()) remotes.wait();
@@ -107,34 +109,28 @@ void runAll(std::span<Work* const> works, int32_t spins, bool isTried) {
   }
 }
 
-Status abandonAll(std::span<Work* const> works) {
-  for (Work* const work : works) work->abandon();
+template <class Handle>
+Status abandonAll(std::span<const Handle> works) {
+  for (const auto& work : works) work->abandon();
   return error(Code::SystemError, "out of memory");
 }
 
-}  // namespace
-
-Status drive(std::span<Work* const> works, int32_t spins, bool isTried) {
+template <class Handle>
+Status driveAll(std::span<const Handle> works, int32_t spins, bool isTried) {
   try {
     runAll(works, spins, isTried);
   } catch (const std::bad_alloc&) {
     return abandonAll(works);
   }
-  for (Work* const work : works)
+  for (const auto& work : works)
     if (!work->status().ok()) return work->status();
   return {};
 }
 
-Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) {
-  std::vector<Work*> all;
-  try {
-    all.reserve(works.size());
-  } catch (const std::bad_alloc&) {
-    for (const auto& work : works) work->abandon();
-    return error(Code::SystemError, "out of memory");
-  }
-  for (const auto& work : works) all.push_back(work.get());
-  return drive(all, spins);
-}
+}  // namespace
+
+Status drive(std::span<Work* const> works, int32_t spins, bool isTried) { return driveAll(works, spins, isTried); }
+
+Status drive(std::span<const std::unique_ptr<Work>> works, int32_t spins) { return driveAll(works, spins, false); }
 
 }  // namespace tutti::exec::host

@@ -62,7 +62,7 @@ EagerEnd eagerEndOf(const HostPlan& plan, const Turn& turn) {
 
 bool passEagerly(Turn& turn, const EagerEnd& end, const PlannedCall& call) {
   const bool receives = call.call.receives;
-  if ((receives ? turn.received : turn.sent).empty()) return false;  // counting it would take memory
+  if (turn.checks && (receives ? turn.received : turn.sent).empty()) return false;  // counting it would take memory
   transport::local::Member& member = turn.hub->member(turn.rank);
   if (turn.checks ? !member.enter() : member.latch.tripped()) return false;
   const bool isPassed = receives ? receive(*end.receive, call, turn.isCrowded ? 1 : kEagerLooks) : send(*end.send, call);

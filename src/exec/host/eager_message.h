@@ -19,8 +19,9 @@ struct EagerEnd {
 };
 EagerEnd eagerEndOf(const HostPlan& plan, const Turn& turn);
 
-/// Passes the message of `call`, whose signature and event are set. False: there is no slot, or nothing has come within a microsecond or
-/// two, or what has come is another call's; the rank's latch has tripped; or it is the rank's first message in this direction.
+/// Passes the message of `call`, whose signature and event are set. False: there is no slot; nothing has come within a microsecond or two,
+/// or at once where ranks share cores; what has come is another call's; the rank's latch has tripped; or nothing has been counted yet in
+/// this direction, of messages to whomever.
 bool passEagerly(Turn& turn, const EagerEnd& end, const PlannedCall& call);
 
 }  // namespace tutti::exec::host

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "core/format.h"
 #include "core/prefetch.h"
@@ -83,9 +82,10 @@ void Operation::layOutLanes() {
       lanes_.push_back(lane);
     }
   }
-  turns_.resize(lanes_.size());
-  std::iota(turns_.begin(), turns_.end(), 0);
-  std::stable_partition(turns_.begin(), turns_.end(), [this](uint32_t at) { return !isAlone(*lanes_[at].steps); });
+  turns_.clear();
+  for (const bool alone : {false, true})
+    for (uint32_t at = 0; at < lanes_.size(); ++at)
+      if (isAlone(*lanes_[at].steps) == alone) turns_.push_back(at);
   if (plan_->usesWindow) cells_.resize(static_cast<size_t>(plan_->ranks));
   lent_.assign(plan_->windows.size(), 0);
   placedAt_.assign(plan_->places ? plan_->windows.size() : 0, 0);

@@ -43,7 +43,8 @@ struct Turn {
   /// The ticket whose turn it is. Written by the driving thread (release); pairs with the acquire of the next work and of finalize.
   std::atomic<uint64_t> finished{0};
 
-  // What the rank has begun so far. Used by the work whose turn it is, and handed on with `finished`.
+  // What the rank has begun so far. Used by the work whose turn it is, and handed on with `finished`; by the calling thread when all works
+  // have ended.
   uint64_t begunCollectives = 0;
   std::vector<uint64_t> sent;  ///< messages to each rank; empty before the first message
   std::vector<uint64_t> received;

@@ -149,6 +149,19 @@ TEST(EagerMessage, TheFirstOneOfADirectionIsCountedByAWork) {
   EXPECT_TRUE(passEagerly(*fresh, end, call));
 }
 
+TEST(EagerMessage, WithoutChecksNothingIsCounted) {
+  Pair pair;
+  std::shared_ptr<Turn> turns[2] = {pair.planned.makeTurn(0), pair.planned.makeTurn(1)};
+  std::string received(8, '-');
+  const PlannedCall calls[2] = {pair.send("12345678"), pair.receive(received)};
+  for (size_t r = 0; r < 2; ++r) {
+    turns[r]->checks = false;
+    EXPECT_TRUE(passEagerly(*turns[r], eagerEndOf(*calls[r].plan, *turns[r]), calls[r]));
+  }
+  EXPECT_EQ(received, "12345678");
+  EXPECT_TRUE(turns[0]->sent.empty());
+}
+
 TEST(EagerMessage, LongOnesAndCollectivesHaveNoEnd) {
   Pair pair;
   const auto isEager = [&](const PlannedCall& call) { return static_cast<bool>(eagerEndOf(*call.plan, *pair.turns[0])); };
