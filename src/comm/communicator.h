@@ -2,8 +2,8 @@
 //
 // Owner: the process, through its handle. Used by one thread at a time, except abort(), revoke(), state() and readers of the
 // flight recorder, which any thread may call.
-// 1. Work runs in the order in which it was issued (tickets), on whatever streams. Calls that take no ticket, as they need no work, are made
-//    when all works have ended.
+// 1. Work runs in the order in which it was issued (tickets), on whatever streams. Calls that take no ticket, as they need no work, are
+//    made when all works have ended.
 // 2. The first error stays: every later call returns it, and so does state().
 // 3. Nothing of this rank's is touched by a peer after finalize(), revoke() or abort() has returned.
 // 4. Before it is open there are a rank, a size and set-ups only; `open_` (release) publishes the rest to threads that see it (acquire).

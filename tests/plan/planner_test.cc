@@ -467,8 +467,8 @@ TEST(Planner, SystemCallsCopyWhatIsLongAndStaysInTheCache) {
     const uint64_t parts = collective == Collective::Broadcast ? 1 : 2;
     return Ranks(2, settings).plan(0, shapeOf(collective, bytes / 4 / parts))->copies != 0;
   };
-  for (const auto& [collective, least] :
-       {std::pair(Collective::Broadcast, 512 << 10), std::pair(Collective::AllToAll, 512 << 10), std::pair(Collective::AllGather, 1 << 20)}) {
+  for (const auto& [collective, least] : {std::pair(Collective::Broadcast, 512 << 10), std::pair(Collective::AllToAll, 512 << 10),
+                                          std::pair(Collective::AllGather, 1 << 20)}) {
     EXPECT_FALSE(copies(collective, static_cast<uint64_t>(least) - 8)) << static_cast<int>(collective);
     EXPECT_TRUE(copies(collective, static_cast<uint64_t>(least))) << static_cast<int>(collective);
     EXPECT_TRUE(copies(collective, (32 << 20) - 8)) << static_cast<int>(collective);
