@@ -127,7 +127,7 @@ bool Neighbour::isAtRest(int32_t thread) const noexcept {
 }
 
 bool copiesPay() {
-  static constexpr int kWorthCopies = 3;  // a machine where `TUTTI_CMA=1 tutti bench all_gather -b 1M -e 16M` gains has less, one where it loses more
+  static constexpr int kWorthCopies = 3;  // where `TUTTI_CMA=1 tutti bench all_gather -b 1M -e 16M` gains it is less, where it loses more
   static constexpr size_t kBytes = 256 << 10;
   // In turns, as both are slow while others use the core or its cache, and more plain ones: with both in the second cache one takes as
   // little as it can only once in a while. Twenty of each in a row said that copies pay in one process of seven where they do not.
