@@ -3,28 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <barrier>
-#include <cstdlib>
 #include <future>
-#include <new>
 #include <thread>
 
+#include "core/allocations.h"
 #include "joined_ranks.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-// Counted, so that a test can tell whether something allocates. Not inlined: a compiler that sees through one of a pair warns of a
-// mismatch.
-[[gnu::noinline]] void* operator new(size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tutti::comm::group_test {
 namespace {
