@@ -45,7 +45,9 @@ bool addAgain(const CallRequest& request, ncclComm_t comm) noexcept {
   if (visitor == nullptr) return false;
   const comm::HandleTable::Visit visit(*visitor, comm);
   try {
-    return visit && comm::thisThread().group.addAgain(comm, *visit, request);
+    if (!visit || !comm::thisThread().group.addAgain(comm, *visit, request)) return false;
+    observe::setCurrentDevice(visit->device());
+    return true;
   } catch (...) {  // no memory: the long way says so
     return false;
   }

@@ -289,8 +289,8 @@ Status Group::add(ncclComm* handle, PendingCall call) {
 bool Group::addAgain(ncclComm* handle, Communicator& comm, const CallRequest& request) {
   const PendingCall* const like = comm.messageLike(request);
   if (like == nullptr || !content_.blocking.value_or(true)) return false;
-  content_.blocking = true;
   PendingCall& call = content_.calls.emplace_back(*like);
+  content_.blocking = true;
   call.handle = handle;
   call.planned.in = request.in;
   call.planned.out = request.out;

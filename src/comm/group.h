@@ -53,8 +53,8 @@ class Group {
   /// Outside a group these run at once. InProgress: it has begun, on a non-blocking communicator.
   Status add(ncclComm* handle, PendingCall call);
   Status add(ncclComm* handle, DeviceCall call);
-  /// A message like an earlier one of a blocking communicator, on no stream, to an open group. False: there was none, or something is wrong
-  /// with it, and nothing has been added.
+  /// A short message like an earlier one of a blocking communicator, on no stream, to an open group. False: there was none, or it is to be
+  /// made the long way; nothing has been added.
   bool addAgain(ncclComm* handle, Communicator& comm, const CallRequest& request);
   Status add(JoinRequest request);
   Status add(ChildRequest request);

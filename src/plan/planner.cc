@@ -153,8 +153,9 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
     draft.sliceBytes = std::clamp<uint64_t>(bytes / 4, draft.pipes.slotBytes / 2, draft.pipes.slotBytes);
   }
   const bool isCrowded = ranks > settings_.machine.cores;
-  const bool isTooLong = !copies(shape, bytes) && bytes >= kPastAnyCache;  // for system calls
-  if (messages && shares && !settings_.spansHosts && (settings_.copies == 0 || isTooLong) && !isCrowded) {
+  // Not of a caller's own messages: where the two sides disagree about the length, one pipe has to bring that to light.
+  const bool isLongExchange = shape.collective == Collective::AllToAll && bytes >= kPastAnyCache;
+  if (messages && shares && !settings_.spansHosts && (settings_.copies == 0 || isLongExchange) && !isCrowded) {
     draft.pipes = shorter(draft.pipes);
     draft.sliceBytes = draft.pipes.slotBytes;
     if (settings_.copies != 0) draft.firstPort = kFinePorts;  // beside the pipes of shorter calls

@@ -142,7 +142,8 @@ TEST(EagerMessage, IsNoneAfterAFailure) {
 TEST(EagerMessage, TheFirstOneOfADirectionIsCountedByAWork) {
   Pair pair;
   const auto fresh = pair.planned.makeTurn(0);
-  const PlannedCall call = pair.send("12345678");
+  const std::string sent = "12345678";
+  const PlannedCall call = pair.send(sent);
   const EagerEnd end = eagerEndOf(*call.plan, *fresh);
   EXPECT_FALSE(passEagerly(*fresh, end, call));
   (void)fresh->numberMessage(1, false);
@@ -152,13 +153,14 @@ TEST(EagerMessage, TheFirstOneOfADirectionIsCountedByAWork) {
 TEST(EagerMessage, WithoutChecksNothingIsCounted) {
   Pair pair;
   std::shared_ptr<Turn> turns[2] = {pair.planned.makeTurn(0), pair.planned.makeTurn(1)};
+  const std::string sent = "12345678";
   std::string received(8, '-');
-  const PlannedCall calls[2] = {pair.send("12345678"), pair.receive(received)};
+  const PlannedCall calls[2] = {pair.send(sent), pair.receive(received)};
   for (size_t r = 0; r < 2; ++r) {
     turns[r]->checks = false;
     EXPECT_TRUE(passEagerly(*turns[r], eagerEndOf(*calls[r].plan, *turns[r]), calls[r]));
   }
-  EXPECT_EQ(received, "12345678");
+  EXPECT_EQ(received, sent);
   EXPECT_TRUE(turns[0]->sent.empty());
 }
 

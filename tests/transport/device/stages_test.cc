@@ -82,6 +82,16 @@ class Stages : public testing::TestWithParam<int32_t> {
     std::this_thread::sleep_for(milliseconds(5));
     return !isIdle(rank);
   }
+  /// Whether the stream of `peer` says something to `rank` soon.
+  bool hears(int32_t rank, int32_t peer) {
+    const auto until = std::chrono::steady_clock::now() + milliseconds(5000);
+    const auto isThere = [&] {
+      auto& cells = page.cells(rank, peer).of;
+      return std::any_of(std::begin(cells), std::end(cells), [](auto& cell) { return std::atomic_ref(cell.word).load() != 0; });
+    };
+    while (!isThere() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+    return isThere();
+  }
   bool look(int32_t rank, milliseconds later = milliseconds(0)) { return rooms[static_cast<size_t>(rank)].look(start + later); }
   /// Two looks: the first notes the wait that the second ends.
   void lookTwice(int32_t rank, milliseconds later = milliseconds(0)) {
@@ -182,6 +192,7 @@ TEST_F(Stages, ADeadlineNamesWhoHasNotCome) {
   page.waits(0).limitNs = 50'000'000;
   ASSERT_TRUE(begin(0, toAll(0)).ok());
   ASSERT_TRUE(begin(1, toAll(1)).ok());
+  ASSERT_TRUE(hears(0, 1));
   EXPECT_TRUE(isStuck(0));
   lookTwice(0, milliseconds(49));
   EXPECT_FALSE(isStopped());
