@@ -1,4 +1,4 @@
-// What is compared: the collectives of a library between the processes of a job, on float, sums where they reduce.
+// What is compared: collectives and messages of a library between the processes of a job, on float, sums where they reduce.
 //
 // A process's one thread. A call returns when this rank's part is complete. An error ends the process, and with it the job.
 #pragma once

@@ -1,4 +1,4 @@
-// Collectives of tutti and of another library side by side: the same processes, the same buffers, in turns. See --help.
+// Calls of tutti and of another library side by side: the same processes, the same buffers, in turns. See --help.
 //
 //   mpirun -n 2 build/release/bin/bench_mpi
 //   build/release/bin/tutti run -n 2 --no-prefix -- build/release/bin/bench_gloo
