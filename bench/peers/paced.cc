@@ -1,12 +1,15 @@
-// Broadcasts of 8 bytes between two processes that take turns, so that nobody ever waits inside a call: for counting the instructions of
-// one (instructions).
+// Broadcasts or messages of 8 bytes between two processes that take turns, so that nobody ever waits inside a call: for counting the
+// instructions of one (instructions).
 //
-//   bench_paced CALLS
+//   bench_paced CALLS [broadcast|message|group]
+//
+// group: a message alone in a group.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "nccl.h"
 
@@ -38,12 +41,20 @@ struct Channel {
   }
 };
 
-void makeCalls(int calls, int rank, ncclComm_t comm, const Channel& in, const Channel& out) {
+void makeCall(std::string_view kind, float* value, int rank, ncclComm_t comm) {
+  if (kind == "broadcast") return check(ncclBroadcast(value, value, 2, ncclFloat, 0, comm, nullptr));
+  const bool isGrouped = kind == "group";
+  if (isGrouped) check(ncclGroupStart());
+  check(rank == 0 ? ncclSend(value, 2, ncclFloat, 1, comm, nullptr) : ncclRecv(value, 2, ncclFloat, 0, comm, nullptr));
+  if (isGrouped) check(ncclGroupEnd());
+}
+
+void makeCalls(int calls, std::string_view kind, int rank, ncclComm_t comm, const Channel& in, const Channel& out) {
   char turn = 0;
   for (int i = 0; i < calls; ++i) {
     if (rank == 1) in.receive(turn);
     float value[2] = {static_cast<float>(rank == 0 ? i : -1), 1};
-    check(ncclBroadcast(value, value, 2, ncclFloat, 0, comm, nullptr));
+    makeCall(kind, value, rank, comm);
     if (value[0] != static_cast<float>(i)) std::_Exit(kExitWrong);
     out.send(turn);
     if (rank == 0) in.receive(turn);
@@ -54,8 +65,9 @@ void makeCalls(int calls, int rank, ncclComm_t comm, const Channel& in, const Ch
 
 int main(int argc, char** argv) {
   const int calls = argc > 1 ? std::atoi(argv[1]) : 0;
-  if (calls <= 0) {
-    std::fprintf(stderr, "usage: bench_paced CALLS\n");
+  const std::string_view kind = argc > 2 ? argv[2] : "broadcast";
+  if (calls <= 0 || (kind != "broadcast" && kind != "message" && kind != "group")) {
+    std::fprintf(stderr, "usage: bench_paced CALLS [broadcast|message|group]\n");
     return kExitUsage;
   }
   const Channel there;
@@ -73,7 +85,7 @@ int main(int argc, char** argv) {
   }
   ncclComm_t comm = nullptr;
   check(ncclCommInitRank(&comm, 2, id, rank));
-  makeCalls(calls, rank, comm, in, out);
+  makeCalls(calls, kind, rank, comm, in, out);
   check(ncclCommDestroy(comm));
   int status = 0;
   if (rank == 0 && waitpid(child, &status, 0) != child) return kExitError;
