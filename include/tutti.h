@@ -111,8 +111,9 @@ ncclResult_t tuttiCommGetMemory(ncclComm_t comm, char* text, size_t capacity, si
 /* The longest time in milliseconds for which a call on this rank may wait without moving on; 0: no limit, which is the default unless
  * TUTTI_TIMEOUT_MS is set. Holds at once, also for a call that waits already, and for this rank alone. It is noticed up to some
  * 10 ms late. Calls that wait on a stream for their turn are not counted. ncclCommSplit and ncclCommShrink wait no longer
- * than TUTTI_INIT_TIMEOUT_MS (30 minutes unless set) either. May be called by any thread, as long as comm is neither
- * destroyed nor aborted meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
+ * than TUTTI_INIT_TIMEOUT_MS (30 minutes unless set) either. An ncclCommDestroy that waits for other hosts to take what was sent to
+ * them gives up after as long (after a minute where there is no limit), and succeeds with a warning. May be called by any thread, as
+ * long as comm is neither destroyed nor aborted meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
 ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
 
 /* Why the first wait of the communicator gave up and where every rank stood, as one JSON object; "null" while none has, and no error

@@ -3,8 +3,9 @@
 // Owner: the Hub. Any thread.
 // 1. The receiving side of a pipe listens, and its address travels to the sender over the mesh; whoever asks first waits for the other.
 // 2. What fails here fails the communicator, on all hosts.
-// 3. When the last rank of this process departs, what they sent is delivered first: as long as its receivers are there, and the
-//    communicator has not failed. Each of these hears how many messages there are, so that it knows when all have come.
+// 3. When the last rank of this process departs, what they sent is delivered first: as long as its receivers are there, the
+//    communicator has not failed, and more of it is taken within the longest wait of a call, or a minute. Each of these hears how many
+//    messages there are, so that it knows when all have come.
 #pragma once
 
 #include <atomic>
@@ -72,7 +73,10 @@ class Distant final : public transport::local::Remote, public std::enable_shared
     }
   };
   progress::Peer peerOf(Rank rank) const;
+  bool isTaken(const Key& key, const Half* half, bool toAll) const;
   bool isDelivered(bool toAll = true) const;
+  uint64_t countTaken() const;
+  std::string describeReceivers() const;
   void deliver();
   void tellCount(const Key& key, uint64_t messages) const;
   void tellCounts(Rank rank);

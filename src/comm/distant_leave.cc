@@ -4,22 +4,24 @@
 
 #include "comm/distant.h"
 #include "comm/distant_wire.h"
+#include "observe/log.h"
 
 namespace tutti::comm {
 
 using transport::local::PipeView;
 
-/// Whether the network has taken all that was sent; what ranks did not want that have departed since counts only if `toAll`.
+/// Whether the network has taken what was sent over this pipe; what ranks did not want that have departed since counts only if `toAll`.
+bool Distant::isTaken(const Key& key, const Half* half, bool toAll) const {
+  if (half == nullptr || half->sender == nullptr) return true;
+  if (!toAll && (half->sender->final() || shared_.departed(Rank(key[3])))) return true;
+  const PipeView& pipe = half->pipe.view();
+  const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
+  return pipe.head(freed).filled.load(std::memory_order_acquire) != freed + 1;
+}
+
 bool Distant::isDelivered(bool toAll) const {
   const std::lock_guard lock(mutex_);
-  return std::all_of(halves_.begin(), halves_.end(), [&](const auto& entry) {
-    if (entry.second == nullptr || entry.second->sender == nullptr) return true;
-    if (!toAll && entry.second->sender->final()) return true;
-    if (!toAll && shared_.departed(Rank(entry.first[3]))) return true;
-    const PipeView& pipe = entry.second->pipe.view();
-    const uint64_t freed = pipe.freed->value.load(std::memory_order_acquire);  // pairs with the job's release
-    return pipe.head(freed).filled.load(std::memory_order_acquire) != freed + 1;
-  });
+  return std::all_of(halves_.begin(), halves_.end(), [&](const auto& entry) { return isTaken(entry.first, entry.second.get(), toAll); });
 }
 
 void Distant::tellCount(const Key& key, uint64_t messages) const {
@@ -78,14 +80,47 @@ bool Distant::isSending(Rank rank) {
   return jobs_.isUnderWay(senders);
 }
 
-/// Waits until the network has all that was sent to ranks that may still want it.
+/// How many messages the network has taken, of all pipes.
+uint64_t Distant::countTaken() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t taken = 0;
+  for (const auto& [key, half] : halves_)
+    if (half != nullptr && half->sender != nullptr) taken += half->pipe.view().freed->value.load(std::memory_order_relaxed);
+  return taken;
+}
+
+/// "ranks 2 and 5", whose messages the network has not taken yet.
+std::string Distant::describeReceivers() const {
+  std::set<int32_t> ranks;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, half] : halves_)
+    if (!isTaken(key, half.get(), false)) ranks.insert(key[3]);
+  return bootstrap::describeRanks({ranks.begin(), ranks.end()});
+}
+
+/// Waits until the network has all that was sent to ranks that may still want it: for as long as it takes more of it, or may pause.
 void Distant::deliver() {
-  constexpr std::chrono::minutes kPatience(1);
+  constexpr std::chrono::nanoseconds kPatience = std::chrono::minutes(1);
   constexpr std::chrono::milliseconds kLook(1);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
   const auto isOver = [&] { return isOver_.load(std::memory_order_relaxed) || shared_.latch(Rank(0)).tripped(); };
-  while (!isDelivered(false) && !isOver() && std::chrono::steady_clock::now() < end) (void)courier_->engine().progressOrWait(kLook);
-  if (!isDelivered()) quiet();  // nobody wants it
+  auto since = std::chrono::steady_clock::now();
+  uint64_t taken = countTaken();
+  while (!isDelivered(false) && !isOver()) {
+    (void)courier_->engine().progressOrWait(kLook);
+    const auto now = std::chrono::steady_clock::now();
+    if (const uint64_t more = countTaken(); more != taken) {
+      taken = more;
+      since = now;
+    }
+    const std::chrono::nanoseconds longest = shared_.longestWait();
+    const bool isLimited = longest.count() > 0 && longest < kPatience;
+    if (now - since < (isLimited ? longest : kPatience)) continue;
+    observe::warn("a communicator ends before all that was sent to {} has been taken: nothing was for {} ms{}", describeReceivers(),
+                  std::chrono::duration_cast<std::chrono::milliseconds>(now - since).count(),
+                  isLimited ? ", longer than TUTTI_TIMEOUT_MS or tuttiCommSetTimeout allows" : "");
+    break;
+  }
+  if (!isDelivered()) quiet();  // nobody wants it, or can have it
 }
 
 /// The last rank of this process has departed. Afterwards no handler holds the hub, so that whoever lets go of it ends it, and not the

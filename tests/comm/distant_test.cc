@@ -8,6 +8,7 @@
 #include "comm/meeting.h"
 #include "comm/news.h"
 #include "exec/host/verdict.h"
+#include "observe/capture_log.h"
 #include "two_hosts.h"
 
 namespace tutti::comm::distant_test {
@@ -246,6 +247,66 @@ TEST(Distant, NobodyWaitsForAReceiverThatHasDeparted) {
   left->depart(Rank(0), 0);
   left.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::milliseconds(500));
+}
+
+/// The longest wait of a call bounds an end as well, for as long as nothing moves: the receiver never asks for the pipe.
+TEST(Distant, AnEndWaitsForTheNetworkNoLongerThanACallMay) {
+  const observe::play::CaptureLog log;
+  TwoHosts hosts;
+  auto left = hosts.introduce(0);
+  const auto right = hosts.introduce(1);
+  left->waitAtMost(std::chrono::milliseconds(200));
+  SendEnd send(*left->pipe(kPipe, kSlots, kSlotBytes));
+  push(send, 41, 1);
+  const auto since = std::chrono::steady_clock::now();
+  left->depart(Rank(0), 0);
+  left.reset();
+  const auto waited = std::chrono::steady_clock::now() - since;
+  EXPECT_GE(waited, std::chrono::milliseconds(200));
+  EXPECT_LT(waited, std::chrono::seconds(2));
+  EXPECT_EQ(log.count("sent to rank 1 has been taken"), 1U) << log.text();
+}
+
+/// More than sockets and receiver hold is taken bit by bit, each in less time than is allowed, all in more.
+TEST(Distant, AnEndThatMovesOnMayLast) {
+  constexpr uint32_t kMessages = 48;
+  constexpr uint64_t kBytes = 1 << 20;
+  constexpr std::chrono::milliseconds kAllowed(400), kBetween(30);
+  const observe::play::CaptureLog log;
+  TwoHosts hosts;
+  auto left = hosts.introduce(0);
+  const auto right = hosts.introduce(1);
+  left->waitAtMost(kAllowed);
+  SendEnd send(*left->pipe(kPipe, kMessages, kBytes));
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    auto& head = send.head();
+    head.signature = i + 1;
+    head.bytes = kBytes;
+    head.lent = 0;
+    std::memcpy(send.staging(kBytes), &i, sizeof i);
+    send.push(false);
+  }
+  std::chrono::nanoseconds waited{0};
+  std::thread leaving([&] {
+    const auto since = std::chrono::steady_clock::now();
+    left->depart(Rank(0), 0);
+    waited = std::chrono::steady_clock::now() - since;
+    left.reset();
+  });
+  const auto half = right->pipe(kPipe, 2, kBytes);
+  ASSERT_TRUE(half);
+  RecvEnd recv(*half);
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    ASSERT_TRUE(hosts.driveUntil([&] { return recv.ready(); })) << i;
+    uint64_t word = 0;
+    std::memcpy(&word, recv.payload(), sizeof word);
+    EXPECT_EQ(word, i);
+    recv.release();
+    std::this_thread::sleep_for(kBetween);
+  }
+  leaving.join();
+  EXPECT_GT(waited, kAllowed) << "sockets and receiver held it all";
+  EXPECT_EQ(log.text(), "");
 }
 
 }  // namespace

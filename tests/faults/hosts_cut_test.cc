@@ -121,7 +121,7 @@ void playCuts(const std::vector<Cut>& cuts, int64_t timeoutMs, double seconds) {
     if (!cut.isMissing(rank)) {
       const Stopwatch watch;
       const auto [result, why] = cut.inSplit ? divideAndUse(comm, !cut.isWaiting(), timeoutMs) : makeAndUse(id, rank, timeoutMs);
-      EXPECT_LT(watch.seconds(), seconds);
+      EXPECT_LT(watch.seconds(), seconds) << result << ": " << why;
       if (rank == cut.host) {
         cutter.join();
         EXPECT_TRUE(result == ncclRemoteError || mentions(why, {"no network interface can be used"})) << result << ": " << why;

@@ -109,8 +109,10 @@ class Hub {
     std::deque<std::vector<std::byte>> messages;
   };
   Later& later() { return later_; }
-  /// Bounds what a pipe or a window waits for the lock; 0: nothing does, but for the failure of the ranks. Of all ranks of this process.
+  /// Bounds what a pipe or a window waits for the lock, and an end for what was sent to other hosts; 0: nothing does, but for the failure
+  /// of the ranks. Of all ranks of this process.
   void waitAtMost(std::chrono::nanoseconds longest) { patience_.limit(longest); }
+  std::chrono::nanoseconds longestWait() const { return patience_.limit(); }
   /// Who says it when somebody has waited for one for long.
   using Say = void (*)(const std::string& text);
   void explainLocks(Say say) { say_.store(say, std::memory_order_relaxed); }

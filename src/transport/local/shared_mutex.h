@@ -81,6 +81,7 @@ class Patience {
 
   /// The longest wait; 0: no limit.
   void limit(std::chrono::nanoseconds longest) { limitNs_.store(longest.count(), std::memory_order_relaxed); }
+  std::chrono::nanoseconds limit() const { return std::chrono::nanoseconds(limitNs_.load(std::memory_order_relaxed)); }
   /// Waits for `mutex`, not longer than `most`. Whether the caller has it.
   bool lock(SharedMutex& mutex, std::chrono::milliseconds most = kUnbounded) {
     const bool wasSpent = isSpent_.load(std::memory_order_relaxed);
