@@ -43,7 +43,7 @@ struct Settings {
   uint64_t lentBytes = 8 << 20;    ///< slices of windows whose contents stay where they lie, of all ranks together
   uint64_t sharedBytes = 1 << 20;  ///< what a rank's peers in other processes leave in a bank of its window at once, all together
   uint64_t pastCacheBytes = 0;     ///< results of calls from here on are stored past the cache; 0: where cacheShare has no room
-  uint64_t cacheShare = 16 << 20;  ///< of the last-level cache, a rank's, of which its buffers and staging memory may have half
+  uint64_t cacheShare = 16 << 20;  ///< of the last-level cache, a rank's, of which its buffers and staging memory surely have half
   uint64_t copiedBytes = 2 << 20;  ///< the same where they copy by system call instead; what there is room for
   bool spansProcesses = false;     ///< what a slice holds must fit into slots and cells: nobody is sure to read it where it lies
   bool spansHosts = false;         ///< no window that all ranks see
@@ -112,7 +112,9 @@ class Planner {
   struct Draft;
   uint64_t cellBytes(bool copies) const;
   bool copies(const Shape& shape, uint64_t bytes) const;
+  uint64_t held(Collective collective, uint64_t bytes) const;
   bool isPastCache(Collective collective, uint64_t bytes) const;
+  bool triesCache(Collective collective, uint64_t bytes) const;
   int32_t channelsFor(const Shape& shape) const;
   Draft divide(const exec::record::Algorithm& algorithm, const Shape& shape, int32_t channels);
   Result<Draft> draft(const Shape& shape, std::vector<Rejected>* rejected);

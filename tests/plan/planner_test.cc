@@ -403,6 +403,41 @@ TEST(Planner, ResultsGoPastTheCacheWhereBothBuffersDoNotFitIntoHalfOfARanksShare
   beyond(Collective::Broadcast, (32 << 20) - 64);
 }
 
+TEST(Planner, CallsOfHalfARanksShareToTwiceItTryBothWays) {
+  Settings settings;
+  settings.cacheShare = 12 << 20;
+  const auto tries = [&](Collective collective, uint64_t bytes) {
+    const auto plan = Ranks(2, settings).plan(0, shapeOf(collective, bytes / 4));
+    return plan != nullptr && plan->cacheChoice != nullptr;
+  };
+  EXPECT_FALSE(tries(Collective::AllReduce, 3 << 20));
+  EXPECT_TRUE(tries(Collective::AllReduce, (3 << 20) + 64));
+  EXPECT_TRUE(tries(Collective::AllReduce, 12 << 20));
+  EXPECT_FALSE(tries(Collective::AllReduce, (12 << 20) + 64)) << "past it, whoever else uses the cache";
+  EXPECT_TRUE(tries(Collective::Broadcast, 24 << 20));
+  settings.cacheShare = 32 << 20;
+  EXPECT_TRUE(tries(Collective::Broadcast, (32 << 20) - 64));
+  EXPECT_FALSE(tries(Collective::Broadcast, 32 << 20)) << "no cache keeps it";
+  settings.cacheShare = 12 << 20;
+  settings.pastCacheBytes = 8 << 20;
+  EXPECT_FALSE(tries(Collective::AllReduce, 4 << 20)) << "the user has said it";
+  EXPECT_FALSE(tries(Collective::AllReduce, 8 << 20));
+}
+
+/// The two sides of a message need not make the same calls.
+TEST(Planner, MessagesGoPastTheCacheWhereTheyDoNotFitIntoARanksShare) {
+  Settings settings;
+  settings.cacheShare = 12 << 20;
+  const auto planOf = [&](uint64_t bytes) {
+    Shape shape = shapeOf(Collective::SendRecv, bytes / 4);
+    shape.root = Rank(1);
+    return Ranks(2, settings).plan(0, shape);
+  };
+  EXPECT_FALSE(planOf(12 << 20)->pastCache);
+  EXPECT_TRUE(planOf((12 << 20) + 64)->pastCache);
+  EXPECT_EQ(planOf(12 << 20)->cacheChoice, nullptr);
+}
+
 TEST(Planner, TheUserSaysFromWhereResultsGoPastTheCache) {
   Settings settings;
   settings.cacheShare = 2 << 20;

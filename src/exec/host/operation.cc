@@ -45,6 +45,12 @@ void Operation::start(const PlannedCall& call) {
     layOutLanes();
   }
   const HostPlan& plan = *plan_;
+  stores_.isPast = plan.pastCache;
+  triesCache_ = plan.cacheChoice != nullptr && !isBrief();
+  if (triesCache_) {
+    stores_ = plan.cacheChoice->begin();
+    beganNs_ = transport::local::StoreChoice::nowNs();
+  }
   unfinished_ = 0;
   for (Lane& lane : lanes_) {
     lane.slice = lane.given = 0;
@@ -107,6 +113,7 @@ Poll Operation::advance() {
       return Poll::Failed;
   }
   if (unfinished_ > 0) return Poll::Pending;
+  if (triesCache_) plan_->cacheChoice->end(stores_, transport::local::StoreChoice::nowNs() - beganNs_);
   hasOffered_ = false;  // everybody has written
   if (plan_->usesWindow && plan_->geometry.slices == 1) brief_.empty() ? prepareCells() : prepareCellsBriefly();
   return Poll::Ready;
@@ -205,7 +212,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     stable = dst;
   } else if (dst != nullptr) {
     const bool isFresh = from[0].end->head().isFresh();
-    if (bytes > 0 && dst != sources[0]) (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, plan_->pastCache && step.numTo == 0);
+    if (bytes > 0 && dst != sources[0]) (isFresh ? copyClaimed : copyBytes)(dst, sources[0], bytes, stores_.isPast && step.numTo == 0);
     stable = dst;
   }
 
@@ -219,7 +226,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     }
     send(*to[i], stable, value, bytes);
   }
-  if (isOwn && dst != nullptr && dst != sources[0] && bytes > 0) copyBytes(dst, sources[0], bytes, plan_->pastCache);
+  if (isOwn && dst != nullptr && dst != sources[0] && bytes > 0) copyBytes(dst, sources[0], bytes, stores_.isPast);
   for (int i = 0; i < step.numFrom; ++i) from[i].end->release();
   for (int i = 0; !wanted_.empty() && i < step.numFrom; ++i) offerAhead(lane, *from[i].end);
   return true;
@@ -301,7 +308,7 @@ bool Operation::runLoad(const Lane& lane, const BoundStep& step) {
   } else {
     const std::byte* content = contentOf(step, epoch, step.peer, bytes, to);
     if (content == nullptr) return false;
-    if (bytes > 0 && content != to) copyBytes(to, content, bytes, plan_->pastCache);
+    if (bytes > 0 && content != to) copyBytes(to, content, bytes, stores_.isPast);
   }
   // release: the writer may change what it lent; pairs with isReturned()
   if (head.lent != 0) step.window->returned[step.peer.value].value.store(epoch, std::memory_order_release);

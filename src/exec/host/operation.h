@@ -232,6 +232,9 @@ class Operation {
   uint64_t signature_ = 0;
   uint64_t windowEpoch_ = 0;
   Reduction reduction_;
+  CacheChoice::Call stores_;    // where the results go: past the cache or through it
+  bool triesCache_ = false;     // its plan has a choice, and runAgain() does not make such calls
+  int64_t beganNs_ = 0;         // of those
   int32_t looks_ = kLooks;
   bool moved_ = false;
   uint32_t unfinished_ = 0;

@@ -105,7 +105,7 @@ uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank,
   const transport::local::WindowView& window = *plan_->windows[peer];
   const uint32_t reach = window.returned[plan_->rank.value].reach.load(std::memory_order_acquire);  // pairs with Hub::window
   if (!mayLend(out_, bytes, window.cellBytes, reach)) {  // runStore() will not lend either
-    if (bytes > window.cellBytes || !plan_->pastCache) return 0;
+    if (bytes > window.cellBytes || !stores_.isPast) return 0;
     targets_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, true, plan_->stores[peer]->prefersPast(bytes)});
     return kInCell;
   }
@@ -124,7 +124,7 @@ uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank,
 /// other ranks if they are too far away.
 void Operation::combineToAll(const algo::Range& range) {
   const uint64_t bytes = range.elems * plan_->elementBytes;
-  if (plan_->pastCache || bytes < transport::local::StoreChoice::kLeastBytes) return combineToAll(range, plan_->pastCache);
+  if (stores_.isPast || bytes < transport::local::StoreChoice::kLeastBytes) return combineToAll(range, stores_.isPast);
   const int64_t began = transport::local::StoreChoice::nowNs();
   const bool isPast = plan_->results->isPast(bytes, began);
   combineToAll(range, isPast);
@@ -146,7 +146,7 @@ void Operation::combineToAll(const algo::Range& range, bool isPast) {
     size = elems * plan_->elementBytes;
     for (size_t r = 0; r < cells_.size(); ++r) tileSources_[r] = static_cast<const std::byte*>(cells_[r]) + done;
     combine(tile, tileSources_.data(), plan_->ranks, elems, false, true);
-    store(own + done, tile, size, plan_->pastCache);
+    store(own + done, tile, size, stores_.isPast);
     for (const Target& target : targets_) {
       const uint64_t from = std::max(done, target.from);
       const uint64_t to = std::min(done + size, target.to);

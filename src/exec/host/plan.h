@@ -1,16 +1,18 @@
 // What the host executor runs: recorded steps bound to the ends of their pipes and windows.
 //
-// Owner: the plan cache of one communicator. Immutable while it lives; holds no user pointer and no stream, so that one plan
-// serves every call of its shape. The ends it points to belong to the communicator's connections and outlive it.
+// Owner: the plan cache of one communicator. Immutable while it lives, but for what its calls try; holds no user pointer and no stream,
+// so that one plan serves every call of its shape. The ends it points to belong to the communicator's connections and outlive it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "algo/geometry.h"
 #include "algo/step.h"
 #include "core/types.h"
+#include "exec/host/cache_choice.h"
 #include "exec/host/reduce/reduce.h"
 #include "transport/local/neighbour.h"
 #include "transport/local/pipe.h"
@@ -71,6 +73,7 @@ struct HostPlan {
   std::vector<transport::local::StoreChoice*> stores;        ///< for all ranks but the own one, there
   transport::local::StoreChoice* results = nullptr;  ///< for results that are written to other ranks' outputs, where plans place them
   bool pastCache = false;  ///< too large to stay in the cache: what nobody reads soon is stored past it
+  std::unique_ptr<CacheChoice> cacheChoice;  ///< of calls that may be or not: says it of each instead; null: all are as `pastCache` says
   ReduceFn reduceFn = nullptr;            ///< null: the collective does not reduce
   std::vector<std::vector<BoundLane>> channels;  ///< [channel][lane]
 };

@@ -303,6 +303,36 @@ TEST(Operation, IsUsedAgainWithoutAllocating) {
   EXPECT_EQ(out[0], sumOfNumbers(2, 600));
 }
 
+/// Long enough that both ways are tried, and one is chosen.
+TEST(Operation, CallsWithAChoiceTryBothWaysToTheCache) {
+  constexpr uint64_t kCount = 4000;
+  plan::Settings settings = settingsOf(2, 256);
+  settings.cacheShare = 32768;
+  PlannedRanks planned(2, settings);
+  Buffers in = filled(2, kCount);
+  Buffers out = empty(2, kCount);
+  const plan::Shape shape = shapeOf(Collective::AllReduce, DataType::I32, kCount);
+  PlannedCall calls[2] = {planned.call(0, shape, in[0].data(), out[0].data()), planned.call(1, shape, in[1].data(), out[1].data())};
+  Operation operations[2];
+  constexpr uint64_t kCalls = CacheChoice::kPeriod + 4 * CacheChoice::kTries;
+  for (uint64_t i = 0; i < kCalls; ++i) {
+    for (size_t r = 0; r < 2; ++r) operations[r].start(calls[r]);
+    Poll polls[2] = {Poll::Pending, Poll::Pending};
+    while (polls[0] == Poll::Pending || polls[1] == Poll::Pending)
+      for (size_t r = 0; r < 2; ++r)
+        if (polls[r] == Poll::Pending) polls[r] = operations[r].advance();
+    ASSERT_EQ(out[0], sumOfNumbers(2, kCount)) << i;
+    ASSERT_EQ(out[1], out[0]) << i;
+    for (PlannedCall& call : calls) call.windowEpoch += static_cast<uint64_t>(call.plan->geometry.slices * call.plan->rounds);
+    out = empty(2, kCount);
+    for (size_t r = 0; r < 2; ++r) calls[r].out = out[r].data();
+  }
+  for (const PlannedCall& call : calls) {
+    ASSERT_NE(call.plan->cacheChoice, nullptr);
+    EXPECT_EQ(call.plan->cacheChoice->begin().number, kCalls) << "each was counted";
+  }
+}
+
 TEST(Operation, AfterAFailureItStartsAfresh) {
   PlannedRanks planned(2, settingsOf(4, 64));
   std::vector<int32_t> out(16);
