@@ -29,6 +29,9 @@ struct Death {
   bool isMissing(int rank) const { return microseconds == kWhileOneIsMissing && rank == kRanks - 1; }
 };
 
+/// Of the all-reduces that follow: a victim that is killed late makes them like the others.
+constexpr size_t kCount = 10;
+
 /// Until it is killed.
 void liveOn(const ncclUniqueId& id, int rank, const std::function<void()>& onRegistered) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -39,9 +42,9 @@ void liveOn(const ncclUniqueId& id, int rank, const std::function<void()>& onReg
   onRegistered();
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ok);
-  int value = 0;
+  std::vector<int> values(kCount);
   while (state == ok || state == ncclInProgress) {
-    if (state == ok) (void)ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr);
+    if (state == ok) (void)ncclAllReduce(values.data(), values.data(), kCount, ncclInt, ncclSum, comm, nullptr);
     (void)ncclCommGetAsyncError(comm, &state);
   }
   std::this_thread::sleep_for(std::chrono::minutes(1));
@@ -64,7 +67,7 @@ void playDeaths(const std::vector<Death>& deaths, bool onHosts) {
       const Stopwatch watch;
       ncclComm_t comm = nullptr;
       ncclResult_t result = ncclCommInitRank(&comm, kRanks, id, rank);
-      if (result == ok) result = sumUntilError(comm, 10);
+      if (result == ok) result = sumUntilError(comm, kCount);
       self.note(1, static_cast<int64_t>(1e3 * watch.seconds()));
       EXPECT_EQ(result, ncclRemoteError) << lastError();
       const std::string process = "process " + std::to_string(self.number(first + death.victim, 0));
