@@ -52,6 +52,7 @@ Process::Process()
 
 void Process::tellEffects() {
   std::call_once(effects_, [] {
+    for (const std::string& line : config::misread()) observe::warn("{}", line);
     for (const std::string& line : config::withoutEffect()) observe::warn("{}", line);
   });
 }

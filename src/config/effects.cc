@@ -1,6 +1,7 @@
 #include "config/effects.h"
 
 #include <cstdlib>
+#include <string_view>
 
 #include "core/format.h"
 
@@ -71,6 +72,20 @@ std::vector<std::string> withoutEffect() {
     const auto text = findText(entry.param);
     if (!text || isDefault(entry, *text) || isGranted(entry, *text)) continue;
     lines.push_back(format("{}={} has no effect: {}", entry.name, *text, whyWithoutEffect(entry)));
+  }
+  return lines;
+}
+
+std::vector<std::string> misread() {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::vector<std::string> lines;
+  for (const Entry& entry : table()) {
+    const auto text = entry.type == Type::String ? std::nullopt : findText(entry.param);
+    if (!text || text->empty()) continue;
+    char* rest = nullptr;
+    const int64_t number = std::strtoll(text->c_str(), &rest, 0);
+    if (rest != text->c_str() && std::string_view(rest).find_first_not_of(kBlanks) == std::string_view::npos) continue;
+    lines.push_back(format("{}={} is read as {}: it takes a whole number, and no unit or word", entry.name, *text, number));
   }
   return lines;
 }

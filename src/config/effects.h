@@ -1,4 +1,5 @@
-// Variables that are set and change nothing, in words: what a user asks for and does not get is said once, not passed over.
+// Variables that change nothing, or something else than they seem to, in words: what a user asks for and does not get is said once, not
+// passed over.
 //
 // Reads the environment as it is now; any thread.
 #pragma once
@@ -15,7 +16,11 @@ namespace tutti::config {
 /// is not among them.
 std::vector<std::string> withoutEffect();
 
-/// Why a variable has none; empty for one that has.
+/// "NCCL_BUFFSIZE=4M is read as 4: …" for each variable that takes a number and is set to something else, which strtoll() reads as the
+/// number that it begins with, or as 0; blanks at the end aside.
+std::vector<std::string> misread();
+
+/// Why a variable has no effect; empty for one that has.
 std::string whyWithoutEffect(const Entry& entry);
 
 }  // namespace tutti::config

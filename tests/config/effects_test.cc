@@ -48,6 +48,23 @@ TEST(Effects, DefaultsAndNothingAreNoWishes) {
   EXPECT_EQ(withoutEffect().size(), 1u);
 }
 
+TEST(Effects, WhatIsNoNumberIsNamedWithWhatItIsReadAs) {
+  EXPECT_EQ(misread(), std::vector<std::string>());
+  const Variable size("NCCL_BUFFSIZE", "4M");
+  const Variable word("NCCL_P2P_DISABLE", "true");
+  const Variable fraction("TUTTI_TIMEOUT_MS", "1.5");
+  const Variable hex("NCCL_MAX_NCHANNELS", "0x10");
+  const Variable blanks("NCCL_MIN_NCHANNELS", " 4 ");
+  const Variable nothing("TUTTI_WARN_MS", "");
+  const Variable text("NCCL_ALGO", "ring");
+  auto lines = misread();
+  std::sort(lines.begin(), lines.end());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "NCCL_BUFFSIZE=4M is read as 4: it takes a whole number, and no unit or word");
+  EXPECT_EQ(lines[1].rfind("NCCL_P2P_DISABLE=true is read as 0: ", 0), 0u);
+  EXPECT_EQ(lines[2].rfind("TUTTI_TIMEOUT_MS=1.5 is read as 1: ", 0), 0u);
+}
+
 TEST(Effects, AGrantedWishIsNotInVain) {
   constexpr std::pair<const char*, const char*> kGranted[] = {{"NCCL_IB_DISABLE", "1"},     {"NCCL_NVLS_ENABLE", "0"},
                                                               {"NCCL_COLLNET_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
