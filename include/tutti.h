@@ -112,7 +112,8 @@ ncclResult_t tuttiCommGetMemory(ncclComm_t comm, char* text, size_t capacity, si
  * TUTTI_TIMEOUT_MS is set. Holds at once, also for a call that waits already, and for this rank alone. It is noticed up to some
  * 10 ms late. Calls that wait on a stream for their turn are not counted. ncclCommSplit and ncclCommShrink wait no longer
  * than TUTTI_INIT_TIMEOUT_MS (30 minutes unless set) either. An ncclCommDestroy that waits for other hosts to take what was sent to
- * them gives up after as long (after a minute where there is no limit), and succeeds with a warning. May be called by any thread, as
+ * them gives up when they have taken nothing for as long (for a minute where there is no limit), and succeeds with a warning; what
+ * they have not taken is lost, and the receives fail. May be called by any thread, as
  * long as comm is neither destroyed nor aborted meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
 ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
 

@@ -76,7 +76,7 @@ class Distant final : public transport::local::Remote, public std::enable_shared
   bool isTaken(const Key& key, const Half* half, bool toAll) const;
   bool isDelivered(bool toAll = true) const;
   uint64_t countTaken() const;
-  std::string describeReceivers() const;
+  std::string giveUpRest();
   void deliver();
   void tellCount(const Key& key, uint64_t messages) const;
   void tellCounts(Rank rank);

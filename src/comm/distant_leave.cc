@@ -89,12 +89,15 @@ uint64_t Distant::countTaken() const {
   return taken;
 }
 
-/// "ranks 2 and 5", whose messages the network has not taken yet.
-std::string Distant::describeReceivers() const {
+/// Nothing more is sent: the receivers of what is left hear how many messages there are now. "ranks 2, 5".
+std::string Distant::giveUpRest() {
   std::set<int32_t> ranks;
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, half] : halves_)
-    if (!isTaken(key, half.get(), false)) ranks.insert(key[3]);
+  for (const auto& [key, half] : halves_) {
+    if (isTaken(key, half.get(), false)) continue;
+    ranks.insert(key[3]);
+    tellCount(key, half->pipe.view().freed->value.load(std::memory_order_relaxed));
+  }
   return bootstrap::describeRanks({ranks.begin(), ranks.end()});
 }
 
@@ -106,19 +109,18 @@ void Distant::deliver() {
   auto since = std::chrono::steady_clock::now();
   uint64_t taken = countTaken();
   while (!isDelivered(false) && !isOver()) {
-    (void)courier_->engine().progressOrWait(kLook);
-    const auto now = std::chrono::steady_clock::now();
+    const auto paused = std::chrono::steady_clock::now() - since;
+    const std::chrono::nanoseconds longest = shared_.longestWait();
     if (const uint64_t more = countTaken(); more != taken) {
       taken = more;
-      since = now;
+      since += paused;
+    } else if (paused >= (longest.count() > 0 ? longest : kPatience)) {
+      observe::warn("a communicator ends before all that was sent to {} has been taken: nothing was for {} ms{}", giveUpRest(),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(paused).count(),
+                    longest.count() > 0 ? ", longer than TUTTI_TIMEOUT_MS or tuttiCommSetTimeout allows" : "");
+      break;
     }
-    const std::chrono::nanoseconds longest = shared_.longestWait();
-    const bool isLimited = longest.count() > 0 && longest < kPatience;
-    if (now - since < (isLimited ? longest : kPatience)) continue;
-    observe::warn("a communicator ends before all that was sent to {} has been taken: nothing was for {} ms{}", describeReceivers(),
-                  std::chrono::duration_cast<std::chrono::milliseconds>(now - since).count(),
-                  isLimited ? ", longer than TUTTI_TIMEOUT_MS or tuttiCommSetTimeout allows" : "");
-    break;
+    (void)courier_->engine().progressOrWait(kLook);
   }
   if (!isDelivered()) quiet();  // nobody wants it, or can have it
 }

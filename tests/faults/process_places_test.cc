@@ -118,6 +118,23 @@ TEST_P(PastCaches, ResultsAreRightWhereverBuffersLie) {
   }
 }
 
+/// With whatever caches this machine has, some of these sizes try both ways, with and without memory that others can write to.
+TEST(ProcessPlaces, ResultsAreRightWhileBothWaysToTheCacheAreTried) {
+  ProcessRanks children(2, [](Self& self) {
+    setenv("TUTTI_ALGO", "allreduce:twoshot", 1);
+    ncclComm_t comm = joinAll(self);
+    int round = 0;
+    for (size_t count = size_t{300} << 10; count < size_t{8} << 20; count *= 2) {
+      for (int i = 0; i < 10; ++i) {  // a trial of each way, and what follows
+        sumAll(self, comm, {count + 5, 12, 100, false}, i % 3 == 2 ? 3U : 0U, round++);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), ok);
+  });
+  children.expectAllWell({}, 60);
+}
+
 /// Calls of sizes above and below the bound in turn, each with other buffers, of which the former are gone. Sizes leave a last slice of
 /// whole pages: it is the one whose places a later call could take for its own.
 void sumInTurn(ncclComm_t comm, int rank, int ranks, bool fromMemAlloc) {

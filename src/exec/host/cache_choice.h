@@ -1,15 +1,14 @@
 // Whether calls like one another store their results past the cache, by how long such calls have lately taken.
 //
 // Owner: a HostPlan; used by the thread that runs the rank's plans.
-// How much of the last-level cache a call has depends on who else uses it, on a virtual machine also on others that it does not see: where
-// the buffers of all ranks take a half to all of it, the same call has taken 0.4 to 1.6 times as long through the cache as past it (EPYC,
-// 4 and 8 MiB, on different days). So both ways are tried.
-// 1. All ranks make these calls, and count them. They try the same way at the same calls, as each waits for the others; what it concludes
-//    is a rank's own affair.
+// How much of the last-level cache a call has depends on who else uses it, on a virtual machine also on others that it does not see: of
+// calls whose buffers take a half to twice of it, one way takes twice as long on some days, the other 1.4 times on others (decision 0083).
+// So both are tried.
+// 1. Ranks wait for each other, so that they try the same way at the same calls: all make these, and count them. Where the plan of one rank
+//    is made anew, and its count begins again, trials say less. What it concludes is a rank's own affair.
 // 2. The first call of a trial meets lines where the other way has left them, and does not count. Of the others the fastest does: whatever
 //    else happens makes a call longer.
-// 3. Through the cache, unless that takes so much longer that it outweighs what the result's reader saves.
-// 4. Nothing that is computed depends on it.
+// 3. Nothing that is computed depends on it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +22,8 @@ class CacheChoice {
  public:
   static constexpr uint64_t kTries = 4;     ///< calls of a trial of one way
   static constexpr uint64_t kPeriod = 512;  ///< from one trial of both ways to the next, in calls
-  /// Past the cache a call has to take less than this part of its time through it.
+  /// Past the cache a call has to take less than this part of its time through it: whoever reads the result then fetches it from memory,
+  /// which is a part of what the call saves. A guess, not measured.
   static constexpr double kWorth = 0.9;
 
   struct Call {

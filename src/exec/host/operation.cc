@@ -46,8 +46,7 @@ void Operation::start(const PlannedCall& call) {
   }
   const HostPlan& plan = *plan_;
   stores_.isPast = plan.pastCache;
-  triesCache_ = plan.cacheChoice != nullptr && !isBrief();
-  if (triesCache_) {
+  if (plan.cacheChoice != nullptr) {
     stores_ = plan.cacheChoice->begin();
     beganNs_ = transport::local::StoreChoice::nowNs();
   }
@@ -113,7 +112,7 @@ Poll Operation::advance() {
       return Poll::Failed;
   }
   if (unfinished_ > 0) return Poll::Pending;
-  if (triesCache_) plan_->cacheChoice->end(stores_, transport::local::StoreChoice::nowNs() - beganNs_);
+  if (plan_->cacheChoice != nullptr) plan_->cacheChoice->end(stores_, transport::local::StoreChoice::nowNs() - beganNs_);
   hasOffered_ = false;  // everybody has written
   if (plan_->usesWindow && plan_->geometry.slices == 1) brief_.empty() ? prepareCells() : prepareCellsBriefly();
   return Poll::Ready;

@@ -70,6 +70,8 @@ class Operation {
   bool takeBack() noexcept;
 
   const Status& status() const { return status_; }
+  /// Whether the latest call's results go past the cache.
+  bool storesPast() const { return stores_.isPast; }
   /// Whom the first unfinished lane waits for and what for, in words.
   std::string describeWait() const;
   /// One of the ranks without which it cannot move; nothing: there is none.
@@ -233,8 +235,7 @@ class Operation {
   uint64_t windowEpoch_ = 0;
   Reduction reduction_;
   CacheChoice::Call stores_;    // where the results go: past the cache or through it
-  bool triesCache_ = false;     // its plan has a choice, and runAgain() does not make such calls
-  int64_t beganNs_ = 0;         // of those
+  int64_t beganNs_ = 0;         // of plans with a choice
   int32_t looks_ = kLooks;
   bool moved_ = false;
   uint32_t unfinished_ = 0;

@@ -316,7 +316,13 @@ TEST(Operation, CallsWithAChoiceTryBothWaysToTheCache) {
   Operation operations[2];
   constexpr uint64_t kCalls = CacheChoice::kPeriod + 4 * CacheChoice::kTries;
   for (uint64_t i = 0; i < kCalls; ++i) {
-    for (size_t r = 0; r < 2; ++r) operations[r].start(calls[r]);
+    for (size_t r = 0; r < 2; ++r) {
+      operations[r].start(calls[r]);
+      const uint64_t at = i % CacheChoice::kPeriod;
+      if (at < 2 * CacheChoice::kTries) {
+        ASSERT_EQ(operations[r].storesPast(), at >= CacheChoice::kTries) << i;
+      }
+    }
     Poll polls[2] = {Poll::Pending, Poll::Pending};
     while (polls[0] == Poll::Pending || polls[1] == Poll::Pending)
       for (size_t r = 0; r < 2; ++r)
