@@ -35,7 +35,29 @@ std::vector<int> connections() {
 struct Setting {
   bool isOneHost = false;
   std::vector<std::pair<const char*, const char*>> set;
+  bool mixes = false;  ///< operations, instead of all-reduces
 };
+
+/// The operation of that number, in turn; of all-reduces the sum is checked.
+ncclResult_t callAny(ncclComm_t comm, int ranks, int rank, int number, size_t count) {
+  const size_t all = count * static_cast<size_t>(ranks);
+  std::vector<int> in(all, rank);
+  std::vector<int> out(all);
+  switch (number % 6) {
+    case 0: return ncclAllGather(in.data(), out.data(), count, ncclInt, comm, nullptr);
+    case 1: return ncclReduceScatter(in.data(), out.data(), count, ncclInt, ncclSum, comm, nullptr);
+    case 2: return ncclAlltoAll(in.data(), out.data(), count, ncclInt, comm, nullptr);
+    case 3: return ncclBroadcast(in.data(), out.data(), count, ncclInt, number % ranks, comm, nullptr);
+    case 4: {
+      ncclResult_t result = ncclGroupStart();
+      if (result == ok) result = ncclSend(in.data(), count, ncclInt, (rank + 1) % ranks, comm, nullptr);
+      if (result == ok) result = ncclRecv(out.data(), count, ncclInt, (rank + ranks - 1) % ranks, comm, nullptr);
+      const ncclResult_t ended = ncclGroupEnd();
+      return result == ok ? ended : result;
+    }
+    default: return sumOnce(comm, ranks, count);
+  }
+}
 
 /// The rank that an error is about: the first that it names; -1: none.
 int namedFirst(const std::string& text) {
@@ -49,7 +71,7 @@ struct Outcome {
   int told = 0;           ///< ranks that got an error
 };
 
-/// Child 1 ends connection number `which` of its own while all make all-reduces.
+/// Child 1 ends connection number `which` of its own while all make calls.
 Outcome closeOne(size_t which, const Setting& setting) {
   constexpr int kRanks = 3;
   const int calls = setting.isOneHost ? 1500 : 400;  // still under way when it ends
@@ -69,7 +91,10 @@ Outcome closeOne(size_t which, const Setting& setting) {
       }
     });
     ncclResult_t result = ok;
-    for (int call = 0; call < calls && result == ok; ++call) result = sumOnce(comm, kRanks, call % 2 == 0 ? 100 : 100000);
+    for (int call = 0; call < calls && result == ok; ++call) {
+      const size_t count = call % 2 == 0 ? 100 : 100'000;
+      result = setting.mixes ? callAny(comm, kRanks, self.index(), call / 2, count) : sumOnce(comm, kRanks, count);
+    }
     self.note(1, nowNs());
     self.note(2, result == ok ? 0 : 1);
     closer.join();
@@ -118,6 +143,7 @@ void closeEach(int least, const Setting& setting) {
 TEST(HostsClosed, EachConnectionOfAProcess) { closeEach(4, {}); }
 TEST(HostsClosed, EachOfSeveralStreams) { closeEach(8, {false, {{"NCCL_SOCKET_NTHREADS", "2"}, {"NCCL_NSOCKS_PERTHREAD", "2"}}}); }
 TEST(HostsClosed, EachConnectionOverAPlugin) { closeEach(4, {false, {{"NCCL_NET_PLUGIN", "example"}, {"NCCL_NET", "Example"}}}); }
+TEST(HostsClosed, EachConnectionWhateverIsCalled) { closeEach(4, {false, {}, true}); }
 // Data goes by memory there; the first process is told of deaths by a connection.
 TEST(HostsClosed, EachConnectionOfAProcessOfOneHost) { closeEach(1, {true, {}}); }
 
