@@ -1,5 +1,5 @@
-// A process is killed in the middle of any operation, of values that travel in heads, in slots, by system calls, or straight into the others'
-// memory: every survivor is told at once whom it lacks, and they go on without it.
+// A process is killed in the middle of any operation, of values that travel in heads, in slots, by system calls, or straight into memory of
+// the others: every survivor is told at once whom it lacks, and they go on without it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
