@@ -18,9 +18,11 @@ Status writeInt(Communicator& comm, int* to, const char* argument, int value) {
   return {};
 }
 
-/// An abort of what has been destroyed or aborted has nothing left to do, and need not be kept from happening twice.
+/// An abort of what has been destroyed or aborted need not be kept from happening twice; it ends what a destroy still waits for.
 Status endedAlready(ncclComm_t handle, bool abort) {
-  return abort && comm::process().handles.isRetired(handle) ? Status() : deadHandle(handle);
+  if (!abort || !comm::process().handles.isRetired(handle)) return deadHandle(handle);
+  comm::process().departures.abort(handle);
+  return {};
 }
 
 /// Takes the communicator out of the API, lets every call and all work on it come to an end, and frees it.
@@ -39,6 +41,7 @@ Status endComm(ncclComm_t handle, bool abort) {
   std::unique_ptr<Communicator> comm(handles.retire(use));
   if (comm == nullptr) return {};  // an abort was faster: the communicator is gone, as asked
   if (abort) comm->abort();  // what is queued on streams fails by itself later, without touching anything of the caller's
+  const comm::Departures::Entry departure(comm::process().departures, handle, *comm);
   handles.waitUnused(use);
   comm->depart();
   observe::info(observe::Subsys::Init, "comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - {} COMPLETE", static_cast<void*>(handle),

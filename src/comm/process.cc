@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "comm/communicator.h"
 #include "config/effects.h"
 #include "config/params.h"
 #include "core/process_barrier.h"
@@ -55,6 +56,26 @@ void Process::tellEffects() {
     for (const std::string& line : config::misread()) observe::warn("{}", line);
     for (const std::string& line : config::withoutEffect()) observe::warn("{}", line);
   });
+}
+
+Departures::Entry::Entry(Departures& of, ncclComm* handle, const Communicator& comm) : of_(of), handle_(handle) {
+  const std::lock_guard lock(of_.mutex_);
+  of_.all_[handle] = {comm.shared(), comm.rank()};
+}
+
+Departures::Entry::~Entry() {
+  const std::lock_guard lock(of_.mutex_);
+  of_.all_.erase(handle_);
+}
+
+void Departures::abort(ncclComm* handle) {
+  Departing departing;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = all_.find(handle); found != all_.end()) departing = found->second;
+  }
+  if (departing.shared == nullptr) return;
+  departing.shared->failAll(error(Code::RemoteError, "rank {} aborted its communicator", departing.rank.value));
 }
 
 namespace {

@@ -38,11 +38,39 @@ class StreamTable {
   std::map<void*, std::shared_ptr<exec::host::Stream>> live_;
 };
 
+/// Communicators that are being destroyed and have no handle any more, so that an abort can end what they still wait for. Any thread.
+class Departures {
+ public:
+  /// For as long as it lives, communicator `comm` is one; `comm` is not used after the constructor.
+  class Entry {
+   public:
+    Entry(Departures& of, ncclComm* handle, const Communicator& comm);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    Departures& of_;
+    ncclComm* const handle_;
+  };
+  /// What that handle stood for gives up, if it is one.
+  void abort(ncclComm* handle);
+
+ private:
+  struct Departing {
+    std::shared_ptr<Shared> shared;
+    Rank rank;
+  };
+  std::mutex mutex_;
+  std::map<ncclComm*, Departing> all_;
+};
+
 struct Process {
   Process();
   /// Warns, once in the process, of variables that are set and have no effect.
   void tellEffects();
   HandleTable handles;
+  Departures departures;
   bootstrap::Service bootstrap;
   Foundations foundations{[this] { return memory.shareTable(); },
                           [this](const Foundations::Wish& w) { return networks.engine(w.network, w.use); },

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -336,6 +337,7 @@ TEST(HostsStopped, AbortsInAnyState) {
     ncclComm_t fresh = joinAll(self, 0);
     ncclComm_t used = joinAll(self, 1);
     ncclComm_t finalized = joinAll(self, 2);
+    ncclComm_t leaving = joinAll(self, 4);
     EXPECT_EQ(sumOnce(used, 2, 100000), ok);
     EXPECT_EQ(sumOnce(finalized, 2, 100000), ok);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -343,13 +345,26 @@ TEST(HostsStopped, AbortsInAnyState) {
     self.meet(1);
     if (self.index() == 1) {
       self.awaitAllowed(1);  // stopped meanwhile
-      for (ncclComm_t comm : {fresh, used, finalized}) abortPromptly(comm);
+      for (ncclComm_t comm : {fresh, used, finalized, leaving}) abortPromptly(comm);
       return;
     }
     self.awaitAllowed(1);
     EXPECT_EQ(ncclCommFinalize(finalized), ok);
     Ints values(1000);
     EXPECT_EQ(ncclSend(values.data(), 1000, ncclInt, 1, used, nullptr), ok) << "a sender may run ahead: " << lastError();
+    // A destroy waits for the network to take it.
+    EXPECT_EQ(ncclSend(values.data(), 1000, ncclInt, 1, leaving, nullptr), ok) << lastError();
+    std::atomic<bool> isDestroyed{false};
+    std::thread destroyer([&] {
+      EXPECT_EQ(ncclCommDestroy(leaving), ok) << lastError();
+      isDestroyed = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(isDestroyed) << "nothing was to wait for";
+    const Stopwatch watch;
+    EXPECT_EQ(ncclCommAbort(leaving), ok);
+    destroyer.join();
+    EXPECT_LT(watch.seconds(), kPromptSeconds);
     const ncclUniqueId lonely = self.id(3);
     ncclComm_t settingUp = nullptr;
     const ncclResult_t begun = ncclCommInitRankConfig(&settingUp, 2, lonely, 0, &config);
