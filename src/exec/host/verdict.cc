@@ -92,7 +92,17 @@ std::string describeList(std::vector<Rank> ranks) {
   return format("{} and {} more", listOf(ranks), more);
 }
 
-/// "rank 2 on node7, over Socket 10.0.0.3:4711".
+/// Whether the text speaks of that rank.
+bool names(std::string_view text, Rank rank) {
+  const std::string name = format("rank {}", rank.value);
+  for (size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const std::string_view rest = text.substr(at + name.size());
+    if (rest.empty() || rest.front() < '0' || rest.front() > '9') return true;
+  }
+  return false;
+}
+
+/// "; suspects rank 2 on node7, over Socket 10.0.0.3:4711".
 std::string describeSuspects(const std::vector<Suspected>& suspects) {
   std::string text;
   for (const Suspected& suspected : suspects)
@@ -300,10 +310,14 @@ bool withWays(Hub& hub, Body&& body) {
 
 }  // namespace
 
-void conclude(Hub& hub, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs) {
+std::string conclude(Hub& hub, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs) {
   const bool isFirst = withWays(
       hub, [&](Waits::State& state, const Ways& ways) { return concludeLocked(hub, state, rank, outcome, own, waitedMs, ways); });
-  if (isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
+  if (!isFirst) return {};
+  observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
+  std::vector<Suspected> others = hub.waits().look([](const Waits::State& state) { return state.verdict->suspects; });
+  std::erase_if(others, [text = outcome.cause.text()](const Suspected& suspected) { return names(text, suspected.rank); });
+  return describeSuspects(others);
 }
 
 void addReport(Hub& hub, Rank rank, const RankWait* wait) {

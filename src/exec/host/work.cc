@@ -177,8 +177,10 @@ Poll Work::giveUp() {
 
 Poll Work::fail(Outcome outcome) {
   const transport::local::RankWait own = standing();
-  conclude(*turn_->hub, turn_->rank, outcome, own, waitedMs());
+  const std::string others = conclude(*turn_->hub, turn_->rank, outcome, own, waitedMs());
   status_ = std::move(outcome.cause);
+  // Whom this rank waits for may itself wait for somebody else.
+  if (outcome.ending == Ending::Deadline && !others.empty()) status_ = error(status_.code(), "{}{}", status_.text(), others);
   moved_ = true;
   turn_->hub->failAll(status_);
   const bool areLeft = leaveBuffers();

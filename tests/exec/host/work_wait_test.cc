@@ -85,6 +85,23 @@ TEST(WorkWait, EndsAtItsDeadlineAndNotBefore) {
   EXPECT_NE(json.find(R"("arrived":[0],"missing":[1])"), std::string::npos) << json;
 }
 
+/// Whom a rank waits for may wait itself: the error says who holds them all up.
+TEST(WorkWait, ADeadlineNamesWhomTheAwaitedRankWaitsFor) {
+  Ranks ranks(3);
+  ranks.turns[0]->timeoutNs = 50'000'000;
+  const auto first = ranks.work(0, messageShape(8, 1, true));
+  const auto second = ranks.work(1, messageShape(8, 2, true));
+  for (Work* const work : {first.get(), second.get()}) EXPECT_EQ(work->advance(), Poll::Pending);
+  second->inspect(milliseconds(0));
+  second->inspect(milliseconds(5));
+  first->inspect(milliseconds(0));
+  first->inspect(milliseconds(50));
+  EXPECT_EQ(first->advance(), Poll::Failed);
+  const std::string text = first->status().text();
+  EXPECT_NE(text.find("it waits for rank 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("; suspects rank 2 on "), std::string::npos) << text;
+}
+
 TEST(WorkWait, AMovementStartsTheDeadlineAnew) {
   Ranks ranks(2);
   ranks.turns[0]->timeoutNs = 50'000'000;
