@@ -313,9 +313,9 @@ bool withWays(Hub& hub, Body&& body) {
 std::string conclude(Hub& hub, Rank rank, const Outcome& outcome, const RankWait& own, int64_t waitedMs) {
   const bool isFirst = withWays(
       hub, [&](Waits::State& state, const Ways& ways) { return concludeLocked(hub, state, rank, outcome, own, waitedMs, ways); });
-  if (!isFirst) return {};
-  observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
-  std::vector<Suspected> others = hub.waits().look([](const Waits::State& state) { return state.verdict->suspects; });
+  if (isFirst) observe::warn("{}", hub.waits().look([](const Waits::State& state) { return describeVerdict(*state.verdict); }));
+  std::vector<Suspected> others =
+      hub.waits().look([](const Waits::State& state) { return state.verdict ? state.verdict->suspects : std::vector<Suspected>(); });
   std::erase_if(others, [text = outcome.cause.text()](const Suspected& suspected) { return names(text, suspected.rank); });
   return describeSuspects(others);
 }
