@@ -76,6 +76,7 @@ void Post::serve(size_t rank) {
 }
 
 void Post::close(size_t rank) {
+  if (left_[rank] == 0) left_[rank] = ++numLeft_;
   if (descriptor(rank) < 0) return;
   bool isOver = false;
   while (rank == 0 && read(rank, isOver)) {

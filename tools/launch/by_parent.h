@@ -23,7 +23,7 @@ Result<ncclUniqueId> exchangeByParent(const Standing& standing, const MakeId& ma
 /// The side of `tutti run`: one socket for each rank.
 class Post {
  public:
-  explicit Post(size_t ranks) : sockets_(ranks), taken_(ranks, 0), asks_(ranks, 0) {}
+  explicit Post(size_t ranks) : sockets_(ranks), taken_(ranks, 0), asks_(ranks, 0), left_(ranks, 0) {}
 
   /// The rank's end of a new socket; it is closed on exec.
   Result<Descriptor> open(size_t rank);
@@ -31,6 +31,9 @@ class Post {
   void close(size_t rank);
   /// To be polled for reading; -1 when closed.
   int descriptor(size_t rank) const { return sockets_[rank].get(); }
+  /// Which of those that have left it was, by their sockets, from 1 on: a process closes its own before it is seen to have ended, and who
+  /// gives up because of that may be seen first. 0: it has not.
+  size_t orderOf(size_t rank) const { return left_[rank]; }
   /// Reads what the rank sent, and answers all who can be answered.
   void serve(size_t rank);
 
@@ -42,6 +45,8 @@ class Post {
   std::vector<Descriptor> sockets_;
   std::vector<uint64_t> taken_;  ///< the number of the latest id that the rank got
   std::vector<char> asks_;       ///< whether the rank waits for one
+  std::vector<size_t> left_;     ///< orderOf()
+  size_t numLeft_ = 0;
   ncclUniqueId id_{};
   uint64_t ids_ = 0;  ///< how many rank 0 has given
   bool isLast_ = false;  ///< rank 0 has ended: no other id will come

@@ -158,14 +158,17 @@ void Keeper::takeChildren() {
   auto ended = reap();
   const auto hasFailed = [](const auto& end) { return end.second != 0; };
   const auto wasKilled = [](const auto& end) { return WIFSIGNALED(end.second); };
-  // What began it is told: the others of a rank that was killed give up within a millisecond, and may be gone before it is, whose sockets
-  // close first.
+  // What began it is told: the others of a rank that was killed, or that failed before it gave an id, give up within a millisecond, and may
+  // be gone before it is, whose sockets close first.
   if (phase_ == Phase::Running && std::any_of(ended.begin(), ended.end(), hasFailed) &&
       std::none_of(ended.begin(), ended.end(), wasKilled)) {
     std::this_thread::sleep_for(milliseconds(kKillPauseMs));
     const auto later = reap();
     ended.insert(ended.end(), later.begin(), later.end());
   }
+  std::stable_sort(ended.begin(), ended.end(), [this](const auto& a, const auto& b) {
+    return post_.orderOf(static_cast<size_t>(a.first)) < post_.orderOf(static_cast<size_t>(b.first));
+  });
   std::stable_partition(ended.begin(), ended.end(), wasKilled);
   for (const auto& [rank, how] : ended) judge(rank, how);
   for (const Rank& rank : ranks_) isRankLeft = isRankLeft || rank.pid != 0;

@@ -138,6 +138,27 @@ TEST(ByParent, AnIdOutlivesRank0) {
   EXPECT_EQ(recv(late->get(), &more, 1, MSG_DONTWAIT), 0) << "another one will not come";
 }
 
+/// As they close their sockets, whichever is seen to have ended first; also one whose question is answered by closing its socket here.
+TEST(ByParent, WhoLeftFirstIsKnown) {
+  Post post(3);
+  Result<Descriptor> root = post.open(0);
+  Result<Descriptor> asks = post.open(1);
+  Result<Descriptor> silent = post.open(2);
+  ASSERT_TRUE(root && asks && silent);
+  EXPECT_EQ(send(asks->get(), "G", 1, 0), 1);
+  post.serve(1);
+  root->reset();
+  post.serve(0);
+  EXPECT_EQ(post.descriptor(1), -1) << "no id will come";
+  EXPECT_EQ(post.orderOf(1), 0u) << "its process may go on";
+  post.close(1);
+  post.close(0);
+  post.close(2);
+  EXPECT_EQ(post.orderOf(0), 1u);
+  EXPECT_EQ(post.orderOf(1), 2u);
+  EXPECT_EQ(post.orderOf(2), 3u);
+}
+
 TEST(ByParent, AnIdCountsAlsoWhereRank0LeavesSomethingUnread) {
   Post post(2);
   Result<Descriptor> root = post.open(0);
