@@ -23,7 +23,8 @@ struct Outcome {
 /// Says that a wait of `rank` ended so after `waitedMs`; `own` is where it stood. To be called before the other ranks are told.
 /// Without a wait in `own`, it is for an error that came while `rank` waited for nothing, and counts only while nobody else has spoken.
 /// Returns "; suspects rank 2 on …": those that the verdict, whoever was first, suspects and the cause does not name; empty: nobody.
-std::string conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, const transport::local::RankWait& own, int64_t waitedMs);
+std::string conclude(transport::local::Hub& hub, Rank rank, const Outcome& outcome, const transport::local::RankWait& own,
+                     int64_t waitedMs);
 
 /// The communicator has failed, and a rank of another host stood there; null: in no wait, as far as its board says. For a verdict that was
 /// made before that was known.
