@@ -1,6 +1,7 @@
 // The end of communicators, and what they say of themselves.
 
 #include <memory>
+#include <optional>
 
 #include "api/guard.h"
 
@@ -38,10 +39,14 @@ Status endComm(ncclComm_t handle, bool abort) {
     }
     use->close();
   }
+  std::optional<comm::Departures::Entry> departure;
+  if (!abort) departure.emplace(comm::process().departures, handle, *use);
   std::unique_ptr<Communicator> comm(handles.retire(use));
-  if (comm == nullptr) return {};  // an abort was faster: the communicator is gone, as asked
+  if (comm == nullptr) {  // another call was faster: the communicator is gone, as asked, or departs
+    if (abort) comm::process().departures.abort(handle);
+    return {};
+  }
   if (abort) comm->abort();  // what is queued on streams fails by itself later, without touching anything of the caller's
-  const comm::Departures::Entry departure(comm::process().departures, handle, *comm);
   handles.waitUnused(use);
   comm->depart();
   observe::info(observe::Subsys::Init, "comm {} rank {} nranks {} cudaDev {} commId 0x{:x} - {} COMPLETE", static_cast<void*>(handle),

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <utility>
@@ -58,21 +59,23 @@ void Process::tellEffects() {
   });
 }
 
-Departures::Entry::Entry(Departures& of, ncclComm* handle, const Communicator& comm) : of_(of), handle_(handle) {
+Departures::Entry::Entry(Departures& of, ncclComm* handle, const Communicator& comm) : of_(of) {
   const std::lock_guard lock(of_.mutex_);
-  of_.all_[handle] = {comm.shared(), comm.rank()};
+  number_ = ++of_.made_;
+  of_.all_[number_] = {handle, comm.shared(), comm.rank()};
 }
 
 Departures::Entry::~Entry() {
   const std::lock_guard lock(of_.mutex_);
-  of_.all_.erase(handle_);
+  of_.all_.erase(number_);
 }
 
 void Departures::abort(ncclComm* handle) {
   Departing departing;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = all_.find(handle); found != all_.end()) departing = found->second;
+    const auto isIt = [handle](const auto& entry) { return entry.second.handle == handle; };
+    if (const auto found = std::find_if(all_.begin(), all_.end(), isIt); found != all_.end()) departing = found->second;
   }
   if (departing.shared == nullptr) return;
   departing.shared->failAll(error(Code::RemoteError, "rank {} aborted its communicator", departing.rank.value));

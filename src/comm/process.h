@@ -38,10 +38,12 @@ class StreamTable {
   std::map<void*, std::shared_ptr<exec::host::Stream>> live_;
 };
 
-/// Communicators that are being destroyed and have no handle any more, so that an abort can end what they still wait for. Any thread.
+/// Communicators that are being destroyed, so that an abort can end what they still wait for when they have no handle any more. Any
+/// thread.
 class Departures {
  public:
-  /// For as long as it lives, communicator `comm` is one; `comm` is not used after the constructor.
+  /// For as long as it lives, `comm` is one; it is not used after the constructor. To be made while the handle is live: who finds it
+  /// retired then finds this.
   class Entry {
    public:
     Entry(Departures& of, ncclComm* handle, const Communicator& comm);
@@ -51,18 +53,20 @@ class Departures {
 
    private:
     Departures& of_;
-    ncclComm* const handle_;
+    uint64_t number_ = 0;
   };
   /// What that handle stood for gives up, if it is one.
   void abort(ncclComm* handle);
 
  private:
   struct Departing {
+    ncclComm* handle = nullptr;  // which may be another's by now: for a long while it is not
     std::shared_ptr<Shared> shared;
     Rank rank;
   };
   std::mutex mutex_;
-  std::map<ncclComm*, Departing> all_;
+  std::map<uint64_t, Departing> all_;
+  uint64_t made_ = 0;
 };
 
 struct Process {

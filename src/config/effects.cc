@@ -1,5 +1,6 @@
 #include "config/effects.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <string_view>
 
@@ -80,10 +81,13 @@ std::vector<std::string> misread() {
   constexpr std::string_view kBlanks = " \t\r\n";
   std::vector<std::string> lines;
   for (const Entry& entry : table()) {
-    const auto text = entry.type == Type::String ? std::nullopt : findText(entry.param);
+    if (entry.type == Type::String || entry.effect != Effect::Honoured) continue;
+    const auto text = findText(entry.param);
     if (!text || text->empty()) continue;
     char* rest = nullptr;
+    errno = 0;
     const int64_t number = std::strtoll(text->c_str(), &rest, 0);
+    if (errno == ERANGE) continue;  // its default holds, as is said where it is read
     if (rest != text->c_str() && std::string_view(rest).find_first_not_of(kBlanks) == std::string_view::npos) continue;
     lines.push_back(format("{}={} is read as {}: it takes a whole number, and no unit or word", entry.name, *text, number));
   }

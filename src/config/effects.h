@@ -16,8 +16,8 @@ namespace tutti::config {
 /// is not among them.
 std::vector<std::string> withoutEffect();
 
-/// "NCCL_BUFFSIZE=4M is read as 4: …" for each variable that takes a number and is set to something else, which strtoll() reads as the
-/// number that it begins with, or as 0; blanks at the end aside.
+/// "NCCL_BUFFSIZE=4M is read as 4: …" for each variable with an effect that takes a number and is set to something else, which strtoll()
+/// reads as the number that it begins with, or as 0; blanks at the end aside.
 std::vector<std::string> misread();
 
 /// Why a variable has no effect; empty for one that has.
