@@ -113,8 +113,8 @@ ncclResult_t tuttiCommGetMemory(ncclComm_t comm, char* text, size_t capacity, si
  * 10 ms late. Calls that wait on a stream for their turn are not counted. ncclCommSplit and ncclCommShrink wait no longer
  * than TUTTI_INIT_TIMEOUT_MS (30 minutes unless set) either. An ncclCommDestroy that waits for other hosts to take what was sent to
  * them gives up when they have taken nothing for as long (for a minute where there is no limit), and succeeds with a warning; what
- * they have not taken is lost, and the receives fail. May be called by any thread, as
- * long as comm is neither destroyed nor aborted meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
+ * they have not taken is lost, and the receives fail. May be called by any thread, as long as comm is neither destroyed nor aborted
+ * meanwhile. Below 0 or above 2^43: ncclInvalidArgument. */
 ncclResult_t tuttiCommSetTimeout(ncclComm_t comm, long long milliseconds);
 
 /* Why the first wait of the communicator gave up and where every rank stood, as one JSON object; "null" while none has, and no error

@@ -124,7 +124,7 @@ uint64_t Planner::held(Collective collective, uint64_t bytes) const {
 
 /// Whether the call's buffers are too large to stay in the cache until their owner looks at them again. Where they would, results stored
 /// past it have to be fetched, and two ranks near each other take twice as long. Half may be others'. Of a message: all of it, with 32 MiB
-/// of cache `bench_mpi sendrecv` of 8 MiB takes 0.9 of the time through it, of 16 MiB 1.2.
+/// of cache `bench_mpi sendrecv` of 8 MiB takes 0.9 of the time through it, of 16 MiB (`--buffers ncclmem`) 1.2.
 bool Planner::isPastCache(Collective collective, uint64_t bytes) const {
   if (settings_.pastCacheBytes > 0) return bytes >= settings_.pastCacheBytes;
   const uint64_t own = collective == Collective::SendRecv ? settings_.cacheShare : settings_.cacheShare / 2;
