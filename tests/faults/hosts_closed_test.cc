@@ -48,13 +48,7 @@ ncclResult_t callAny(ncclComm_t comm, int ranks, int rank, int number, size_t co
     case 1: return ncclReduceScatter(in.data(), out.data(), count, ncclInt, ncclSum, comm, nullptr);
     case 2: return ncclAlltoAll(in.data(), out.data(), count, ncclInt, comm, nullptr);
     case 3: return ncclBroadcast(in.data(), out.data(), count, ncclInt, number % ranks, comm, nullptr);
-    case 4: {
-      ncclResult_t result = ncclGroupStart();
-      if (result == ok) result = ncclSend(in.data(), count, ncclInt, (rank + 1) % ranks, comm, nullptr);
-      if (result == ok) result = ncclRecv(out.data(), count, ncclInt, (rank + ranks - 1) % ranks, comm, nullptr);
-      const ncclResult_t ended = ncclGroupEnd();
-      return result == ok ? ended : result;
-    }
+    case 4: return passOn(comm, rank, ranks, in.data(), out.data(), count);
     default: return sumOnce(comm, ranks, count);
   }
 }

@@ -33,16 +33,6 @@ struct Operation {
   std::function<ncclResult_t(const Own&)> call;
 };
 
-ncclResult_t passOn(const Own& own) {
-  ncclResult_t result = ncclGroupStart();
-  const int next = (own.rank + 1) % kRanks;
-  const int before = (own.rank + kRanks - 1) % kRanks;
-  if (result == ok) result = ncclSend(own.in, own.count, ncclInt, next, own.comm, nullptr);
-  if (result == ok) result = ncclRecv(own.out, own.count, ncclInt, before, own.comm, nullptr);
-  const ncclResult_t ended = ncclGroupEnd();
-  return result == ok ? ended : result;
-}
-
 /// The roots of the rooted ones are a survivor, and the one that dies, rank 1.
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
@@ -55,7 +45,7 @@ const std::vector<Operation>& operations() {
       {"Reduce to 1", [](const Own& o) { return ncclReduce(o.in, o.out, o.count, ncclInt, ncclSum, 1, o.comm, nullptr); }},
       {"Gather to 0", [](const Own& o) { return ncclGather(o.in, o.out, o.count, ncclInt, 0, o.comm, nullptr); }},
       {"Scatter from 1", [](const Own& o) { return ncclScatter(o.in, o.out, o.count, ncclInt, 1, o.comm, nullptr); }},
-      {"Send and Recv", passOn},
+      {"Send and Recv", [](const Own& o) { return passOn(o.comm, o.rank, kRanks, o.in, o.out, o.count); }},
   };
   return all;
 }

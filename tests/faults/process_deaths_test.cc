@@ -33,14 +33,7 @@ ncclResult_t allReduce(ncclComm_t comm, int, int* in, int* out, size_t count) {
 ncclResult_t broadcast(ncclComm_t comm, int, int* in, int* out, size_t count) {
   return ncclBroadcast(in, out, count, ncclInt, 0, comm, nullptr);
 }
-/// Each to the next one: every rank sends and receives.
-ncclResult_t ring(ncclComm_t comm, int rank, int* in, int* out, size_t count) {
-  if (const ncclResult_t begun = ncclGroupStart(); begun != ok) return begun;
-  const ncclResult_t sent = ncclSend(in, count, ncclInt, (rank + 1) % kRanks, comm, nullptr);
-  const ncclResult_t received = ncclRecv(out, count, ncclInt, (rank + kRanks - 1) % kRanks, comm, nullptr);
-  const ncclResult_t ended = ncclGroupEnd();
-  return sent != ok ? sent : received != ok ? received : ended;
-}
+ncclResult_t ring(ncclComm_t comm, int rank, int* in, int* out, size_t count) { return passOn(comm, rank, kRanks, in, out, count); }
 /// Rank 0 sends to all others, one after another; nothing comes back.
 ncclResult_t messages(ncclComm_t comm, int rank, int* in, int* out, size_t count) {
   if (rank != 0) return ncclRecv(out, count, ncclInt, 0, comm, nullptr);

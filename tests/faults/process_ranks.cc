@@ -334,6 +334,14 @@ ncclResult_t sumUntilError(ncclComm_t comm, size_t count) {
   return result;
 }
 
+ncclResult_t passOn(ncclComm_t comm, int rank, int ranks, const int* in, int* out, size_t count) {
+  if (const ncclResult_t begun = ncclGroupStart(); begun != ok) return begun;
+  const ncclResult_t sent = ncclSend(in, count, ncclInt, (rank + 1) % ranks, comm, nullptr);
+  const ncclResult_t received = ncclRecv(out, count, ncclInt, (rank + ranks - 1) % ranks, comm, nullptr);
+  const ncclResult_t ended = ncclGroupEnd();
+  return sent != ok ? sent : received != ok ? received : ended;
+}
+
 std::string verdictOf(ncclComm_t comm) {
   std::string text(1 << 16, '\0');
   size_t needed = 0;

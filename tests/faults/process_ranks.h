@@ -142,6 +142,8 @@ ncclComm_t joinAll(ProcessRanks::Self& self, int id = 0);
 ncclResult_t sumOnce(ncclComm_t comm, int ranks, size_t count = 1000);
 /// All-reduces until one does not succeed; its code.
 ncclResult_t sumUntilError(ncclComm_t comm, size_t count);
+/// Each of `ranks` sends `count` ints to the next one, in a group; the first code that is not ncclSuccess.
+ncclResult_t passOn(ncclComm_t comm, int rank, int ranks, const int* in, int* out, size_t count);
 /// The verdict as tuttiCommGetVerdict writes it.
 std::string verdictOf(ncclComm_t comm);
 /// ncclCommAbort, which must be prompt.
