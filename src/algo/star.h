@@ -1,6 +1,6 @@
-// Gather and scatter: every rank and the root exchange one message, each on a lane of its own, so none waits for another.
+// Stars: the root has to do with every other rank at once.
 //
-// Lane d belongs to the rank d places after the root: the root handles all lanes, every other rank its own.
+// Gather and scatter: they exchange one message each, on a lane of its own, so none waits for another. Lane d belongs to the rank d places after the root: the root handles all lanes, every other rank its own.
 #pragma once
 
 #include "algo/lane.h"
@@ -49,6 +49,31 @@ struct StarScatter {
     if (spoke == view.root) return lane.copy(in(spoke.value), out(0));
     if (view.rank == spoke) return lane.recvCopy(view.root, out(0));
     lane.send(in(spoke.value), spoke);
+  }
+};
+
+/// All read what the root writes once: nobody passes anything on.
+struct StarBroadcast {
+  /// As many as a step sends to, and the root.
+  static constexpr int32_t kMostAtOnce = 32;
+
+  static constexpr Traits kTraits{
+      .name = "star",
+      .collective = Collective::Broadcast,
+      .needs = Needs::Pipe,
+      .division = Division::Shares,
+      .fansOut = true,
+      .mostAtOnce = kMostAtOnce,
+  };
+  static TUTTI_HD int32_t chunks(int32_t) { return 1; }
+  static TUTTI_HD int32_t lanes(int32_t) { return 1; }
+
+  template <class Lane>
+    requires Pipe<Lane>
+  static TUTTI_HD void run(Lane& lane, const LayoutView& view, int32_t) {
+    if (view.rank != view.root) return lane.recvCopy(view.root, out(0));
+    if (view.ranks == 1) return lane.copy(in(0), out(0));
+    lane.copySend(in(0), out(0), Peers::others(view.root, view.ranks));
   }
 };
 

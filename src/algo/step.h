@@ -32,7 +32,9 @@ TUTTI_HD constexpr ChunkRef out(int32_t chunk) { return {chunk, Buffer::Out}; }
 inline constexpr int kMaxListed = 3;
 struct Peers {
   int32_t count = 0;
-  int32_t modulus = 0;  ///< 0: a list; above: peer i is 2^i places after rank[0], modulo this; below: at place rank[0] + i rank[1]
+  /// 0: a list; above: peer i is 2^i places after rank[0], modulo this; -1: at place rank[0] + i rank[1]; below: 1 + i places after rank[0],
+  /// modulo -1 - this
+  int32_t modulus = 0;
   Rank rank[kMaxListed];
   const int32_t* order = nullptr;  ///< what place is whose; null: each rank's own. Outlives the peers
 
@@ -48,6 +50,13 @@ struct Peers {
     peers.modulus = ranks;
     return peers;
   }
+  /// All `ranks` but `self`, from the next one on.
+  static TUTTI_HD constexpr Peers others(Rank self, int32_t ranks) {
+    Peers peers(self);
+    peers.count = ranks - 1;
+    peers.modulus = -1 - ranks;
+    return peers;
+  }
   /// The ranks at `count` places of `order`, from `first` on, `stride` apart.
   static TUTTI_HD constexpr Peers places(const int32_t* order, int32_t first, int32_t stride, int32_t count) {
     Peers peers{Rank(first), Rank(stride)};
@@ -59,6 +68,7 @@ struct Peers {
   TUTTI_HD constexpr Rank at(int32_t i) const {
     if (modulus == 0) return rank[i];
     if (modulus > 0) return Rank(static_cast<int32_t>((rank[0].value + (int64_t{1} << i)) % modulus));
+    if (modulus < -1) return Rank((rank[0].value + 1 + i) % (-1 - modulus));
     const int32_t place = rank[0].value + i * rank[1].value;
     return Rank(order == nullptr ? place : order[place]);
   }

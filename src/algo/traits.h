@@ -40,11 +40,17 @@ struct Traits {
   /// in the next round and all load to that place: so it may be written there at once.
   bool places = false;
   bool farOnly = false;    ///< for ranks of several hosts: where all see each other's memory, another does the same in fewer steps
-  int32_t mostAtOnce = 0;  ///< above 0: it runs on at most so many nodes, of at most so many ranks
+  /// Pipe: what a rank sends to several it sends to all others, always to the same ones first, through pipes that carry nothing else: so it
+  /// needs to be written only once, where all of them read it. For host devices that see the same memory.
+  bool fansOut = false;
+  int32_t mostAtOnce = 0;  ///< above 0: it runs on at most so many nodes, of at most so many ranks; unless it usesNodes, so many in all
   bool detains = false;    ///< ranks that only give wait for those that take, where another algorithm would let them go on
 
+  TUTTI_HD constexpr bool needsSharedMemory() const { return needs == Needs::PeerMemory || fansOut; }
+  /// Whether kernels may run it.
+  TUTTI_HD constexpr bool isForDevices() const { return !farOnly && !fansOut; }
   TUTTI_HD constexpr bool runsOn(int32_t nodes, int32_t locals) const {
-    return mostAtOnce == 0 || (nodes <= mostAtOnce && locals <= mostAtOnce);
+    return mostAtOnce == 0 || (usesNodes ? nodes <= mostAtOnce && locals <= mostAtOnce : nodes * locals <= mostAtOnce);
   }
 };
 

@@ -47,6 +47,15 @@ Result<transport::local::RecvEnd*> Connections::recvEnd(ChannelId channel, uint8
   return end;
 }
 
+Result<const transport::local::PipeView*> Connections::lead(ChannelId channel, uint8_t port, Rank from, Rank to, const PipeSize& size) {
+  const PipeKey key{channel, port, from, to};
+  const auto found = leads_.find(key);
+  if (found != leads_.end()) return &found->second;
+  const auto view = hub_.pipe(key, size.slots, size.slotBytes);
+  if (!view) return tl::unexpected(view.error());
+  return &leads_.emplace(key, *view).first->second;
+}
+
 Result<const transport::local::WindowView*> Connections::window(Rank rank, uint64_t cellBytes) {
   const auto found = windows_.find(rank.value);
   if (found != windows_.end()) return &found->second;

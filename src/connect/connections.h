@@ -27,6 +27,9 @@ class Connections {
 
   Result<transport::local::SendEnd*> sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size);
   Result<transport::local::RecvEnd*> recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size);
+  /// A pipe between two others that carries what this rank gets from the sender as well (kInLead), opened as they open it; the view keeps its
+  /// address.
+  Result<const transport::local::PipeView*> lead(ChannelId channel, uint8_t port, Rank from, Rank to, const PipeSize& size);
   /// The window of `rank`; the view keeps its address.
   Result<const transport::local::WindowView*> window(Rank rank, uint64_t cellBytes);
   /// The process of a rank that lives in another one of this host; null for the own one.
@@ -41,6 +44,7 @@ class Connections {
   Rank rank_;
   std::map<transport::local::PipeKey, std::unique_ptr<transport::local::SendEnd>> sends_;
   std::map<transport::local::PipeKey, std::unique_ptr<transport::local::RecvEnd>> receives_;
+  std::map<transport::local::PipeKey, transport::local::PipeView> leads_;
   std::map<int32_t, transport::local::WindowView> windows_;
   std::map<int32_t, transport::local::StoreChoice> stores_;
   transport::local::StoreChoice results_{transport::local::StoreChoice::kWorthOfResults};

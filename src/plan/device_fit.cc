@@ -69,7 +69,7 @@ void DeviceFits::setAside() {
         for (const uint8_t port : kMessagePorts)
           if (peer != r) taken[at(track, r)].set(placeOf(port, false, peer)).set(placeOf(port, true, peer));
   for (const Algorithm& algorithm : exec::record::algorithms()) {
-    if (algorithm.traits.needs == algo::Needs::PeerMemory || algorithm.traits.farOnly) continue;
+    if (algorithm.traits.needs == algo::Needs::PeerMemory || !algorithm.traits.isForDevices()) continue;
     std::vector<Ends> with = taken;
     const int32_t roots = hasRoot(algorithm.traits.collective) ? ranks : 1;
     for (int32_t track = 0; track < tracks; ++track)
@@ -101,6 +101,8 @@ exec::cuda::Tracks DeviceFits::tracksOf(Rank rank, uint8_t port, bool sends, Ran
 
 /// Of the program of one rank on one track; adds its ports.
 Status DeviceFits::check(const Algorithm& algorithm, KernelId kernel, const exec::record::Program& program, Rank rank, uint64_t& ports) {
+  if (algorithm.traits.fansOut)
+    return error(Code::InvalidArgument, "{} is for host devices: over links its root would send the same to every rank", algorithm.traits.name);
   if (algorithm.traits.farOnly)
     return error(Code::InvalidArgument, "{} is for ranks of several hosts: windows do the same in fewer steps", algorithm.traits.name);
   const auto packed = exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, rank);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "algo/sendrecv.h"
+#include "plan/host_sizes.h"
 
 namespace tutti::plan {
 
@@ -18,56 +18,12 @@ using exec::record::Step;
 
 namespace {
 
-/// From here on no cache keeps a call's buffers that is as well shared by its ranks: `bench_mpi all_reduce --buffers ncclmem` on a Xeon
-/// with 300 MiB, where 16 MiB take longer past it.
-constexpr uint64_t kPastAnyCache = 32 << 20;
-
-/// Whether system calls copy so many bytes faster, where calls pay at all, than copies through shared memory do (`bench/peers/run`). The
-/// kernel does not store past the cache. There it takes up to 1.25 times as long where each core has to read and to write, or a broadcast's
-/// slots are short, but half of the time in a scatter, whose root would write for all (Xeon, 32 and 64 MiB).
-bool copiesFaster(Collective collective, uint64_t bytes) {
-  switch (collective) {
-    case Collective::AllGather: return bytes >= 1 << 20 && bytes < kPastAnyCache;
-    case Collective::AllToAll:
-    case Collective::Broadcast: return bytes >= 512 << 10 && bytes < kPastAnyCache;
-    default: return bytes >= 1 << 20;
-  }
-}
-
-/// What a broadcast between processes travels through, beside the pipes of other calls: slots short enough that the writer fills one while
-/// the reader empties another, and together so long that what is written again has left the reader's second cache. That is 2 MiB if nothing
-/// else was asked for. Measured with `bench_mpi broadcast --from 32K --to 1M`.
-connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16, std::max<uint64_t>(64, pipe.slotBytes / 8)}; }
-/// The ports of such pipes are the algorithm's and these.
-constexpr uint8_t kFinePorts = 64;
-
-/// Messages between processes of a host that no system call copies: as much as the other pipes hold by default, in shorter slots, so that a
-/// rank's writing and its reading take turns while both are in its second cache. Not where ranks share cores, which then take turns more
-/// often. `bench_mpi alltoall --from 256K --to 16M`.
-connect::PipeSize shorter(const connect::PipeSize& pipe) {
-  return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
-}
-
 /// What a process stages values in at most: a pipe as it is unless its user says otherwise, which is not for all ranks to know.
 constexpr uint64_t kStagedBytes = 1 << 20;
 
 /// A process's part of a call from which on it writes its results to the outputs of all ranks that offer them. `bench_mpi all_reduce
 /// --from 64K --to 8M`, of 2, 4 and 8 ranks, with and without `--buffers ncclmem`.
 constexpr uint64_t kLeastPlacedBytes = 256 << 10;
-
-/// What the buffers of a rank have together, on an average, of a broadcast in place; `bytes` are those of the larger one.
-uint64_t footprint(Collective collective, uint64_t bytes, uint64_t ranks) {
-  switch (collective) {
-    case Collective::AllReduce:
-    case Collective::AllToAll: return 2 * bytes;
-    case Collective::AllGather:
-    case Collective::Reduce:
-    case Collective::ReduceScatter: return bytes + bytes / ranks;
-    case Collective::Gather:
-    case Collective::Scatter: return 2 * bytes / ranks;
-    default: return bytes;
-  }
-}
 
 constexpr uint64_t kMostCellBytes = 1 << 20;
 
@@ -159,9 +115,10 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : stagedSlice;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : stagedSlice};
+  draft.firstPort = traits.fansOut ? kFanPorts : 0;
   if (shape.collective == Collective::Broadcast && !window && shares && !settings_.spansHosts && !copies(shape, bytes)) {
     draft.pipes = fine(draft.pipes);
-    draft.firstPort = kFinePorts;
+    draft.firstPort = traits.fansOut ? kFineFanPorts : kFinePorts;
     draft.sliceBytes = std::clamp<uint64_t>(bytes / 4, draft.pipes.slotBytes / 2, draft.pipes.slotBytes);
   }
   const bool isCrowded = ranks > settings_.machine.cores;
@@ -204,7 +161,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
   if (rejected != nullptr) {
     for (const Algorithm& a : exec::record::algorithms())
       if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
-        reject(a, settings_.spansHosts && a.traits.needs == algo::Needs::PeerMemory ? std::string(kNeedsMemory)
+        reject(a, settings_.spansHosts && a.traits.needsSharedMemory() ? std::string(kNeedsMemory)
                                                                                      : tune::whyNot(a, settings_.restrictions));
   }
   const int32_t channels = channelsFor(shape);
@@ -214,7 +171,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
   std::string_view tooMany;
   bool isTooLong = false;
   for (const Algorithm* algorithm : *allowed) {
-    if (settings_.spansHosts && algorithm->traits.needs == algo::Needs::PeerMemory) {
+    if (settings_.spansHosts && algorithm->traits.needsSharedMemory()) {
       unfit = algorithm->traits.name;
       reject(*algorithm, std::string(kNeedsMemory));
       continue;
@@ -226,7 +183,8 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
     }
     if (!algorithm->traits.runsOn(layout_.nodes(), layout_.ranks() / layout_.nodes())) {
       tooMany = algorithm->traits.name;
-      reject(*algorithm, format("is for at most {} nodes, and as many ranks of each", algorithm->traits.mostAtOnce));
+      const std::string_view of = algorithm->traits.usesNodes ? "nodes, and as many ranks of each" : "ranks";
+      reject(*algorithm, format("is for at most {} {}", algorithm->traits.mostAtOnce, of));
       continue;
     }
     // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs
@@ -355,12 +313,19 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
     return fail(Code::InternalError, "a step has more than {} peers", exec::host::kMostLinks);
   bound.numFrom = static_cast<int8_t>(step.from.count);
   bound.numTo = static_cast<int8_t>(step.to.count);
+  const auto firstOf = [&](Rank sender) { return Rank((sender.value + 1) % layout_.ranks()); };
+  bound.fansOut = draft.algorithm->traits.fansOut && step.to.count > 1 && step.to.at(0) == firstOf(rank_);
   bound.firstFrom = static_cast<uint32_t>(lane.sources.size());
   bound.firstTo = static_cast<uint32_t>(lane.targets.size());
   for (int32_t i = 0; i < step.from.count; ++i) {
     const auto end = connections_.recvEnd(channel, static_cast<uint8_t>(draft.firstPort + step.port), step.from.at(i), draft.pipes);
     if (!end) return tl::unexpected(end.error());
     lane.sources.push_back({*end, step.from.at(i), connections_.neighbour(step.from.at(i))});
+    const Rank first = firstOf(step.from.at(i));
+    if (!draft.algorithm->traits.fansOut || first == rank_) continue;
+    const auto lead = connections_.lead(channel, static_cast<uint8_t>(draft.firstPort + step.port), step.from.at(i), first, draft.pipes);
+    if (!lead) return tl::unexpected(lead.error());
+    lane.sources.back().lead = *lead;
   }
   for (int32_t i = 0; i < step.to.count; ++i) {
     const auto end = connections_.sendEnd(channel, static_cast<uint8_t>(draft.firstPort + step.port), step.to.at(i), draft.pipes);

@@ -18,6 +18,8 @@ TEST(Peers, AreAListOrADistanceOrPlaces) {
   EXPECT_EQ(ranksOf(Peers()), std::vector<int32_t>{});
   EXPECT_EQ(ranksOf(Peers(Rank(3), Rank(1))), (std::vector<int32_t>{3, 1}));
   EXPECT_EQ(ranksOf(Peers::doubling(Rank(5), 7, 3)), (std::vector<int32_t>{6, 0, 2}));
+  EXPECT_EQ(ranksOf(Peers::others(Rank(2), 5)), (std::vector<int32_t>{3, 4, 0, 1}));
+  EXPECT_EQ(ranksOf(Peers::others(Rank(0), 1)), std::vector<int32_t>());
   EXPECT_EQ(ranksOf(Peers::places(nullptr, 1, 2, 3)), (std::vector<int32_t>{1, 3, 5}));
   EXPECT_EQ(ranksOf(Peers::places(kOrder, 1, 2, 3)), (std::vector<int32_t>{3, 0, 4}));
   EXPECT_EQ(ranksOf(Peers::places(kOrder, 4, 1, 2)), (std::vector<int32_t>{2, 4}));

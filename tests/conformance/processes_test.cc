@@ -26,7 +26,7 @@ bool spansHosts(int ranks) {
 }
 
 /// On several hosts nothing runs that needs memory that all see.
-bool isWanted(const Column& column, int ranks) { return !spansHosts(ranks) || column.traits.needs != algo::Needs::PeerMemory; }
+bool isWanted(const Column& column, int ranks) { return !spansHosts(ranks) || !column.traits.needsSharedMemory(); }
 
 /// All columns, one communicator each. Buffers come from ncclMemAlloc in every second case, in turns on even and on odd ranks.
 void runMatrix(ProcessRanks::Self& self) {

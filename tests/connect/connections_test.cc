@@ -121,6 +121,30 @@ TEST(Connections, BothSidesSeeOneWindowAndItsViewStays) {
   EXPECT_EQ(*owner.window(Rank(0), 256), *own);
 }
 
+TEST(Connections, AThirdRankReadsWhatTwoOthersPass) {
+  const auto hub = *Hub::make(3);
+  Connections zero(*hub, Rank(0));
+  Connections one(*hub, Rank(1));
+  Connections two(*hub, Rank(2));
+  const PipeSize size{2, 1024};
+  const auto lead = two.lead(ChannelId(0), 7, Rank(0), Rank(1), size);  // before those
+  ASSERT_TRUE(lead);
+  SendEnd* const send = *zero.sendEnd(ChannelId(0), 7, Rank(1), size);
+  RecvEnd* const receive = *one.recvEnd(ChannelId(0), 7, Rank(0), size);
+  for (uint64_t message = 0; message < 5; ++message) {
+    std::byte* const space = send->staging(1000);
+    space[999] = std::byte(message + 1);
+    send->head().bytes = 1000;
+    send->head().lent = 0;
+    send->push(false);
+    EXPECT_EQ((*lead)->staging(message, 1000)[999], std::byte(message + 1));
+    EXPECT_EQ(receive->payload()[999], std::byte(message + 1));
+    receive->release();
+  }
+  EXPECT_EQ(*two.lead(ChannelId(0), 7, Rank(0), Rank(1), size), *lead) << "it keeps its address";
+  EXPECT_NE(*two.lead(ChannelId(0), 8, Rank(0), Rank(1), size), *lead);
+}
+
 TEST(Connections, WhatCannotBeOpenedIsAnErrorAndCanBeTriedAgain) {
   const auto hubOwner = *Hub::make(2);
   Hub& hub = *hubOwner;

@@ -25,6 +25,10 @@ TEST(DevicePlanner, EveryAlgorithmOnEveryProtocolMakesPlansThatFit) {
           EXPECT_NE(world.failure(shapeOf(traits.collective, 100)).text().find("several hosts"), std::string::npos);
           continue;
         }
+        if (traits.fansOut) {
+          EXPECT_NE(world.failure(shapeOf(traits.collective, 100)).text().find("is for host devices"), std::string::npos);
+          continue;
+        }
         const bool isWindow = traits.needs == algo::Needs::PeerMemory;
         if (isWindow && !settings.hasWindows) {
           EXPECT_EQ(world.failure(shapeOf(traits.collective, 100)).code(), Code::InvalidUsage);
@@ -168,7 +172,7 @@ size_t mostEnds(const connect::Layout& layout, std::set<std::string>& leftOut) {
   DeviceFits fits(layout);
   std::vector<std::set<std::tuple<uint8_t, bool, int32_t>>> ends(static_cast<size_t>(layout.ranks()));
   for (const exec::record::Algorithm& algorithm : exec::record::algorithms()) {
-    if (algorithm.traits.needs == algo::Needs::PeerMemory || algorithm.traits.farOnly) continue;
+    if (algorithm.traits.needs == algo::Needs::PeerMemory || !algorithm.traits.isForDevices()) continue;
     if (!fits.of(algorithm, KernelId::Simple, Rank(0)).status.ok()) {
       leftOut.insert(format("{} {}", name(algorithm.traits.collective), algorithm.traits.name));
       continue;

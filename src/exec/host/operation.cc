@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/format.h"
 #include "core/prefetch.h"
@@ -187,7 +188,9 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
     const SlotHead& head = from[i].end->head();
     if (!acceptCall(head.signature, from[i].rank) || !acceptSize(head.bytes, from[i].rank, bytes)) return false;
     const std::byte* payload = from[i].end->payload();
-    if (head.lent != 0) {
+    if (head.lent == transport::local::kInLead && from[i].lead != nullptr) {
+      payload = from[i].lead->staging(from[i].end->received(), bytes);
+    } else if (head.lent != 0) {
       std::byte* const place = step.reduce || step.dst.buffer == Buffer::None ? nullptr : placeOf(step, lane, range);
       const bool isShared = place != nullptr && plan_->copies != 0 && bytes >= transport::local::SharedCopy::kLeastBytes &&
                             from[i].neighbour != nullptr && from[i].neighbour->isWatchable();
@@ -216,6 +219,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   }
 
   const std::byte* value = stable;
+  Lead lead{step.fansOut ? to[0]->staging(bytes) : nullptr};  // before that end moves on
   for (int i = 0; i < step.numTo; ++i) {
     if (value == nullptr) {  // combine straight into the first slot; further ones get a copy
       SendEnd& end = *to[i];
@@ -223,7 +227,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
       combine(space, sources, numSources, range.elems, ownFirst, false);
       value = space;
     }
-    send(*to[i], stable, value, bytes);
+    send(*to[i], stable, value, bytes, lead);
   }
   if (isOwn && dst != nullptr && dst != sources[0] && bytes > 0) copyBytes(dst, sources[0], bytes, stores_.isPast);
   for (int i = 0; i < step.numFrom; ++i) from[i].end->release();
@@ -231,7 +235,7 @@ bool Operation::runPipe(const Lane& lane, const BoundStep& step) {
   return true;
 }
 
-void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes) {
+void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes, Lead& lead) {
   SlotHead& head = end.head();
   head.signature = signature_;
   head.bytes = bytes;
@@ -242,6 +246,10 @@ void Operation::send(SendEnd& end, const std::byte* stable, const std::byte* val
   } else if (mayLend(stable, bytes, end.slotBytes(), end.reach())) {
     head.lent = reinterpret_cast<uint64_t>(stable);
     byReference = true;
+  } else if (lead.space != nullptr) {
+    if (!std::exchange(lead.isWritten, true)) storeFor(end.stores(), lead.space, value, bytes);
+    head.lent = end.staging(bytes) == lead.space ? 0 : transport::local::kInLead;
+    head.wentPast = 1;
   } else {
     head.lent = 0;
     std::byte* const space = end.staging(bytes);

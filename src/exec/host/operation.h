@@ -143,6 +143,12 @@ class Operation {
     uint64_t next = 0;            // of the call's: up to there places have been offered, where any are
   };
 
+  /// Where a value that goes to several is written once; null: each gets its own.
+  struct Lead {
+    std::byte* space = nullptr;
+    bool isWritten = false;
+  };
+
   template <class Note>
   void forEachUnmet(const Lane& lane, Note&& note) const;
   transport::local::LaneWait waitOf(const Lane& lane) const;
@@ -190,7 +196,7 @@ class Operation {
     }
   }
   bool handOver(const Lane& lane, const BoundStep& step);
-  void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes);
+  void send(transport::local::SendEnd& end, const std::byte* stable, const std::byte* value, uint64_t bytes, Lead& lead);
   void help(const BoundLane& bound);
   const std::byte* shareCopy(const Source& source, uint64_t bytes, std::byte* to);
   uint64_t offerFor(const BoundStep& step, const algo::Range& range);

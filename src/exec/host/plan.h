@@ -30,6 +30,7 @@ struct Source {
   transport::local::RecvEnd* end = nullptr;
   Rank rank;
   transport::local::Neighbour* neighbour = nullptr;  ///< the sender's process, if it is another one
+  const transport::local::PipeView* lead = nullptr;  ///< where what is kInLead lies; null: nothing is
 };
 
 struct BoundStep {
@@ -37,6 +38,7 @@ struct BoundStep {
   bool reduce = false;
   int8_t numFrom = 0;
   int8_t numTo = 0;
+  bool fansOut = false;  ///< Pipe: to several, whose pipes carry the same messages
   int8_t lane = -1;      ///< Give, Take
   uint8_t round = 0;     ///< windows
   Rank peer;             ///< Await, Load: whose arrival. Store: who gets it

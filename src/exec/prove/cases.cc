@@ -60,7 +60,7 @@ std::vector<Variant> sample(int32_t least, Extent extent) {
 
 /// Ranks a node: all divisors of few ranks, some of many.
 std::vector<int32_t> nodeSizes(const Subject& s, int32_t ranks) {
-  if (!s.traits.usesNodes) return {0};
+  if (!s.traits.usesNodes) return s.traits.runsOn(1, ranks) ? std::vector<int32_t>{0} : std::vector<int32_t>();
   std::vector<int32_t> all;
   for (int32_t d = 1; d <= ranks; ++d)
     if (ranks % d == 0 && s.traits.runsOn(ranks / d, d)) all.push_back(d);

@@ -37,11 +37,11 @@ inline constexpr size_t kShortBytes = 256;  ///< payload that has a place for ea
 struct alignas(2 * kCacheLine) SlotHead {
   std::atomic<uint64_t> filled;  ///< sender: message number (release); pairs with the acquire in RecvEnd::ready
   uint64_t signature;            ///< sender: which call the message belongs to
-  uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot
+  uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot; kInLead
   uint64_t bytes;                ///< sender: payload size
   union {
     std::byte inlineData[kInlineBytes];
-    uint64_t wentPast;  ///< sender, of what lies in the slot: not 0 if it was stored past the cache
+    uint64_t wentPast;  ///< sender, of what lies in the slot: not 0 if it was stored past the cache, or others read it as well
   };
   /// Whether the slot's lines are in their sender's cache, which writes them again when they have been read.
   bool isFresh() const { return lent == 0 && bytes > kInlineBytes && wentPast == 0; }
@@ -52,6 +52,10 @@ struct alignas(kCacheLine) FreedCount {
   std::atomic<uint64_t> value;  ///< receiver: messages it is done with (release); pairs with the acquire in SendEnd::refresh
   std::atomic<uint32_t> reach;  ///< receiver: what it can read (release), a set of kReaches…; pairs with the acquire in SendEnd::reach
 };
+
+/// As `lent`: the payload lies in the slot of the same message in the sender's pipe to the first of those whom it sends that to. All of
+/// them free that message before the slot is written again, as long as these pipes carry the same messages.
+inline constexpr uint64_t kInLead = 1;
 
 /// What of a peer's own memory a rank can read: a set of these.
 inline constexpr uint32_t kReachesNothing = 0;

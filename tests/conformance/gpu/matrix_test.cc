@@ -76,7 +76,7 @@ TEST_P(GpuMatrix, EveryResultIsRightBitForBit) {
   EXPECT_EQ(failures, 0) << "of " << cases << " cases";
   if (ranks == 1) return;  // one alone has no windows
   for (const Column& column : columns())
-    EXPECT_TRUE(column.traits.farOnly || protocolsOf[column.force] > 0) << column.force << " runs on no protocol";
+    EXPECT_TRUE(!column.traits.isForDevices() || protocolsOf[column.force] > 0) << column.force << " runs on no protocol";
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMatrix, testing::Range(1, 9));

@@ -30,6 +30,28 @@ TEST(Catalog, EveryAlgorithmRecordsAsManyLanesAsItSays) {
   }
 }
 
+/// What its slots are shared by (transport/local/pipe.h, kInLead): all pipes of a sender carry the same messages.
+TEST(Catalog, WhatFansOutSendsAllThatItSendsToAllOthersTheNextOneFirst) {
+  int found = 0;
+  for (const Algorithm& a : algorithms()) {
+    if (!a.traits.fansOut) continue;
+    ++found;
+    EXPECT_EQ(a.traits.needs, algo::Needs::Pipe);
+    for (int32_t ranks = 2; ranks <= a.traits.mostAtOnce; ++ranks) {
+      const connect::Layout layout = connect::Layout::natural(ranks);
+      for (int32_t r = 0; r < ranks; ++r)
+        for (const auto& lane : a.record(layout.view(Rank(r), Rank(ranks / 2))).lanes)
+          for (const algo::Step& step : lane) {
+            ASSERT_FALSE(step.reduce);
+            if (step.to.count == 0) continue;
+            ASSERT_EQ(step.to.count, ranks - 1);
+            for (int32_t i = 0; i < step.to.count; ++i) ASSERT_EQ(step.to.at(i), Rank((r + 1 + i) % ranks));
+          }
+    }
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(Catalog, EveryAlgorithmUsesPortsThatThereAre) {
   for (const Algorithm& a : algorithms()) {
     for (const int32_t ranks : {2, 5, 8}) {

@@ -1,0 +1,37 @@
+#include "plan/host_sizes.h"
+
+#include <algorithm>
+
+#include "plan/planner.h"
+
+namespace tutti::plan {
+
+bool copiesFaster(Collective collective, uint64_t bytes) {
+  switch (collective) {
+    case Collective::AllGather: return bytes >= 1 << 20 && bytes < kPastAnyCache;
+    case Collective::AllToAll:
+    case Collective::Broadcast: return bytes >= 512 << 10 && bytes < kPastAnyCache;
+    default: return bytes >= 1 << 20;
+  }
+}
+
+connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16, std::max<uint64_t>(64, pipe.slotBytes / 8)}; }
+
+connect::PipeSize shorter(const connect::PipeSize& pipe) {
+  return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
+}
+
+uint64_t footprint(Collective collective, uint64_t bytes, uint64_t ranks) {
+  switch (collective) {
+    case Collective::AllReduce:
+    case Collective::AllToAll: return 2 * bytes;
+    case Collective::AllGather:
+    case Collective::Reduce:
+    case Collective::ReduceScatter: return bytes + bytes / ranks;
+    case Collective::Gather:
+    case Collective::Scatter: return 2 * bytes / ranks;
+    default: return bytes;
+  }
+}
+
+}  // namespace tutti::plan
