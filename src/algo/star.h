@@ -1,6 +1,7 @@
 // Stars: the root has to do with every other rank at once.
 //
-// Gather and scatter: they exchange one message each, on a lane of its own, so none waits for another. Lane d belongs to the rank d places after the root: the root handles all lanes, every other rank its own.
+// Gather and scatter: they exchange one message each, on a lane of its own, so none waits for another. Lane d belongs to the rank d
+// places after the root: the root handles all lanes, every other rank its own.
 #pragma once
 
 #include "algo/lane.h"

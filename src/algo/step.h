@@ -32,8 +32,8 @@ TUTTI_HD constexpr ChunkRef out(int32_t chunk) { return {chunk, Buffer::Out}; }
 inline constexpr int kMaxListed = 3;
 struct Peers {
   int32_t count = 0;
-  /// 0: a list; above: peer i is 2^i places after rank[0], modulo this; -1: at place rank[0] + i rank[1]; below: 1 + i places after rank[0],
-  /// modulo -1 - this
+  /// 0: a list; above: peer i is 2^i places after rank[0], modulo this; -1: at place rank[0] + i rank[1]; below: 1 + i places after
+  /// rank[0], modulo -1 - this
   int32_t modulus = 0;
   Rank rank[kMaxListed];
   const int32_t* order = nullptr;  ///< what place is whose; null: each rank's own. Outlives the peers

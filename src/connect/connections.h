@@ -27,8 +27,8 @@ class Connections {
 
   Result<transport::local::SendEnd*> sendEnd(ChannelId channel, uint8_t port, Rank to, const PipeSize& size);
   Result<transport::local::RecvEnd*> recvEnd(ChannelId channel, uint8_t port, Rank from, const PipeSize& size);
-  /// A pipe between two others that carries what this rank gets from the sender as well (kInLead), opened as they open it; the view keeps its
-  /// address.
+  /// A pipe between two others that carries what this rank gets from the sender as well (kInLead), opened as they open it; the view keeps
+  /// its address.
   Result<const transport::local::PipeView*> lead(ChannelId channel, uint8_t port, Rank from, Rank to, const PipeSize& size);
   /// The window of `rank`; the view keeps its address.
   Result<const transport::local::WindowView*> window(Rank rank, uint64_t cellBytes);

@@ -102,7 +102,8 @@ exec::cuda::Tracks DeviceFits::tracksOf(Rank rank, uint8_t port, bool sends, Ran
 /// Of the program of one rank on one track; adds its ports.
 Status DeviceFits::check(const Algorithm& algorithm, KernelId kernel, const exec::record::Program& program, Rank rank, uint64_t& ports) {
   if (algorithm.traits.fansOut)
-    return error(Code::InvalidArgument, "{} is for host devices: over links its root would send the same to every rank", algorithm.traits.name);
+    return error(Code::InvalidArgument, "{} is for host devices: over links its root would send everything to every rank",
+                 algorithm.traits.name);
   if (algorithm.traits.farOnly)
     return error(Code::InvalidArgument, "{} is for ranks of several hosts: windows do the same in fewer steps", algorithm.traits.name);
   const auto packed = exec::cuda::packProgram(kernel, algorithm.traits.needs, program.lanes, rank);

@@ -21,6 +21,11 @@ connect::PipeSize shorter(const connect::PipeSize& pipe) {
   return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
 }
 
+bool isWorthFanning(uint64_t bytes, int32_t ranks, int32_t cores) {
+  constexpr uint64_t kLeastBytes = 8192;
+  return ranks > 2 && (ranks == 3 || ranks > cores || bytes >= kLeastBytes);
+}
+
 uint64_t footprint(Collective collective, uint64_t bytes, uint64_t ranks) {
   switch (collective) {
     case Collective::AllReduce:

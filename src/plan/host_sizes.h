@@ -14,11 +14,10 @@ namespace tutti::plan {
 /// with 300 MiB, where 16 MiB take longer past it.
 inline constexpr uint64_t kPastAnyCache = 32 << 20;
 
-/// Ports of pipes that plans have beside those of the algorithms' own ports, to which these are added: fine ones; those that fan out, which
-/// carry nothing else; and those that do so and are fine.
+/// Ports of pipes that plans have beside those of the algorithms' own ports, to which these are added: fine ones, and those that fan out,
+/// which carry nothing else.
 inline constexpr uint8_t kFinePorts = 64;
 inline constexpr uint8_t kFanPorts = 96;
-inline constexpr uint8_t kFineFanPorts = 112;
 
 /// Whether system calls copy so many bytes faster, where calls pay at all, than copies through shared memory do (`bench/peers/run`). The
 /// kernel does not store past the cache. There it takes up to 1.25 times as long where each core has to read and to write, or a broadcast's
@@ -34,6 +33,11 @@ connect::PipeSize fine(const connect::PipeSize& pipe);
 /// rank's writing and its reading take turns while both are in its second cache. Not where ranks share cores, which then take turns more
 /// often. `bench_mpi alltoall --from 256K --to 16M`.
 connect::PipeSize shorter(const connect::PipeSize& pipe);
+
+/// Whether so many bytes are better written for all ranks at once than passed on from rank to rank, where others could begin the next call
+/// meanwhile: of little, most of the time goes into telling each reader. `bench_mpi broadcast --from 8` of 3 to 32 ranks on 32 cores, and
+/// of 4 and 8 on two.
+bool isWorthFanning(uint64_t bytes, int32_t ranks, int32_t cores);
 
 /// What the buffers of a rank have together, on an average, in bytes, of a broadcast in place; `bytes` are those of the larger one.
 uint64_t footprint(Collective collective, uint64_t bytes, uint64_t ranks);

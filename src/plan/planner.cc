@@ -66,7 +66,8 @@ uint64_t Planner::cellBytes(bool copies) const {
 }
 
 /// Whether processes copy a call's values by system call where both permit it.
-bool Planner::copies(const Shape& shape, uint64_t bytes) const {
+bool Planner::copies(const algo::Traits& traits, const Shape& shape, uint64_t bytes) const {
+  if (traits.fansOut) return false;  // its readers would all be in the kernel for the pages of one process at once
   const bool fitsCalls = settings_.copiedBytes / static_cast<uint64_t>(layout_.ranks()) >= exec::host::kCopyCallBytes;
   const bool isFaster = !reduces(shape.collective) && copiesFaster(shape.collective, bytes);
   return settings_.copies != 0 && fitsCalls && isFaster;
@@ -110,15 +111,15 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const bool shares = settings_.spansProcesses;
   const auto parts = static_cast<uint64_t>(traits.division == algo::Division::Blocks ? algorithm.chunks(ranks) : 1);
   const uint64_t bytes = shape.count * parts * sizeOf(shape.type);
-  const uint64_t windowSlice = lends && !shares ? lentSlice : cellBytes(lends && copies(shape, bytes));
+  const uint64_t windowSlice = lends && !shares ? lentSlice : cellBytes(lends && copies(traits, shape, bytes));
   const uint64_t stagedSlice = messages && settings_.spansHosts ? settings_.farMessageBytes : settings_.sliceBytes;
   const uint64_t pipeSlice = messages && !shares ? settings_.messageBytes : stagedSlice;
   draft.sliceBytes = window ? windowSlice : pipeSlice;
   draft.pipes = {std::max(settings_.slots, static_cast<uint32_t>(traits.minSlots)), messages && !shares ? 4096 : stagedSlice};
   draft.firstPort = traits.fansOut ? kFanPorts : 0;
-  if (shape.collective == Collective::Broadcast && !window && shares && !settings_.spansHosts && !copies(shape, bytes)) {
+  if (shape.collective == Collective::Broadcast && !window && shares && !settings_.spansHosts && !copies(traits, shape, bytes)) {
     draft.pipes = fine(draft.pipes);
-    draft.firstPort = traits.fansOut ? kFineFanPorts : kFinePorts;
+    if (!traits.fansOut) draft.firstPort = kFinePorts;
     draft.sliceBytes = std::clamp<uint64_t>(bytes / 4, draft.pipes.slotBytes / 2, draft.pipes.slotBytes);
   }
   const bool isCrowded = ranks > settings_.machine.cores;
@@ -135,7 +136,7 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   const bool isLong = shares && bytes / static_cast<uint64_t>(ranks) >= kLeastPlacedBytes;
   if (lends) draft.loans = traits.places && (isLong || isPastCache(shape.collective, bytes)) ? Loans::Placed : Loans::Read;
   draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans,
-                               shares && !copies(shape, bytes));
+                               shares && !copies(traits, shape, bytes));
   draft.estimatedUs = draft.cost.sum();
   return draft;
 }
@@ -185,6 +186,11 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
       tooMany = algorithm->traits.name;
       const std::string_view of = algorithm->traits.usesNodes ? "nodes, and as many ranks of each" : "ranks";
       reject(*algorithm, format("is for at most {} {}", algorithm->traits.mostAtOnce, of));
+      continue;
+    }
+    if (algorithm->traits.fansOut && isThereOne([](const Algorithm* a) { return !a->traits.fansOut; }) &&
+        !isWorthFanning(shape.count * sizeOf(shape.type), layout_.ranks(), settings_.machine.cores)) {
+      reject(*algorithm, "has its root write to each rank, which takes its time: for longer values, or if nothing else is allowed");
       continue;
     }
     // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs
@@ -256,12 +262,28 @@ Result<std::shared_ptr<const HostPlan>> Planner::makePlan(const Shape& shape) {
   plan->rounds = plan->usesWindow ? drafted->algorithm->traits.rounds : 0;
   plan->lends = drafted->loans != Loans::None;
   plan->places = drafted->loans == Loans::Placed;
-  plan->copies = copies(shape, bytes) ? settings_.copies : 0;
+  plan->copies = copies(drafted->algorithm->traits, shape, bytes) ? settings_.copies : 0;
   if (reduces(shape.collective)) plan->reduceFn = exec::host::selectReduce(shape.type, shape.op, settings_.simd);
   if (Status status = bind(*drafted, *plan); !status.ok())  // what others have done says enough
     return tl::unexpected(status.code() == Code::RemoteError ? std::move(status) : std::move(status).at("bind plan"));
   return std::shared_ptr<const HostPlan>(std::move(plan));
 }
+
+namespace {
+
+/// Marks what `self` stores in a round if all others get the same.
+void fanOutStores(std::vector<BoundStep>& steps, Rank self, int32_t ranks) {
+  for (BoundStep& step : steps) {
+    if (step.kind != Kind::Store) continue;
+    const auto isAlike = [&](const BoundStep& other) {
+      return other.kind == Kind::Store && other.round == step.round && other.peer != self && other.reduce == step.reduce &&
+             other.src.chunk == step.src.chunk && other.src.buffer == step.src.buffer;
+    };
+    step.fansOut = ranks > 2 && std::count_if(steps.begin(), steps.end(), isAlike) == ranks - 1;
+  }
+}
+
+}  // namespace
 
 Status Planner::bind(const Draft& draft, HostPlan& plan) {
   for (int32_t channel = 0; channel < draft.geometry.channels; ++channel) {
@@ -273,6 +295,7 @@ Status Planner::bind(const Draft& draft, HostPlan& plan) {
         if (!bound) return bound.error();
         lane.steps.push_back(*bound);
       }
+      if (plan.lends) fanOutStores(lane.steps, rank_, layout_.ranks());
       lane.sendEnds = lane.targets;
       std::sort(lane.sendEnds.begin(), lane.sendEnds.end());
       lane.sendEnds.erase(std::unique(lane.sendEnds.begin(), lane.sendEnds.end()), lane.sendEnds.end());

@@ -111,7 +111,7 @@ class Planner {
  private:
   struct Draft;
   uint64_t cellBytes(bool copies) const;
-  bool copies(const Shape& shape, uint64_t bytes) const;
+  bool copies(const algo::Traits& traits, const Shape& shape, uint64_t bytes) const;
   uint64_t held(Collective collective, uint64_t bytes) const;
   bool isPastCache(Collective collective, uint64_t bytes) const;
   bool triesCache(Collective collective, uint64_t bytes) const;

@@ -106,7 +106,7 @@ class Cases(unittest.TestCase):
         listed = subprocess.run([TUTTI, "prove", "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
         names = {("alltoall" if c == "AlltoAll" else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", c).lower().replace("send_recv", "sendrecv"), a)
                  for c, a in re.findall(r"^\s*(\w+):(\w+)", listed, re.M)}
-        known = [(program, a) for table in (cases.ALGORITHMS, cases.BETWEEN_HOSTS) for program, algorithms in table.items() for a in algorithms]
+        known = [(program, a) for table in (cases.ALGORITHMS, cases.NOT_ON_GPUS) for program, algorithms in table.items() for a in algorithms]
         self.assertEqual(names, set(known))
         self.assertEqual(len(names), len(known), "in one table alone")
 

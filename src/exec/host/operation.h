@@ -266,8 +266,9 @@ class Operation {
     bool isPast = false;        // of what is in a window: the cache
   };
   static constexpr uint64_t kInCell = 1;
+  uint64_t published_ = 0;          // the last epoch in which the own cell was written for all others; 0: none
   std::vector<Target> targets_;     // of the LoadReduce under way, beside the own output
-  std::vector<uint64_t> placedAt_;  // by peer: the offer of its memory that has this slice's result; 0: none; kInCell: its window
+  std::vector<uint64_t> placedAt_;  // by peer: the offer of its memory that has this slice's result; 0: none; kInCell: a cell
   bool hasOffered_ = false;         // places, to another process
   Status status_;
   std::optional<uint64_t> foreign_;

@@ -46,6 +46,7 @@ const std::byte* Operation::contentOf(const BoundStep& step, uint64_t epoch, Ran
   const uint64_t lent = step.window->head(epoch, writer).lent;
   if (lent == 0) return step.window->payload(epoch, writer, bytes);
   const auto at = static_cast<size_t>(writer.value);
+  if (lent == transport::local::kInLead && at < plan_->windows.size()) return plan_->windows[at]->payload(epoch, writer, bytes);
   return lentBy(plan_->neighbours.empty() ? nullptr : plan_->neighbours[at], lent, bytes, to, at);
 }
 
@@ -106,7 +107,12 @@ uint64_t Operation::findTarget(const BoundStep& step, uint64_t epoch, Rank rank,
   const uint32_t reach = window.returned[plan_->rank.value].reach.load(std::memory_order_acquire);  // pairs with Hub::window
   if (!mayLend(out_, bytes, window.cellBytes, reach)) {  // runStore() will not lend either
     if (bytes > window.cellBytes || !stores_.isPast) return 0;
-    targets_.push_back({window.payload(epoch + 1, plan_->rank, bytes), 0, bytes, true, plan_->stores[peer]->prefersPast(bytes)});
+    // As all get the same, all read it in one place; of two ranks, in that of the only other one.
+    const bool isShared = plan_->ranks > 2;
+    const bool isThere = isShared && std::any_of(targets_.begin(), targets_.end(), [](const Target& t) { return t.isInWindow; });
+    const auto& place = isShared ? *plan_->windows[static_cast<size_t>(plan_->rank.value)] : window;
+    if (!isThere)
+      targets_.push_back({place.payload(epoch + 1, plan_->rank, bytes), 0, bytes, true, plan_->stores[peer]->prefersPast(bytes)});
     return kInCell;
   }
   const transport::local::CellHead& head = step.window->head(epoch, rank);

@@ -38,7 +38,7 @@ struct BoundStep {
   bool reduce = false;
   int8_t numFrom = 0;
   int8_t numTo = 0;
-  bool fansOut = false;  ///< Pipe: to several, whose pipes carry the same messages
+  bool fansOut = false;  ///< Pipe: to several, whose pipes carry the same messages. Store: one of those that give all others the same
   int8_t lane = -1;      ///< Give, Take
   uint8_t round = 0;     ///< windows
   Rank peer;             ///< Await, Load: whose arrival. Store: who gets it

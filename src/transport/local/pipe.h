@@ -37,7 +37,7 @@ inline constexpr size_t kShortBytes = 256;  ///< payload that has a place for ea
 struct alignas(2 * kCacheLine) SlotHead {
   std::atomic<uint64_t> filled;  ///< sender: message number (release); pairs with the acquire in RecvEnd::ready
   uint64_t signature;            ///< sender: which call the message belongs to
-  uint64_t lent;                 ///< sender: address of the payload in its own memory; 0: in inlineData if it fits, else in the slot; kInLead
+  uint64_t lent;                 ///< sender: address of the payload in its own memory; kInLead; 0: in inlineData, or longer, in the slot
   uint64_t bytes;                ///< sender: payload size
   union {
     std::byte inlineData[kInlineBytes];

@@ -9,7 +9,7 @@
 // 4. With what it lends, a rank may offer a place in its memory. Its peer writes only whole pages there, so that they can be taken back
 //    (memory/host_allocator.h), and only until it arrives in the round after that, which the rank waits for before its call ends.
 // 5. Where a rank has the same for all others, they may read it in its own cell of its own window instead, of the same bank: by rule 2 they
-//    have done so before it is written again. All ranks do so in a round, or none.
+//    have done so before it is written again. The heads of their cells say so (kInLead), unless all ranks do so in a round, or none.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct alignas(2 * kCacheLine) CellHead {
   std::atomic<uint64_t> epoch;  ///< writer (release); pairs with the acquire of the window's rank
   uint64_t signature;           ///< writer: which call the cell belongs to
   uint64_t bytes;               ///< writer: payload size; up to kCellInlineBytes lie in inlineData, more in the payload area
-  uint64_t lent;                ///< writer: address of the payload in its own memory; 0: in the cell
+  uint64_t lent;                ///< writer: address of the payload in its own memory; 0: in the cell; kInLead: where rule 5 says
   union {
     std::byte inlineData[kCellInlineBytes];
     /// Writer, of what is lent, 0: nowhere. With a contribution: where in the writer's memory the window's rank may put what it combines of

@@ -93,7 +93,7 @@ class PlannedRanks {
     call.event.sequence = sequence;
     if (call.plan->usesWindow) {
       call.windowEpoch = epochs_[r];
-      epochs_[r] += static_cast<uint64_t>(call.plan->geometry.slices);
+      epochs_[r] += static_cast<uint64_t>(call.plan->geometry.slices) * static_cast<uint64_t>(call.plan->rounds);
     }
     call.event.collective = shape.collective;
     call.event.count = shape.count;

@@ -29,7 +29,7 @@ ALGORITHMS = {
     "scatter": ("star", "direct"),
     "sendrecv": ("p2p",),
 }
-BETWEEN_HOSTS = {"all_reduce": ("allpairs",)}
+NOT_ON_GPUS = {"all_reduce": ("allpairs",), "broadcast": ("star",)}
 # Of tests/gpu/check: how many, where that is a choice, and about how long they take.
 APPLICATIONS = (("graphs", (), 15), ("copies", (), 60), ("life", (), 20), ("faults", ("--count", "36"), 45), ("torture", ("--count", "2"), 60),
                 ("tools", (), 5), ("pynccl", (), 10), ("torch", (), 40), ("cupy", (), 10), ("jax", (), 40))
