@@ -33,11 +33,7 @@ Settings readSettings() {
 HostFacts readHostFacts() {
   HostFacts facts;
   facts.name = hostName();
-  std::array<char, 256> text{};
-  if (const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)); file) {
-    const ssize_t size = read(file.get(), text.data(), text.size());
-    if (size > 0) facts.bootId.assign(text.data(), static_cast<size_t>(size));
-  }
+  facts.bootId = bootId();
   struct stat status {};
   if (stat("/proc/self/ns/net", &status) == 0) facts.networkSpace = status.st_ino;
   return facts;

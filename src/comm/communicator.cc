@@ -91,7 +91,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   if (outcome.hub->spansProcesses()) turn_->lookForDead = &lookForDead;
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
-  turn_->isCrowded = readCrowded(ranks());
+  turn_->isCrowded = readCrowded(ranks(), outcome.place.cores);
   turn_->comparesLate = settings_.slots <= plan::kMostSlotsOfLate;
   readWaitLimits(*turn_);
   outcome.hub->waitAtMost(std::chrono::nanoseconds(turn_->timeoutNs.load(std::memory_order_relaxed)));

@@ -1,6 +1,7 @@
 #include "comm/encounter.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -8,6 +9,8 @@
 namespace tutti::comm {
 
 namespace {
+
+constexpr int32_t kMost = 1 << 20;  // of what a machine has, or ranks have together: products with it are numbers
 
 /// The last-level caches of a machine that its ranks are below: those that ranks are bound to, or that one of them may use.
 int32_t cachesOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members) {
@@ -23,10 +26,21 @@ int32_t cachesOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& 
   return std::max(most, static_cast<int32_t>(bound.size() / std::max<size_t>(1, machines.size())));
 }
 
+/// Of all that the ranks may use, on all machines. Sets that are not the same count as if they had nothing in common, as those of bound
+/// ranks have.
+int32_t coresOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members) {
+  std::map<uint64_t, int32_t> sets;
+  for (const int32_t member : members) {
+    const Arrival& arrival = arrivals[static_cast<size_t>(member)];
+    int32_t& cores = sets[arrival.coreSet];
+    cores = std::max(cores, arrival.cores);
+  }
+  return std::accumulate(sets.begin(), sets.end(), 0, [](int32_t sum, const auto& set) { return std::min(sum + set.second, kMost); });
+}
+
 }  // namespace
 
 bool isPossible(const Arrival& arrival) {
-  constexpr int32_t kMost = 1 << 20;  // of what a machine has: products with it are numbers
   const auto isWithin = [](int32_t value, int32_t least, int32_t most) { return value >= least && value <= most; };
   const auto isFlag = [&](int32_t value) { return isWithin(value, 0, 1); };
   return arrival.minCtas >= 1 && arrival.maxCtas >= 1 && isWithin(arrival.cores, 1, kMost) && isWithin(arrival.multiprocessors, 0, kMost) &&
@@ -62,7 +76,6 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
       const Arrival& arrival = arrivals[static_cast<size_t>(member)];
       agreed.minCtas = std::max(agreed.minCtas, arrival.minCtas);
       agreed.maxCtas = std::min(agreed.maxCtas, arrival.maxCtas);
-      agreed.cores = std::max(agreed.cores, arrival.cores);
       agreed.isMixed = agreed.isMixed || (arrival.multiprocessors == 0) != (agreed.multiprocessors == 0);
       agreed.keepsLines = agreed.keepsLines && arrival.keepsLines != 0;
       agreed.streams = agreed.streams && arrival.streams != 0;
@@ -75,6 +88,7 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
     }
     if (agreed.constantsDiffer) agreed.constants = 0;
     agreed.caches = cachesOf(arrivals, members);
+    agreed.cores = coresOf(arrivals, members);
     for (size_t i = 0; i < members.size(); ++i) {
       agreed.rank = Rank(static_cast<int32_t>(i));
       grouping.places[static_cast<size_t>(members[i])] = agreed;

@@ -35,6 +35,7 @@ struct Arrival {
   uint64_t machine = 0;         ///< of the machine's topology, and, with a GPU, of the settings for it; 0: not known
   uint64_t cacheBytes = 0;      ///< of one of those caches; 0: not known
   uint64_t pastCacheBytes = 0;  ///< from which its user wants results stored past the caches (readPastCacheBytes()); 0: automatic
+  uint64_t coreSet = 0;         ///< which cores those are (availableCoreSet()); 0: not known
   uint32_t constants = 0;       ///< a digest of those that were measured on its machine; 0: the built-in ones
   int32_t hasFailed = 0;        ///< 1: it comes to say why it will not take part; at the hub, once all are there
 };
@@ -42,7 +43,7 @@ struct Arrival {
 bool isPossible(const Arrival& arrival);
 
 /// What a rank gets besides its hub: its place in the new communicator and what its ranks agreed on: enough channels for everybody, not
-/// more than anybody allows, and the most cores that one of them may use.
+/// more than anybody allows, and the cores that they have together.
 struct Place {
   int32_t group = -1;  ///< of the colours that there are, in their order; -1: none
   Rank rank;

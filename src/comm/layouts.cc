@@ -149,6 +149,7 @@ void Layouts::await() {
 Status Layouts::describe(int32_t gpu, Arrival& arrival) {
   const bool onGpu = gpu >= 0;
   arrival.pastCacheBytes = readPastCacheBytes();
+  arrival.coreSet = availableCoreSet();
   const auto machine = machineOf(onGpu);
   if (!*machine) {
     if (!config::get<Param::TopoFile>().empty()) return Status(machine->error()).at("NCCL_TOPO_FILE");

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "config/params.h"
-#include "core/thread.h"
 #include "observe/log.h"
 #include "plan/device_fit.h"
 #include "transport/local/neighbour.h"
@@ -317,7 +316,7 @@ int32_t readSpins() {
   return 300;
 }
 
-bool readCrowded(int32_t ranks) { return config::get<Param::TuttiSpin>() < 0 && ranks > availableCores(); }
+bool readCrowded(int32_t ranks, int32_t cores) { return config::get<Param::TuttiSpin>() < 0 && ranks > cores; }
 
 bool wantsCopies() {
   const int64_t wish = config::get<Param::TuttiCma>();

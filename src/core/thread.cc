@@ -8,6 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include "core/hash.h"
+#include "core/host_name.h"
+
 namespace tutti {
 
 Result<std::thread> startThread(const char* name, const char* purpose, std::function<void()> run) {
@@ -29,6 +32,14 @@ Result<std::thread> startThread(const char* name, const char* purpose, std::func
 int32_t availableCores() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
+}
+
+uint64_t availableCoreSet() {
+  static const std::string boot = bootId();
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
+  return std::max<uint64_t>(hashText(boot.empty() ? hostName() : boot, hashText({reinterpret_cast<const char*>(&cores), sizeof cores})), 1);
 }
 
 }  // namespace tutti

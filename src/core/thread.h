@@ -16,5 +16,7 @@ Result<std::thread> startThread(const char* name, const char* purpose, std::func
 
 /// Cores that the calling thread may run on, at least 1. Threads of one process may differ.
 int32_t availableCores();
+/// Tells the set of those cores from all others, also of other machines; 0: not known. May read a file.
+uint64_t availableCoreSet();
 
 }  // namespace tutti

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace tutti::comm::encounter_test {
 namespace {
 
@@ -27,6 +29,19 @@ TEST(FormGroups, TheRanksAgree) {
     EXPECT_EQ(place.maxCtas, 16);
     EXPECT_EQ(place.cores, 7) << "what an algorithm is chosen by is the same for all";
   }
+}
+
+TEST(FormGroups, RanksHaveTheCoresOfAllTheirSets) {
+  Arrival arrivals[] = {{0, 0, 1, 64, 2}, {0, 1, 1, 64, 2}, {0, 2, 1, 64, 3}, {0, 3, 1, 64, 2}};
+  const auto cores = [&](std::array<uint64_t, 4> sets) {
+    for (size_t r = 0; r < 4; ++r) arrivals[r].coreSet = sets[r];
+    return formGroups(arrivals).places[1].cores;
+  };
+  EXPECT_EQ(cores({7, 8, 9, 10}), 9) << "each is bound to its own";
+  EXPECT_EQ(cores({7, 7, 9, 7}), 5) << "three share two";
+  EXPECT_EQ(cores({0, 0, 0, 0}), 3) << "nobody knows";
+  for (Arrival& arrival : arrivals) arrival.cores = 1 << 20;
+  EXPECT_EQ(cores({7, 8, 9, 10}), 1 << 20);
 }
 
 TEST(FormGroups, WhatOneRankDoesNotWantIsDoneByNone) {

@@ -12,6 +12,7 @@
 #include "comm/said_network.h"
 #include "comm/two_hosts.h"
 #include "config/params.h"
+#include "core/thread.h"
 #include "observe/log.h"
 #include "topo/host_devices.h"
 #include "topo/xml.h"
@@ -84,6 +85,7 @@ class OnGpus : public testing::Test {
       EXPECT_TRUE(play_.devices.at(gpu));
       const Status status = layouts_.describe(gpu, arrivals.emplace_back());
       EXPECT_TRUE(status.ok()) << status.text();
+      EXPECT_EQ(arrivals.back().coreSet, availableCoreSet());
     }
     return arrivals;
   }

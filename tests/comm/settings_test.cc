@@ -557,11 +557,11 @@ TEST(CacheShare, IsOfTheCachesThatRanksOfANodeUse) {
 }
 
 TEST_F(FromEnvironment, RanksThatOutnumberCoresLookAtWhoNeedsTheirs) {
-  EXPECT_TRUE(readCrowded(100000));
-  EXPECT_FALSE(readCrowded(1));
+  EXPECT_TRUE(readCrowded(5, 4));
+  EXPECT_FALSE(readCrowded(4, 4));
   set("TUTTI_SPIN", "0");
   EXPECT_EQ(readSpins(), 0);
-  EXPECT_FALSE(readCrowded(100000)) << "who sets a number gets it";
+  EXPECT_FALSE(readCrowded(100000, 1)) << "who sets a number gets it";
   set("TUTTI_SPIN", "77");
   EXPECT_EQ(readSpins(), 77);
 }

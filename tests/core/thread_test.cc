@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <set>
 
 namespace tutti::thread_test {
 namespace {
@@ -53,6 +55,30 @@ TEST(Thread, ThisThreadTakesSignalsAsBefore) {
   thread->join();
   EXPECT_EQ(sigismember(&after, SIGUSR2), 1);
   EXPECT_EQ(sigismember(&after, SIGTERM), 0);
+}
+
+TEST(Thread, SetsOfCoresAreToldApart) {
+  const uint64_t all = availableCoreSet();
+  EXPECT_NE(all, 0U);
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  std::set<uint64_t> sets;
+  for (int core = 0; core < CPU_SETSIZE && sets.size() < 4; ++core) {
+    if (!CPU_ISSET(core, &before)) continue;
+    auto thread = startThread(nullptr, "of a test", [&] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+      EXPECT_EQ(availableCores(), 1);
+      EXPECT_EQ(availableCoreSet(), availableCoreSet());
+      EXPECT_TRUE(sets.insert(availableCoreSet()).second) << "core " << core;
+    });
+    ASSERT_TRUE(thread);
+    thread->join();
+  }
+  EXPECT_EQ(sets.contains(all), CPU_COUNT(&before) == 1);
+  EXPECT_EQ(availableCoreSet(), all) << "this thread's are as before";
 }
 
 /// In a child process: address space is what a thread lacks first, also for root; stacks of threads that have ended serve once more.
