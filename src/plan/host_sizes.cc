@@ -17,8 +17,12 @@ bool copiesFaster(Collective collective, uint64_t bytes) {
 
 connect::PipeSize fine(const connect::PipeSize& pipe) { return {pipe.slots * 16, std::max<uint64_t>(64, pipe.slotBytes / 8)}; }
 
-connect::PipeSize shorter(const connect::PipeSize& pipe) {
-  return {std::max(pipe.slots, std::min(4 * pipe.slots, kMostSlotsOfLate)), std::max<uint64_t>(64, pipe.slotBytes / 4)};
+connect::PipeSize shorter(const connect::PipeSize& pipe, int32_t ranks) {
+  constexpr uint64_t kOfARank = 4 << 20;
+  const uint64_t slotBytes = std::max<uint64_t>(64, pipe.slotBytes / 4);
+  const uint64_t most = std::min(4 * pipe.slots, kMostSlotsOfLate);
+  const uint64_t room = kOfARank / (static_cast<uint64_t>(std::max(1, ranks - 1)) * slotBytes);
+  return {std::max(pipe.slots, static_cast<uint32_t>(std::min(most, room))), slotBytes};
 }
 
 bool isWorthFanning(uint64_t bytes, int32_t ranks, int32_t cores) {

@@ -31,8 +31,8 @@ connect::PipeSize fine(const connect::PipeSize& pipe);
 
 /// Messages between processes of a host that no system call copies: as much as the other pipes hold by default, in shorter slots, so that a
 /// rank's writing and its reading take turns while both are in its second cache. Not where ranks share cores, which then take turns more
-/// often. `bench_mpi alltoall --from 256K --to 16M`.
-connect::PipeSize shorter(const connect::PipeSize& pipe);
+/// often. Fewer of them between many ranks. `bench_mpi alltoall --from 256K --to 16M`, of 2 to 32 ranks.
+connect::PipeSize shorter(const connect::PipeSize& pipe, int32_t ranks);
 
 /// Whether so many bytes are better written for all ranks at once than passed on from rank to rank, where others could begin the next call
 /// meanwhile: of little, most of the time goes into telling each reader. `bench_mpi broadcast --from 8` of 3 to 32 ranks on 32 cores, and

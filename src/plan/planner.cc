@@ -126,7 +126,7 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   // Not of a caller's own messages: where the two sides disagree about the length, one pipe has to bring that to light.
   const bool isLongExchange = shape.collective == Collective::AllToAll && bytes >= kPastAnyCache;
   if (messages && shares && !settings_.spansHosts && (settings_.copies == 0 || isLongExchange) && !isCrowded) {
-    draft.pipes = shorter(draft.pipes);
+    draft.pipes = shorter(draft.pipes, ranks);
     draft.sliceBytes = draft.pipes.slotBytes;
     if (settings_.copies != 0) draft.firstPort = kFinePorts;  // beside the pipes of shorter calls
   }
@@ -135,8 +135,10 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   // As if all had buffers that others can write to: what is not placed moves as much as if it were read, through windows.
   const bool isLong = shares && bytes / static_cast<uint64_t>(ranks) >= kLeastPlacedBytes;
   if (lends) draft.loans = traits.places && (isLong || isPastCache(shape.collective, bytes)) ? Loans::Placed : Loans::Read;
+  const tune::Passing copied = copies(traits, shape, bytes) ? tune::Passing::BySystemCall : tune::Passing::ThroughCopies;
+  const tune::Passing passing = shares ? copied : tune::Passing::InPlace;
   draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans,
-                               shares && !copies(traits, shape, bytes));
+                               passing);
   draft.estimatedUs = draft.cost.sum();
   return draft;
 }

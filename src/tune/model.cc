@@ -11,12 +11,17 @@ using exec::record::Profile;
 namespace {
 
 // A cell is written again soon, while its reader's caches still have its lines; a pipe has more slots. Where nothing is reduced, that tells
-// windows and pipes apart. With more ranks pipes win only from 1 MiB on, and lose where values are lent. `bench_mpi alltoall --from 16K
-// --to 4M` with TUTTI_ALGO=alltoall:direct and alltoall:p2p.
+// windows and pipes apart. `bench_mpi alltoall --from 16K --to 4M` of two ranks with TUTTI_ALGO=alltoall:direct and alltoall:p2p.
 constexpr double kCellsAgain = 1.1;
 constexpr uint64_t kMovedBytes = 32768;
-// Where ranks share cores, each pair's pipe has room of its own, in nobody's cache, and all of it together is many times what a window has.
+// Of more ranks each pair's pipe has room of its own, in nobody's cache, and all of it together is many times what a window has; and a
+// thread carries all of its rank's pipes. The same of 3 to 32 ranks on 32 cores, from 8 B on, and of 4 and 8 on two: pipes take 0.9 to 2.9
+// times as long, also where values are lent.
 constexpr double kPairsApart = 1.1;
+
+// Between processes a rank that passes a value on copies it twice, out of one slot and into another, or once by system call, which takes as
+// long; a star's root copies it once for all. `bench_mpi broadcast --from 8K` of 3 to 32 ranks, with TUTTI_ALGO=broadcast:chain and :star.
+constexpr double kPassedOn = 2;
 
 }  // namespace
 
@@ -27,7 +32,7 @@ Model::Model(const connect::Layout& layout, const Machine& machine)
       profiles_(layout.ranks(), machine.spansHosts && layout.nodes() == 1 ? 1 : layout.ranks() / layout.nodes(), true) {}
 
 Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, Loans loans,
-                     bool copiesIntoCells) {
+                     Passing passing) {
   const Profile& p = profiles_.get(algorithm, loans);
   const int32_t ranks = layout_.ranks();
   const double crowding = std::max(1.0, static_cast<double>(ranks) / machine_.cores);
@@ -42,16 +47,22 @@ Cost Model::estimate(const Algorithm& algorithm, const algo::Geometry& geometry,
   // What is small stays in the caches of its core but for what others get: written once, read once.
   const bool isSmall = bytes <= kSmallBytes && crowding <= 1 && p.crossing > 0;
   const double share = isSmall ? std::min(worked, 2 * p.crossing) : worked;
-  const bool movesInCells = window && copiesIntoCells && !reduces(algorithm.traits.collective);
+  const bool isCopied = passing == Passing::ThroughCopies;
+  const bool movesInCells = window && isCopied && !reduces(algorithm.traits.collective);
   const bool isAgain = movesInCells && bytes > kMovedBytes && ranks == 2 && crowding <= 1;
-  const bool isApart = !window && copiesIntoCells && crowding >= 2 && algorithm.traits.collective == Collective::AllToAll;
-  const double traffic = (isAgain ? kCellsAgain : isApart ? kPairsApart : 1) * share * static_cast<double>(bytes) / machine_.bytesPerNs;
+  const bool isBetween = passing != Passing::InPlace && !machine_.spansHosts;  // processes of one host
+  const bool isApart = !window && isBetween && ranks > 2 && algorithm.traits.collective == Collective::AllToAll;
+  const bool isPassedOn = !window && isBetween && ranks > 2 && !algorithm.traits.fansOut &&
+                          algorithm.traits.collective == Collective::Broadcast;
+  const double factor = isAgain ? kCellsAgain : isApart ? kPairsApart : isPassedOn ? kPassedOn : 1;
+  const double traffic = factor * share * static_cast<double>(bytes) / machine_.bytesPerNs;
+  const double messages = isApart ? 2.0 * (ranks - 1) : p.messages;
   if (machine_.spansHosts) {
     const double leaving = p.leaving * static_cast<double>(bytes) / machine_.farBytesPerNs;
     return {0, (p.farHops * machine_.farHopNs + p.hops * hopNs) / 1000, p.messages * messageNs * crowding / 1000,
             (slices - 1) * machine_.farHopNs / 8 / 1000, std::max(traffic, leaving) / 1000};
   }
-  return {0, (p.farHops + p.hops) * hopNs / 1000, p.messages * messageNs * crowding / 1000, further / 1000, traffic / 1000};
+  return {0, (p.farHops + p.hops) * hopNs / 1000, messages * messageNs * crowding / 1000, further / 1000, traffic / 1000};
 }
 
 }  // namespace tutti::tune

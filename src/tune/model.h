@@ -12,6 +12,13 @@
 
 namespace tutti::tune {
 
+/// How what a rank has long is passed to another.
+enum class Passing : uint8_t {
+  InPlace,        ///< it is read where it lies
+  BySystemCall,   ///< the kernel copies it, from process to process
+  ThroughCopies,  ///< into cells or slots, and out of them
+};
+
 class Model {
  public:
   /// Up to here only what goes from core to core is counted as traffic. `tutti bench all_reduce` with 2 processes shows where one-shot
@@ -21,9 +28,9 @@ class Model {
   /// `layout` outlives the model.
   Model(const connect::Layout& layout, const Machine& machine);
 
-  /// Of a call whose larger buffer has `bytes`. `copiesIntoCells`: whether a window's values are copied into its cells and out of them.
+  /// Of a call whose larger buffer has `bytes`.
   Cost estimate(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans,
-                bool copiesIntoCells = false);
+                Passing passing = Passing::InPlace);
   double estimateUs(const exec::record::Algorithm& algorithm, const algo::Geometry& geometry, uint64_t bytes, exec::record::Loans loans) {
     return estimate(algorithm, geometry, bytes, loans).sum();
   }

@@ -11,6 +11,7 @@
 
 #include "algo/sendrecv.h"
 #include "connect/channels.h"
+#include "plan/host_sizes.h"
 
 namespace tutti::plan::planner_test {
 namespace {
@@ -493,6 +494,17 @@ TEST(Planner, MessagesBetweenProcessesHaveShortSlotsWhereEachRankHasACore) {
   EXPECT_EQ(messagePipe(settings), std::pair(4U, uint64_t{262144})) << "for what system calls do not copy";
   EXPECT_EQ(messagePipe(settings, 32 << 20, 64), std::pair(16U, uint64_t{65536})) << "past the cache they copy nothing";
   EXPECT_EQ(messagePipe(settings, 32 << 20), std::pair(3U, uint64_t{64})) << "which pipes of shorter calls are not used for";
+}
+
+TEST(Planner, MessagesBetweenManyProcessesHaveFewerSlots) {
+  const connect::PipeSize asked{4, 262144};
+  const auto slots = [&](int32_t ranks) { return shorter(asked, ranks).slots; };
+  EXPECT_EQ(slots(2), 16U);
+  EXPECT_EQ(slots(5), 16U);
+  EXPECT_EQ(slots(9), 8U) << "4 MiB for all eight";
+  EXPECT_EQ(slots(17), 4U);
+  EXPECT_EQ(slots(1000), 4U) << "no fewer than were asked for";
+  EXPECT_EQ(shorter(asked, 1000).slotBytes, 65536U);
 }
 
 TEST(Planner, SystemCallsCopyWhatIsLongAndStaysInTheCache) {

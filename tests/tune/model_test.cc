@@ -49,9 +49,26 @@ TEST(Model, BetweenProcessesLongValuesGoThroughPipesWhereNothingIsReduced) {
   EXPECT_EQ(between(Collective::AllToAll, 16384, 2, 2), "direct");
   EXPECT_EQ(between(Collective::AllGather, 1 << 20, 2, 2), "ring");
   EXPECT_EQ(between(Collective::AllToAll, 65536, 2, 1), chosen(Collective::AllToAll, 65536, 2, 1)) << "ranks that share cores";
-  EXPECT_EQ(between(Collective::AllToAll, 65536, 4, 16), chosen(Collective::AllToAll, 65536, 4, 16));
+  for (const int32_t ranks : {3, 4, 32})
+    for (const uint64_t bytes : {uint64_t{512}, uint64_t{16384}, uint64_t{262144}, uint64_t{16} << 20})
+      EXPECT_EQ(between(Collective::AllToAll, bytes, ranks, 64), "direct") << bytes << ", of " << ranks << ": pipes of pairs are too many";
   EXPECT_EQ(chosen(Collective::AllToAll, 65536, 2, 2), "direct") << "threads read it where it lies";
   EXPECT_EQ(between(Collective::ReduceScatter, 65536, 2, 2), chosen(Collective::ReduceScatter, 65536, 2, 2));
+}
+
+TEST(Model, ARootWritesOnceForAllOthersWhereThatIsWorthIt) {
+  const auto between = [](uint64_t bytes, int32_t ranks, int32_t cores) {
+    return chosen(Collective::Broadcast, bytes, ranks, cores, 0, 0, true);
+  };
+  for (const uint64_t bytes : {uint64_t{8192}, uint64_t{512} << 10, uint64_t{2} << 20, kLarge})
+    for (const int32_t cores : {2, 64}) {
+      for (const int32_t ranks : {3, 4, 16, 32}) EXPECT_EQ(between(bytes, ranks, cores), "star") << bytes << ", of " << ranks;
+      EXPECT_NE(between(bytes, 2, cores), "star") << bytes;
+      EXPECT_NE(between(bytes, 33, cores), "star") << bytes << ": a step sends to 31";
+    }
+  EXPECT_EQ(between(8, 3, 64), "star");
+  EXPECT_EQ(between(8, 4, 64), "chain") << "others can begin the next call meanwhile";
+  EXPECT_EQ(between(8, 8, 2), "star") << "where ranks share cores they cannot";
 }
 
 TEST(Model, SmallAllReducesGoInOneFlightAndLargeOnesInTwo) {

@@ -267,7 +267,7 @@ Result<PipeView> Hub::pipe(const PipeKey& key, uint32_t slots, uint64_t slotByte
   if (!lies) return tl::unexpected(Status(lies.error()).at("create pipe"));
   const auto memory = arena_->map(lies->place, Bytes(lies->bytes));
   if (!memory) return tl::unexpected(memory.error());
-  const PipeView view = pipeIn(*memory, lies->count, lies->partBytes);
+  const PipeView view = pipeIn(*memory, lies->count, lies->partBytes, ranks_);
   own.unlock();
   shared.unlock();
   if (isHere(key.to)) view.freed->reach.store(reach(key.from), std::memory_order_release);  // pairs with SendEnd::reach

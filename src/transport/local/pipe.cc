@@ -22,7 +22,8 @@ uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes) {
   return stagingAt(slots) + headsOf(slots) * kShortBytes + slots * strideOf(slotBytes);
 }
 
-PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
+PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes, int32_t ranks) {
+  constexpr uint64_t kOfARank = 2 << 20;
   PipeView view;
   view.heads = reinterpret_cast<SlotHead*>(memory);
   view.freed = reinterpret_cast<FreedCount*>(memory + headsOf(slots) * sizeof(SlotHead));
@@ -31,6 +32,7 @@ PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes) {
   view.numHeads = headsOf(slots);
   view.slots = slots;
   view.slotBytes = strideOf(slotBytes);
+  view.movingRoom = ranks <= 2 ? view.slotBytes : std::min(view.slotBytes, kOfARank / (static_cast<uint64_t>(ranks - 1) * slots));
   return view;
 }
 

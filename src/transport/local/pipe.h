@@ -87,13 +87,14 @@ struct PipeView {
   uint32_t numHeads = 0;  ///< a multiple of slots
   uint32_t slots = 0;
   uint64_t slotBytes = 0;
+  uint64_t movingRoom = 0;  ///< of a slot: what values move through that are shorter
 
   /// Of a message, counted from 0.
   SlotHead& head(uint64_t message) const { return heads[message % numHeads]; }
   /// Of one that has so many bytes, at most slotBytes.
   std::byte* staging(uint64_t message, uint64_t bytes) const {
     if (bytes <= kShortBytes) return memory + (message % numHeads) * kShortBytes;
-    return memory + numHeads * kShortBytes + (message % slots) * slotBytes + placeInRoom(message / slots, bytes, slotBytes);
+    return memory + numHeads * kShortBytes + (message % slots) * slotBytes + placeInRoom(message / slots, bytes, movingRoom);
   }
   uint64_t stagingBytes() const { return numHeads * kShortBytes + slots * slotBytes; }
   /// If it was lent, in the sender's process.
@@ -240,9 +241,11 @@ class RecvEnd {
   SharedCopy copy_;
 };
 
-/// Memory that a pipe takes, and the pipe in such memory, which is zero or holds that pipe already.
+/// Memory that a pipe takes, and the pipe in such memory, which is zero or holds that pipe already. `ranks`: how many there may be pipes
+/// between. What a rank writes to all of them at once moves through about what its second cache holds: more is slower to write, and each
+/// page is made when it is written first.
 uint64_t pipeBytes(uint32_t slots, uint64_t slotBytes);
-PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes);
+PipeView pipeIn(std::byte* memory, uint32_t slots, uint64_t slotBytes, int32_t ranks = 2);
 
 /// Owns a pipe of this process.
 class Pipe {

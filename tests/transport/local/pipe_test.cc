@@ -221,6 +221,25 @@ TEST(Pipe, LongValuesMoveOnThroughTheirSlotAndStayInside) {
   EXPECT_GE(places.size(), 8U);
 }
 
+TEST(Pipe, BetweenManyRanksLongValuesMoveThroughLess) {
+  std::vector<std::byte> memory(pipeBytes(4, 1 << 18));
+  const auto placesOf = [&](int32_t ranks, uint64_t bytes) {
+    const PipeView view = pipeIn(memory.data(), 4, 1 << 18, ranks);
+    std::set<const std::byte*> places;
+    for (uint64_t message = 0; message < 200; ++message) {
+      const std::byte* const place = view.staging(message, bytes);
+      EXPECT_LE(place + bytes, memory.data() + memory.size());
+      places.insert(place);
+    }
+    return places.size();
+  };
+  EXPECT_EQ(placesOf(2, kMovingBytes), 64U);
+  EXPECT_EQ(placesOf(3, kMovingBytes), 64U);
+  EXPECT_EQ(placesOf(8, kMovingBytes), 16U) << "2 MiB of all seven, a quarter of that in each slot";
+  EXPECT_EQ(placesOf(32, kMovingBytes), 4U) << "a slot each";
+  EXPECT_EQ(placesOf(1000, 1 << 18), 4U);
+}
+
 TEST(Pipe, WithoutStagingStillCarriesInlineDataAndReferences) {
   Ends ends = Ends::make(2, 0);
   pushInline(ends.send, 11);
