@@ -71,6 +71,15 @@ TEST(Model, ARootWritesOnceForAllOthersWhereThatIsWorthIt) {
   EXPECT_EQ(between(8, 8, 2), "star") << "where ranks share cores they cannot";
 }
 
+TEST(Model, TheLimitBetweenOneFlightAndTwoIsAFewKibibytesOfThreeAndMoreRanks) {
+  const auto between = [](uint64_t bytes, int32_t ranks) { return chosen(Collective::AllReduce, bytes, ranks, 64, 0, 0, true); };
+  for (const int32_t ranks : {3, 4, 8, 16, 32}) {
+    for (const uint64_t bytes : {64, 512, 1024}) EXPECT_EQ(between(bytes, ranks), "oneshot") << bytes << ", of " << ranks;
+    EXPECT_EQ(between(65536, ranks), "twoshot") << ranks;
+  }
+  for (const int32_t ranks : {8, 16, 32}) EXPECT_EQ(between(4096, ranks), "twoshot") << ranks;
+}
+
 TEST(Model, SmallAllReducesGoInOneFlightAndLargeOnesInTwo) {
   for (const int32_t ranks : {3, 4, 8}) {
     for (const int32_t cores : {2, 64}) {

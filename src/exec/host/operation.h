@@ -169,10 +169,11 @@ class Operation {
   bool fold(const Lane& lane, const BriefStep& step);
   void prepareCellsBriefly() const;
   void publish(std::vector<BriefStep>& brief);
+  bool publish(std::vector<BriefStep>& brief, uint8_t round);
   void lookAhead(BriefStep& await, const std::vector<BriefStep>& brief) const;
   /// Where rank `peer` arrives for this one.
   const transport::local::CellHead& arrivalOf(const BoundStep& step, uint64_t epoch, Rank peer) const {
-    return cellsOf_[0].empty() ? step.window->head(epoch, peer) : *cellsOf_[epoch % 2][static_cast<size_t>(peer.value)].head;
+    return step.round == publishedRound_ ? *cellsOf_[epoch % 2][static_cast<size_t>(peer.value)].head : step.window->head(epoch, peer);
   }
   bool advanceBriefly(Lane& lane);
   bool advanceLane(Lane& lane);
@@ -252,6 +253,7 @@ class Operation {
   bool isBriefLent_ = false;      // a message of it may be lent
   uint64_t briefOwn_ = 0;         // Own: where the value lies in the input, in bytes
   std::vector<BriefStep::Cell> cellsOf_[2];  // by bank and rank: where that one publishes; empty: nobody does
+  int32_t publishedRound_ = -1;              // in which round; -1: none
   std::vector<Wanted> wanted_;      // those with an offer worth making
   std::vector<const void*> cells_;        // LoadReduce: one source a rank
   std::vector<const void*> tileSources_;  // the same from a tile on

@@ -24,6 +24,7 @@ void Operation::layOutBriefly() {
   brief_.clear();
   cellsOf_[0].clear();
   cellsOf_[1].clear();
+  publishedRound_ = -1;
   if (lanes_.size() != 1 || plan_->geometry.slices != 1 || lanes_[0].steps->steps.empty() || !wanted_.empty()) return;
   std::vector<BriefStep> brief;
   for (const BoundStep& step : lanes_[0].steps->steps) {
@@ -56,45 +57,61 @@ void Operation::layOutBriefly() {
   brief_ = std::move(brief);  // only now: rangeOf() looks at it
 }
 
-/// Where every peer gets the same, all of them can read it in one place: the own cell of the own window (window.h, 5). A line is written
-/// instead of one for each peer, and readers that share a core, or its caches, fetch it once. Only where every rank gives something to all,
-/// so that all come to the same answer, from their steps and sizes alone: in a broadcast, the root has other steps than the rest.
+/// Where every peer gets the same in a round, all of them can read it in one place: the own cell of the own window (window.h, 5). A line is
+/// written instead of one for each peer, and readers that share a core, or its caches, fetch it once. Only where every rank gives something
+/// to all, so that all come to the same answer, from their steps and sizes alone: in a broadcast, the root has other steps than the rest.
 void Operation::publish(std::vector<BriefStep>& brief) {
   constexpr int32_t kFewest = 3;
-  const auto ranks = static_cast<size_t>(plan_->ranks);
   const bool isEverybodys = plan_->collective == Collective::AllReduce || plan_->collective == Collective::AllGather;
-  if (plan_->ranks < kFewest || plan_->rounds != 1 || !isEverybodys) return;
+  const bool isWhole = std::none_of(brief.begin(), brief.end(), [](const BriefStep& step) { return step.kind == BriefKind::General; });
+  if (plan_->ranks < kFewest || !isEverybodys || !isWhole) return;
+  for (int32_t round = 0; round < plan_->rounds; ++round)
+    if (publish(brief, static_cast<uint8_t>(round))) return;
+}
+
+/// False: it cannot be.
+bool Operation::publish(std::vector<BriefStep>& brief, uint8_t round) {
+  const auto ranks = static_cast<size_t>(plan_->ranks);
   const BriefStep* first = nullptr;
   size_t puts = 0;
   std::vector<BriefStep::Cell> cells[2] = {std::vector<BriefStep::Cell>(ranks), std::vector<BriefStep::Cell>(ranks)};
   const transport::local::WindowView* own = nullptr;
   for (const BriefStep& step : brief) {
-    if (step.kind == BriefKind::General) return;
+    if (step.round != round) continue;
     if (step.kind == BriefKind::Put) {
       if (first == nullptr) first = &step;
-      if (step.from != first->from || step.bytes != first->bytes || step.isFromIn != first->isFromIn) return;
+      // Not by where they lie: of parts of a short whole several may be empty, for some ranks.
+      if (step.step->src.chunk != first->step->src.chunk || step.isFromIn != first->isFromIn) return false;
       ++puts;
     }
     if (step.kind == BriefKind::Await) own = step.step->window;
   }
-  if (own == nullptr || puts + 1 != ranks) return;
-  const auto place = [&](const transport::local::WindowView& window, Rank rank) {
-    for (uint64_t bank = 0; bank < 2; ++bank)
-      cells[bank][static_cast<size_t>(rank.value)] = {&window.head(bank, rank), window.payload(bank, rank, first->bytes)};
+  if (own == nullptr || puts + 1 != ranks) return false;
+  // Parts of a whole may differ in length: of each rank's, whoever loads it knows.
+  const auto bytesOf = [&](Rank rank) {
+    for (const BriefStep& step : brief)
+      if (step.round == round && step.kind == BriefKind::Load && step.peer == rank) return step.bytes;
+    return first->bytes;
   };
-  place(*own, plan_->rank);
+  const auto place = [&](const transport::local::WindowView& window, Rank rank, uint64_t bytes) {
+    for (uint64_t bank = 0; bank < 2; ++bank)
+      cells[bank][static_cast<size_t>(rank.value)] = {&window.head(bank, rank), window.payload(bank, rank, bytes)};
+  };
+  place(*own, plan_->rank, first->bytes);
   for (const BriefStep& step : brief)
-    if (step.kind == BriefKind::Put) place(*step.step->window, step.peer);
+    if (step.round == round && step.kind == BriefKind::Put) place(*step.step->window, step.peer, bytesOf(step.peer));
   bool isPut = false;
   bool hasArrived = false;
   for (BriefStep& step : brief) {
     const bool isOwn = step.kind == BriefKind::Put || step.kind == BriefKind::Arrive;
-    if (!isOwn && step.kind != BriefKind::Await && step.kind != BriefKind::Load) continue;
+    if (step.round != round || (!isOwn && step.kind != BriefKind::Await && step.kind != BriefKind::Load)) continue;
     bool& isDone = step.kind == BriefKind::Put ? isPut : hasArrived;
     for (size_t bank = 0; bank < 2; ++bank) step.cells[bank] = cells[bank][static_cast<size_t>((isOwn ? plan_->rank : step.peer).value)];
     if (isOwn && std::exchange(isDone, true)) step.kind = BriefKind::Left;
   }
   for (size_t bank = 0; bank < 2; ++bank) cellsOf_[bank] = std::move(cells[bank]);
+  publishedRound_ = round;
+  return true;
 }
 
 /// The lines that are read when the awaited peer has come, beside that of its epoch: to ask for them with every look takes less time than
@@ -110,7 +127,7 @@ void Operation::lookAhead(BriefStep& await, const std::vector<BriefStep>& brief)
   await.numAhead = isInline ? 1 : static_cast<int8_t>((reader->bytes + kCacheLine - 1) / kCacheLine);
   for (uint64_t bank = 0; bank < 2; ++bank) {
     const BriefStep::Cell& cell = await.cells[bank];
-    const bool isPublished = !cellsOf_[0].empty();
+    const bool isPublished = await.round == publishedRound_;
     const std::byte* const payload = isPublished ? cell.payload : await.step->window->payload(bank, await.peer, reader->bytes);
     await.ahead[bank] = isInline ? reinterpret_cast<const std::byte*>(cell.head) + kCacheLine : payload;
   }
@@ -208,7 +225,7 @@ inline bool Operation::load(const Lane& lane, const BriefStep& step) {
 inline bool Operation::fold(const Lane& lane, const BriefStep& step) {
   const transport::local::WindowView& window = *step.step->window;
   const uint64_t epoch = windowEpoch_ + step.round;
-  const BriefStep::Cell* const published = cellsOf_[0].empty() ? nullptr : cellsOf_[epoch % 2].data();
+  const BriefStep::Cell* const published = step.round == publishedRound_ ? cellsOf_[epoch % 2].data() : nullptr;
   for (int32_t r = 0; r < plan_->ranks; ++r) {
     if (Rank(r) == plan_->rank) {
       cells_[static_cast<size_t>(r)] = in_ + briefOwn_;

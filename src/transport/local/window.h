@@ -23,9 +23,12 @@
 
 namespace tutti::transport::local {
 
-inline constexpr size_t kCellInlineBytes = 96;
+/// What has room beside the epoch in its line. Not also in the line after that: where caches fetch lines in pairs, whoever waits for the
+/// first takes the second away from its writer (`bench_mpi all_gather --from 32 --to 512` of two ranks and of eight, on a Xeon: 64 bytes
+/// there took longer than 256 elsewhere).
+inline constexpr size_t kCellInlineBytes = 32;
 
-/// Two lines side by side: who fetches the first gets both from caches that fetch pairs.
+/// Two lines, so that no two heads share a pair.
 struct alignas(2 * kCacheLine) CellHead {
   std::atomic<uint64_t> epoch;  ///< writer (release); pairs with the acquire of the window's rank
   uint64_t signature;           ///< writer: which call the cell belongs to

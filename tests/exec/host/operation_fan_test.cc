@@ -185,6 +185,22 @@ TEST_P(Windows, ASumIsWrittenOnceForAllAndSomeMayReadItWhereItIs) {
     }
 }
 
+/// Also where parts are empty, and of several lengths: 5 numbers of 3 ranks, and 3 of 5.
+TEST_P(Windows, EmptyPartsArePublishedLikeAllOthers) {
+  const auto [ranks, unused] = GetParam();
+  PlannedRanks planned(ranks, settingsOfProcesses("allreduce:twoshot"));
+  for (const size_t count : {1U, 2U, 3U, 5U, 17U, 33U, 129U, 400U}) {
+    const auto expected = sumOfNumbers(ranks, count);
+    const Buffers in = filled(ranks, count);
+    for (int call = 0; call < 3; ++call) {
+      Buffers out = empty(ranks, count);
+      Interleaved all = calls(planned, Collective::AllReduce, count, in, out);
+      ASSERT_TRUE(all.run(order(ranks, call == 1))) << count << ": " << all[0].describeWait();
+      for (const auto& result : out) ASSERT_EQ(result, expected) << count << ", call " << call;
+    }
+  }
+}
+
 TEST(Fan, ACellIsNotWrittenAgainBeforeTheSlowestHasReadIt) {
   PlannedRanks planned(4, settingsOfProcesses("allgather:direct"));
   const size_t count = 4 * 1024;
