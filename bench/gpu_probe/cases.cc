@@ -15,7 +15,7 @@ constexpr uint64_t kCounts[] = {1, 2, 3, 5, 7, 16, 17, 31, 33, 64, 255, 1000, 10
 constexpr int kOperations = 6;
 
 bool fitsKernel(const exec::record::Algorithm& algorithm, KernelId kernel, const connect::Layout& layout, Rank root) {
-  if (algorithm.traits.farOnly) return false;
+  if (!algorithm.traits.isForDevices()) return false;
   const auto place = static_cast<uint8_t>(&algorithm - exec::record::algorithms().data());
   if (kernel == KernelId::LineWindow && !exec::cuda::mayBeLone(place)) return false;
   const exec::record::Program program = algorithm.record(layout.view(root, root));

@@ -35,7 +35,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<trans
                                                            int32_t device, uint64_t hash, const Config& config,
                                                            std::shared_ptr<Shared> shared) {
   auto comm = std::make_unique<Communicator>(rank, ranks, device, hash, config, std::move(shared));
-  const Outcome outcome{std::move(hub), {0, rank, ranks, config.minCtas, config.maxCtas, availableCores()}, nullptr};
+  const int32_t cores = availableCores();
+  const Outcome outcome{std::move(hub), {0, rank, ranks, config.minCtas, config.maxCtas, cores, ranks > cores}, nullptr};
   if (Status status = comm->open(outcome); !status.ok()) return tl::unexpected(std::move(status));
   return comm;
 }
@@ -91,7 +92,7 @@ Status Communicator::openParts(const Outcome& outcome) {
   if (outcome.hub->spansProcesses()) turn_->lookForDead = &lookForDead;
   lasting_->flight = observe::FlightMemory(readFlightEvents(), rank_, hash_);
   turn_->recorder = lasting_->flight.recorder();
-  turn_->isCrowded = readCrowded(ranks(), outcome.place.cores);
+  turn_->isCrowded = readCrowded(outcome.place.sharesCores);
   turn_->comparesLate = settings_.slots <= plan::kMostSlotsOfLate;
   readWaitLimits(*turn_);
   outcome.hub->waitAtMost(std::chrono::nanoseconds(turn_->timeoutNs.load(std::memory_order_relaxed)));

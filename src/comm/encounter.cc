@@ -26,16 +26,27 @@ int32_t cachesOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& 
   return std::max(most, static_cast<int32_t>(bound.size() / std::max<size_t>(1, machines.size())));
 }
 
-/// Of all that the ranks may use, on all machines. Sets that are not the same count as if they had nothing in common, as those of bound
-/// ranks have.
-int32_t coresOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members) {
-  std::map<uint64_t, int32_t> sets;
+struct CoreSet {
+  int32_t cores = 1;
+  int32_t ranks = 0;
+};
+
+/// By their names.
+std::map<uint64_t, CoreSet> coreSetsOf(std::span<const Arrival> arrivals, const std::vector<int32_t>& members) {
+  std::map<uint64_t, CoreSet> sets;
   for (const int32_t member : members) {
     const Arrival& arrival = arrivals[static_cast<size_t>(member)];
-    int32_t& cores = sets[arrival.coreSet];
-    cores = std::max(cores, arrival.cores);
+    CoreSet& set = sets[arrival.coreSet];
+    set.cores = std::max(set.cores, arrival.cores);
+    ++set.ranks;
   }
-  return std::accumulate(sets.begin(), sets.end(), 0, [](int32_t sum, const auto& set) { return std::min(sum + set.second, kMost); });
+  return sets;
+}
+
+/// All that the ranks may use, on all machines. Sets that are not the same count as if they had nothing in common, as those of bound ranks
+/// have.
+int32_t coresOf(const std::map<uint64_t, CoreSet>& sets) {
+  return std::accumulate(sets.begin(), sets.end(), 0, [](int32_t sum, const auto& set) { return std::min(sum + set.second.cores, kMost); });
 }
 
 }  // namespace
@@ -88,8 +99,11 @@ Grouping formGroups(std::span<const Arrival> arrivals) {
     }
     if (agreed.constantsDiffer) agreed.constants = 0;
     agreed.caches = cachesOf(arrivals, members);
-    agreed.cores = coresOf(arrivals, members);
+    const auto coreSets = coreSetsOf(arrivals, members);
+    agreed.cores = coresOf(coreSets);
     for (size_t i = 0; i < members.size(); ++i) {
+      const CoreSet& own = coreSets.at(arrivals[static_cast<size_t>(members[i])].coreSet);
+      agreed.sharesCores = own.ranks > own.cores;
       agreed.rank = Rank(static_cast<int32_t>(i));
       grouping.places[static_cast<size_t>(members[i])] = agreed;
     }

@@ -51,6 +51,7 @@ struct Place {
   int32_t minCtas = 1;
   int32_t maxCtas = 64;
   int32_t cores = 1;
+  bool sharesCores = false;      ///< more ranks have the set of cores that this one has than there are in it
   int32_t multiprocessors = 0;   ///< of the smallest GPU; 0: host devices
   bool isMixed = false;          ///< GPUs and host devices
   bool keepsLines = false;       ///< of all

@@ -316,7 +316,7 @@ int32_t readSpins() {
   return 300;
 }
 
-bool readCrowded(int32_t ranks, int32_t cores) { return config::get<Param::TuttiSpin>() < 0 && ranks > cores; }
+bool readCrowded(bool sharesCores) { return config::get<Param::TuttiSpin>() < 0 && sharesCores; }
 
 bool wantsCopies() {
   const int64_t wish = config::get<Param::TuttiCma>();

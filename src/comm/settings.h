@@ -16,8 +16,8 @@ Result<plan::DeviceSettings> readDeviceSettings(const plan::Settings& host, cons
 std::shared_ptr<tune::Tuner> openTuner(tune::plugin::Libraries& libraries, const tune::plugin::Communicator& communicator);
 /// Tries before a waiting thread gives its core away.
 int32_t readSpins();
-/// Whether ranks that may use `cores` together share them, so that a wait looks at who needs the one that it holds.
-bool readCrowded(int32_t ranks, int32_t cores);
+/// Whether a wait looks at who needs the core that it holds: a rank that shares its cores does, unless TUTTI_SPIN says how long it waits.
+bool readCrowded(bool sharesCores);
 /// TUTTI_CMA: whether this rank would have processes of a host copy large values out of each other's memory. They do if all would.
 bool wantsCopies();
 /// TUTTI_PAST_CACHE_BYTES; 0: automatic.

@@ -137,8 +137,7 @@ Planner::Draft Planner::divide(const Algorithm& algorithm, const Shape& shape, i
   if (lends) draft.loans = traits.places && (isLong || isPastCache(shape.collective, bytes)) ? Loans::Placed : Loans::Read;
   const tune::Passing copied = copies(traits, shape, bytes) ? tune::Passing::BySystemCall : tune::Passing::ThroughCopies;
   const tune::Passing passing = shares ? copied : tune::Passing::InPlace;
-  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans,
-                               passing);
+  draft.cost = model_.estimate(algorithm, draft.geometry, draft.geometry.totalElems * sizeOf(shape.type), draft.loans, passing);
   draft.estimatedUs = draft.cost.sum();
   return draft;
 }
@@ -165,7 +164,7 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
     for (const Algorithm& a : exec::record::algorithms())
       if (a.traits.collective == shape.collective && std::find(allowed->begin(), allowed->end(), &a) == allowed->end())
         reject(a, settings_.spansHosts && a.traits.needsSharedMemory() ? std::string(kNeedsMemory)
-                                                                                     : tune::whyNot(a, settings_.restrictions));
+                                                                       : tune::whyNot(a, settings_.restrictions));
   }
   const int32_t channels = channelsFor(shape);
   std::vector<Draft> drafts;
@@ -363,6 +362,9 @@ Result<BoundStep> Planner::bindStep(const Step& step, ChannelId channel, const D
           step.to.at(i).value, (*end)->slotBytes(), rank_.value, draft.sliceBytes);
     lane.targets.push_back(*end);
   }
+  // Whoever asked for a pipe first said how many slots it has. Of one that has more than the lead, the reader might be further behind.
+  const transport::local::SendEnd* const lead = bound.fansOut ? lane.targets[bound.firstTo] : nullptr;
+  for (size_t i = bound.firstTo; bound.fansOut && i < lane.targets.size(); ++i) bound.fansOut = lane.targets[i]->slots() <= lead->slots();
   return bound;
 }
 

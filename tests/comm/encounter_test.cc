@@ -37,9 +37,19 @@ TEST(FormGroups, RanksHaveTheCoresOfAllTheirSets) {
     for (size_t r = 0; r < 4; ++r) arrivals[r].coreSet = sets[r];
     return formGroups(arrivals).places[1].cores;
   };
+  const auto shares = [&](std::array<uint64_t, 4> sets) {
+    for (size_t r = 0; r < 4; ++r) arrivals[r].coreSet = sets[r];
+    std::vector<bool> each;
+    for (const Place& place : formGroups(arrivals).places) each.push_back(place.sharesCores);
+    return each;
+  };
   EXPECT_EQ(cores({7, 8, 9, 10}), 9) << "each is bound to its own";
   EXPECT_EQ(cores({7, 7, 9, 7}), 5) << "three share two";
   EXPECT_EQ(cores({0, 0, 0, 0}), 3) << "nobody knows";
+  EXPECT_EQ(shares({7, 8, 9, 10}), std::vector<bool>(4)) << "each is bound to its own";
+  EXPECT_EQ(shares({7, 7, 9, 7}), (std::vector<bool>{true, true, false, true})) << "also where others, elsewhere, have many";
+  EXPECT_EQ(shares({7, 7, 9, 9}), std::vector<bool>(4));
+  EXPECT_EQ(shares({0, 0, 0, 0}), std::vector<bool>(4, true));
   for (Arrival& arrival : arrivals) arrival.cores = 1 << 20;
   EXPECT_EQ(cores({7, 8, 9, 10}), 1 << 20);
 }

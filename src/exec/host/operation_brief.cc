@@ -122,14 +122,12 @@ void Operation::lookAhead(BriefStep& await, const std::vector<BriefStep>& brief)
     return step.round == await.round && (step.kind == BriefKind::Fold || (step.kind == BriefKind::Load && step.peer == await.peer));
   };
   const auto reader = std::find_if(brief.begin(), brief.end(), reads);
-  if (reader == brief.end() || reader->bytes <= kCacheLine - offsetof(CellHead, inlineData) || reader->bytes > kMostBytes) return;
-  const bool isInline = reader->bytes <= kCellInlineBytes;
-  await.numAhead = isInline ? 1 : static_cast<int8_t>((reader->bytes + kCacheLine - 1) / kCacheLine);
+  if (reader == brief.end() || reader->bytes <= kCellInlineBytes || reader->bytes > kMostBytes) return;
+  await.numAhead = static_cast<int8_t>((reader->bytes + kCacheLine - 1) / kCacheLine);
   for (uint64_t bank = 0; bank < 2; ++bank) {
     const BriefStep::Cell& cell = await.cells[bank];
     const bool isPublished = await.round == publishedRound_;
-    const std::byte* const payload = isPublished ? cell.payload : await.step->window->payload(bank, await.peer, reader->bytes);
-    await.ahead[bank] = isInline ? reinterpret_cast<const std::byte*>(cell.head) + kCacheLine : payload;
+    await.ahead[bank] = isPublished ? cell.payload : await.step->window->payload(bank, await.peer, reader->bytes);
   }
 }
 
@@ -349,12 +347,11 @@ void Operation::prepareCells() const {
       const algo::Range range = plan_->geometry.range(step.src.chunk, lane.channel, 0);
       const uint64_t bytes = range.elems * plan_->elementBytes;
       const uint64_t epoch = windowEpoch_ + static_cast<uint64_t>(plan_->rounds) + step.round;
-      const bool hasPayload = bytes > kCellInlineBytes && bytes <= step.window->cellBytes;
+      const bool hasPayload = bytes > kCellInlineBytes && bytes <= step.window->cellBytes && !step.fansOut;
       lines += 1 + (hasPayload ? (bytes + kLine - 1) / kLine : 0);
       if (lines > kMostLines) return;
       const CellHead& head = step.window->head(epoch, plan_->rank);
       prefetchForWrite(&head);
-      if (bytes > kLine - offsetof(CellHead, inlineData)) prefetchForWrite(reinterpret_cast<const std::byte*>(&head) + kLine);
       const std::byte* payload = step.window->payload(epoch, plan_->rank, bytes);
       for (uint64_t at = 0; hasPayload && at < bytes; at += kLine) prefetchForWrite(payload + at);
     }
@@ -369,11 +366,7 @@ void Operation::prepareCellsBriefly() const {
     if (step.kind != BriefKind::Put || step.round != 0) continue;
     const BriefStep::Cell& cell = step.cells[bank];
     prefetchForWrite(cell.head);
-    if (step.bytes <= kCacheLine - offsetof(CellHead, inlineData)) continue;
-    if (step.bytes <= kCellInlineBytes) {
-      prefetchForWrite(reinterpret_cast<const std::byte*>(cell.head) + kCacheLine);
-      continue;
-    }
+    if (step.bytes <= kCellInlineBytes) continue;
     for (uint64_t at = 0; at < std::min(step.bytes, kMostBytes); at += kCacheLine) prefetchForWrite(cell.payload + at);
   }
 }

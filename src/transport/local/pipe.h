@@ -54,7 +54,7 @@ struct alignas(kCacheLine) FreedCount {
 };
 
 /// As `lent`: the payload lies in the slot of the same message in the sender's pipe to the first of those whom it sends that to. All of
-/// them free that message before the slot is written again, as long as these pipes carry the same messages.
+/// them free that message before the slot is written again, as long as these pipes carry the same messages, and none has more slots.
 inline constexpr uint64_t kInLead = 1;
 
 /// What of a peer's own memory a rank can read: a set of these.
@@ -125,6 +125,7 @@ class SendEnd {
   /// Where a message of so many bytes goes that is not lent, if they are more than kInlineBytes.
   std::byte* staging(uint64_t bytes) const { return pipe_.staging(sent_, bytes); }
   uint64_t slotBytes() const { return pipe_.slotBytes; }
+  uint32_t slots() const { return pipe_.slots; }
   /// What the receiver can read of this rank's memory; a set of kReaches….
   uint32_t reach() {
     if (reach_ == kReachesNothing) reach_ = pipe_.freed->reach.load(std::memory_order_acquire);  // pairs with Hub::pipe
