@@ -275,7 +275,7 @@ namespace {
 /// Marks what `self` stores in a round if all others get the same.
 void fanOutStores(std::vector<BoundStep>& steps, Rank self, int32_t ranks) {
   for (BoundStep& step : steps) {
-    if (step.kind != Kind::Store) continue;
+    if (step.kind != Kind::Store || step.peer == self) continue;
     const auto isAlike = [&](const BoundStep& other) {
       return other.kind == Kind::Store && other.round == step.round && other.peer != self && other.reduce == step.reduce &&
              other.src.chunk == step.src.chunk && other.src.buffer == step.src.buffer;

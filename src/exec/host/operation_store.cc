@@ -74,10 +74,8 @@ bool Operation::runStore(const Lane& lane, const BoundStep& step) {
   if (step.fansOut && bytes > kCellInlineBytes) {
     if (std::exchange(published_, epoch) != epoch)
       storeFor(step.stores, plan_->windows[static_cast<size_t>(plan_->rank.value)]->payload(epoch, plan_->rank, bytes), own, bytes);
-    if (step.peer != plan_->rank) {
-      head.lent = kInLead;
-      head.offer = 0;
-    }
+    head.lent = kInLead;
+    head.offer = 0;
     return true;
   }
   std::byte* space = step.window->payload(epoch, plan_->rank, bytes);
