@@ -30,7 +30,6 @@ using AllAlgorithms =
     TypeList<RingAllReduce, RingReduceScatter, RingAllGather, RingBroadcast, RingReduce, TreeAllReduce, ChainAllReduce, ChainReduce,
              ChainBroadcast, OneShotAllReduce, TwoShotAllReduce, DirectReduce, DirectReduceScatter, DirectAllGather, DirectAllToAll,
              DirectBroadcast, DirectGather, DirectScatter, PatReduceScatter, PatAllGather, HierarchicalAllReduce, HierarchicalReduceScatter,
-             HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message, AllPairsAllReduce,
-             StarBroadcast>;
+             HierarchicalAllGather, MessageAllToAll, StarGather, StarScatter, Message, AllPairsAllReduce, StarBroadcast>;
 
 }  // namespace tutti::algo

@@ -43,7 +43,7 @@ struct Traits {
   /// Pipe: what a rank sends to several it sends to all others, always to the same ones first, through pipes that carry nothing else: so it
   /// needs to be written only once, where all of them read it. For host devices that see the same memory.
   bool fansOut = false;
-  int32_t mostAtOnce = 0;  ///< above 0: it runs on at most so many nodes, of at most so many ranks; unless it usesNodes, so many in all
+  int32_t mostAtOnce = 0;  ///< above 0: it runs on at most so many ranks; where it usesNodes, on so many nodes, of so many ranks each
   bool detains = false;    ///< ranks that only give wait for those that take, where another algorithm would let them go on
 
   TUTTI_HD constexpr bool needsSharedMemory() const { return needs == Needs::PeerMemory || fansOut; }

@@ -1,16 +1,11 @@
 #include "bootstrap/world.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <array>
 
 #include "bootstrap/seal.h"
 #include "bootstrap/wire.h"
 #include "config/params.h"
 #include "core/host_name.h"
-#include "core/unique_fd.h"
 
 namespace tutti::bootstrap {
 

@@ -153,6 +153,21 @@ namespace {
 constexpr std::string_view kNeedsMemory = "needs memory that all ranks see, and they are on several hosts";
 }  // namespace
 
+/// Why the algorithm is only taken if nothing else is allowed; empty: it need not be.
+std::string_view Planner::whyLast(const Algorithm& algorithm, const Shape& shape, const std::vector<const Algorithm*>& allowed) const {
+  const algo::Traits& traits = algorithm.traits;
+  const auto isThereOne = [&](const auto& suits) { return std::any_of(allowed.begin(), allowed.end(), suits); };
+  if (traits.farOnly && !settings_.spansHosts && isThereOne([](const Algorithm* a) { return !a->traits.farOnly; }))
+    return "is for ranks of several hosts: taken on one if nothing else is allowed";
+  if (traits.fansOut && !isWorthFanning(shape.count * sizeOf(shape.type), layout_.ranks(), settings_.machine.cores) &&
+      isThereOne([](const Algorithm* a) { return !a->traits.fansOut; }))
+    return "has its root write to each rank, which takes its time: for longer values, or if nothing else is allowed";
+  // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs more.
+  if (traits.detains && isThereOne([](const Algorithm* a) { return !a->traits.detains; }))
+    return "makes ranks that only give wait for those that take: taken if nothing else is allowed";
+  return {};
+}
+
 /// The algorithm that the model holds to be the fastest of those that are allowed; of equals the first.
 Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>* rejected) {
   const auto allowed = tune::candidates(shape.collective, settings_.restrictions, settings_.deterministic, !settings_.spansHosts);
@@ -178,26 +193,14 @@ Result<Planner::Draft> Planner::draft(const Shape& shape, std::vector<Rejected>*
       reject(*algorithm, std::string(kNeedsMemory));
       continue;
     }
-    const auto isThereOne = [&](const auto& suits) { return std::any_of(allowed->begin(), allowed->end(), suits); };
-    if (algorithm->traits.farOnly && !settings_.spansHosts && isThereOne([](const Algorithm* a) { return !a->traits.farOnly; })) {
-      reject(*algorithm, "is for ranks of several hosts: taken on one if nothing else is allowed");
+    if (const std::string_view why = whyLast(*algorithm, shape, *allowed); !why.empty()) {
+      reject(*algorithm, std::string(why));
       continue;
     }
     if (!algorithm->traits.runsOn(layout_.nodes(), layout_.ranks() / layout_.nodes())) {
       tooMany = algorithm->traits.name;
       const std::string_view of = algorithm->traits.usesNodes ? "nodes, and as many ranks of each" : "ranks";
       reject(*algorithm, format("is for at most {} {}", algorithm->traits.mostAtOnce, of));
-      continue;
-    }
-    if (algorithm->traits.fansOut && isThereOne([](const Algorithm* a) { return !a->traits.fansOut; }) &&
-        !isWorthFanning(shape.count * sizeOf(shape.type), layout_.ranks(), settings_.machine.cores)) {
-      reject(*algorithm, "has its root write to each rank, which takes its time: for longer values, or if nothing else is allowed");
-      continue;
-    }
-    // A call on a host returns when its rank has done its part: callers feel it when that is late. Where kernels run, the launch costs
-    // more.
-    if (algorithm->traits.detains && isThereOne([](const Algorithm* a) { return !a->traits.detains; })) {
-      reject(*algorithm, "makes ranks that only give wait for those that take: taken if nothing else is allowed");
       continue;
     }
     Draft draft = divide(*algorithm, shape, channels);

@@ -111,6 +111,8 @@ class Planner {
  private:
   struct Draft;
   uint64_t cellBytes(bool copies) const;
+  std::string_view whyLast(const exec::record::Algorithm& algorithm, const Shape& shape,
+                           const std::vector<const exec::record::Algorithm*>& allowed) const;
   bool copies(const algo::Traits& traits, const Shape& shape, uint64_t bytes) const;
   uint64_t held(Collective collective, uint64_t bytes) const;
   bool isPastCache(Collective collective, uint64_t bytes) const;
