@@ -41,13 +41,11 @@ ncclResult_t runAny(const CallRequest& request, ncclComm_t comm, cudaStream_t st
 
 /// A message like an earlier one joins the thread's open group. False: there is no group, or it is to be made the long way.
 bool addAgain(const CallRequest& request, ncclComm_t comm) noexcept {
-  comm::Visitor* const visitor = comm::groupVisitor;
+  comm::Visitor* const visitor = comm::threadWords.group;
   if (visitor == nullptr) return false;
   const comm::HandleTable::Visit visit(*visitor, comm);
   try {
-    if (!visit || !comm::thisThread().group.addAgain(comm, *visit, request)) return false;
-    observe::setCurrentDevice(visit->device());
-    return true;
+    return visit && comm::thisThread().group.addAgain(comm, *visit, request);
   } catch (...) {  // no memory: the long way says so
     return false;
   }
@@ -55,7 +53,7 @@ bool addAgain(const CallRequest& request, ncclComm_t comm) noexcept {
 
 /// A lone call like the one before goes straight to its communicator; all others, and what is wrong with any, go the long way.
 [[gnu::always_inline]] inline ncclResult_t run(const CallRequest& request, ncclComm_t comm, cudaStream_t stream) {
-  comm::Visitor* const visitor = stream == nullptr ? comm::loneVisitor : nullptr;
+  comm::Visitor* const visitor = stream == nullptr ? comm::threadWords.lone : nullptr;
   if (visitor != nullptr) [[likely]] {
     const comm::HandleTable::Visit visit(*visitor, comm);
     if (visit) [[likely]] {

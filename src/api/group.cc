@@ -13,10 +13,11 @@ namespace {
 
 /// Ends the group. An error of one of its calls was reported when that call was refused: only its code comes back here.
 ncclResult_t endGroup(const char* function) {
-  const bool reported = tutti::comm::thisThread().group.hasFailed();
   Status failed;
   const ncclResult_t result = guard(function, [&]() -> Status {
-    Status status = tutti::comm::thisThread().group.end();
+    tutti::comm::Group& group = tutti::comm::thisThread().group;
+    const bool reported = group.hasFailed();
+    Status status = group.end();
     if (!reported) return status;
     failed = std::move(status);
     return {};

@@ -205,18 +205,6 @@ Result<PendingCall> Communicator::prepareNew(const CallRequest& request) {
   return pending;
 }
 
-void Communicator::passEagerly(std::vector<PendingCall>& calls) {
-  const auto isEager = [](const PendingCall& call) { return static_cast<bool>(call.eager); };
-  if (!std::all_of(calls.begin(), calls.end(), isEager) || !mayPass()) return;
-  for (const bool receives : {false, true})
-    for (PendingCall& call : calls) {
-      if (call.receives != receives) continue;
-      call.isPassed = exec::host::passEagerly(*turn_, call.eager, call.planned);
-      if (!call.isPassed) break;  // those behind it may be of the same pair
-    }
-  std::erase_if(calls, [](const PendingCall& call) { return call.isPassed; });
-}
-
 Result<plan::Explanation> Communicator::explain(const CallRequest& request) {
   ResolvedOp op;
   const auto shape = shapeOf(request, op);

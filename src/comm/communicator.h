@@ -80,6 +80,8 @@ struct PendingCall {
   bool isPassed = false;       ///< and has been
 };
 
+struct RepeatedMessage;
+
 class Communicator {
  public:
   /// A rank without peers yet. `hash` names the communicator in logs; `shared` (null: of its own) is what it shares with its parent.
@@ -206,19 +208,18 @@ class Communicator {
   Status finishAgain();
   /// Makes a message like an earlier one, outside of groups. Failed: there was none, or it has to wait; nothing has been done.
   Poll messageAgain(const CallRequest& request) {
-    PendingCall* const like = find(request);
-    if (like == nullptr) return Poll::Failed;
-    like->planned.in = request.in;
-    like->planned.out = request.out;
-    return mayPass() && exec::host::passEagerly(*turn_, like->eager, like->planned) ? Poll::Ready : Poll::Failed;
+    return mayPass() && passLike(request) ? Poll::Ready : Poll::Failed;
   }
   /// A checked and planned call for such a message, but for its buffers; null: there was none, or the communicator cannot be used.
   const PendingCall* messageLike(const CallRequest& request) {
     const PendingCall* const like = find(request);
     return like != nullptr && usable().ok() ? like : nullptr;
   }
+  /// The same with its buffers, or prepared anew.
+  Result<PendingCall> prepareAgain(const CallRequest& request);
   /// Passes messages of a group and takes them out of `calls`, as long as none has to wait, where all can be passed without a work.
   void passEagerly(std::vector<PendingCall>& calls);
+  void passEagerly(std::vector<RepeatedMessage>& messages);
 
   // ---- the same on a GPU (communicator_gpu.cc)
 
@@ -324,6 +325,14 @@ class Communicator {
     if (turn_->finished.load(std::memory_order_acquire) != issuedWorks_.load(std::memory_order_relaxed) || turn_->owed > 0) return false;
     stopAgain();
     return true;
+  }
+  /// False: there was none like it, or it has to wait.
+  bool passLike(const CallRequest& request) {
+    PendingCall* const like = find(request);
+    if (like == nullptr) return false;
+    like->planned.in = request.in;
+    like->planned.out = request.out;
+    return exec::host::passEagerly(*turn_, like->eager, like->planned);
   }
   /// Before any other call than runAgain().
   void stopAgain() {

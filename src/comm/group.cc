@@ -136,13 +136,6 @@ bool isOfOneHere(const std::vector<PendingCall>& calls) {
   return std::all_of(calls.begin(), calls.end(), [handle](const PendingCall& c) { return c.handle == handle && c.stream == nullptr; });
 }
 
-/// Groups of a few messages come again and again.
-template <class Calls>
-void keepRoom(Calls& next, Calls& last) {
-  last.clear();
-  if (last.capacity() <= Communicator::kMostKept && next.capacity() == 0) next.swap(last);
-}
-
 /// Also of calls that have been moved on to be launched: what names their communicators stays.
 template <class Calls>
 void forgoAll(const Calls& calls, const Status& cause) {
@@ -165,14 +158,14 @@ Status Group::forgo(Communicator& comm, Status cause) {
 
 void Group::start() {
   ++depth_;
-  loneVisitor = nullptr;  // the calls that follow are to be collected
-  groupVisitor = thisThread().visitor;
+  threadWords.lone = nullptr;  // the calls that follow are to be collected
+  threadWords.group = thisThread().visitor;
 }
 
 void Group::leave() {
   if (--depth_ > 0) return;
-  groupVisitor = nullptr;
-  loneVisitor = thisThread().visitor;
+  threadWords.group = nullptr;
+  threadWords.lone = thisThread().visitor;
 }
 
 Status Group::end() {
@@ -180,6 +173,8 @@ Status Group::end() {
   leave();
   if (depth_ > 0) return {};
   // Taken out first: whatever happens below, the next group starts empty.
+  if (content_.hasOnlyRepeated()) return endRepeated();
+  (void)spellOut();  // the group fails if it does
   if (content_.hasOnlyCalls()) {
     std::vector<PendingCall> calls;
     calls.swap(content_.calls);
@@ -197,6 +192,7 @@ Status Group::end() {
 
 void Group::forgo(const std::vector<PendingCall>& calls, const Status& cause) { forgoAll(calls, cause); }
 void Group::forgo(const std::vector<DeviceCall>& calls, const Status& cause) { forgoAll(calls, cause); }
+void Group::forgo(const std::vector<RepeatedMessage>& messages, const Status& cause) { forgoAll(messages, cause); }
 
 Status Group::run(Content& content) {
   const auto forgoCalls = [&content](Status cause) {
@@ -229,6 +225,7 @@ Status Group::run(Content& content) {
 }
 
 Status Group::simulate(std::optional<float>& estimatedUs) {
+  if (depth_ == 1) (void)spellOut();
   if (depth_ == 1) content_.isForgone = false;  // nobody waits for its calls
   if (depth_ == 1 && content_.error.ok() && content_.blocking.value_or(true)) {
     leave();
@@ -275,6 +272,7 @@ Status Group::add(ncclComm* handle, PendingCall call) {
     return call.comm->runAlone(call);
   }
   TUTTI_TRY(admit(blocking));
+  TUTTI_TRY(spellOut());  // calls of a pair are made in their order
   call.handle = handle;
   if (isOpen()) {
     content_.calls.push_back(std::move(call));
@@ -284,17 +282,6 @@ Status Group::add(ncclComm* handle, PendingCall call) {
   alone.blocking = blocking;
   alone.calls.push_back(std::move(call));
   return run(alone);
-}
-
-bool Group::addAgain(ncclComm* handle, Communicator& comm, const CallRequest& request) {
-  const PendingCall* const like = comm.messageLike(request);
-  if (like == nullptr || !content_.blocking.value_or(true)) return false;
-  PendingCall& call = content_.calls.emplace_back(*like);
-  content_.blocking = true;
-  call.handle = handle;
-  call.planned.in = request.in;
-  call.planned.out = request.out;
-  return true;
 }
 
 Status Group::add(ncclComm* handle, DeviceCall call) {

@@ -30,6 +30,14 @@ struct WindowRequest {
   transport::device::UserWindows::Ref window = nullptr;  ///< from when the group ends: one that fails before leaves nothing
 };
 
+/// A message of a group, like an earlier one that was checked and planned: what was asked for is all that is kept until the group ends.
+struct RepeatedMessage {
+  Communicator* comm = nullptr;
+  ncclComm* handle = nullptr;  ///< its
+  CallRequest request;
+  bool isPassed = false;
+};
+
 class Group {
  public:
   Group() = default;
@@ -80,20 +88,36 @@ class Group {
     std::vector<Creation> creations;
     std::vector<WindowRequest> windows;
     std::vector<PendingCall> calls;
+    std::vector<RepeatedMessage> repeated;  // they come behind `calls`
     std::vector<DeviceCall> deviceCalls;
     std::vector<std::function<Status()>> endings;
     /// Of blocking communicators on host devices, and no error.
-    bool hasOnlyCalls() const {
+    bool hasOnlyCalls() const { return isOfCalls() && !calls.empty(); }
+    bool hasOnlyRepeated() const { return !repeated.empty() && isOfCalls() && calls.empty(); }
+    bool isOfCalls() const {
       return error.ok() && !isForgone && blocking.value_or(true) && creations.empty() && windows.empty() && deviceCalls.empty() &&
-             endings.empty() && !calls.empty();
+             endings.empty();
     }
   };
+  /// Groups of a few messages come again and again: the list of the last one is that of the next.
+  template <class Calls>
+  static void keepRoom(Calls& next, Calls& last) {
+    last.clear();
+    if (last.capacity() <= Communicator::kMostKept && next.capacity() == 0) next.swap(last);
+  }
+  /// A group of nothing but those (group_again.cc).
+  Status endRepeated();
+  /// Repeated messages become calls like all others, behind `calls`, also where one of them cannot be made: the first error, which is the
+  /// group's as well where they are its content.
+  static Status spellOut(std::vector<RepeatedMessage>& messages, std::vector<PendingCall>& calls);
+  Status spellOut();
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);
   static Status run(Content& content);
   /// None of them will be made: their peers hear it where the cause is a lack.
   static void forgo(const std::vector<PendingCall>& calls, const Status& cause);
   static void forgo(const std::vector<DeviceCall>& calls, const Status& cause);
+  static void forgo(const std::vector<RepeatedMessage>& messages, const Status& cause);
   static Status settle(std::vector<WindowRequest> windows);
   static Status waitForAll(const std::vector<WindowRequest>& windows);
   static Status launch(std::vector<PendingCall>& calls, bool blocking);

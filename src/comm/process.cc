@@ -92,7 +92,7 @@ void noteFork() {
   if (known->handles.live() == 0) return known->networks.forgetEngines();  // one may have been about to end
   origin.communicators = known->handles.live();
   origin.parent = static_cast<int32_t>(getppid());
-  loneVisitor = groupVisitor = nullptr;
+  threadWords.lone = threadWords.group = nullptr;
 }
 
 Process* makeProcess() {
@@ -117,42 +117,36 @@ Status refuseForked() {
                origin.parent, origin.communicators);
 }
 
-constinit thread_local Visitor* loneVisitor = nullptr;
-constinit thread_local Visitor* groupVisitor = nullptr;
+/// Few words, whatever the state grows to: the library is opened into other people's processes.
+constinit thread_local ThreadWords threadWords;
 
 ThreadState::~ThreadState() {
-  loneVisitor = groupVisitor = nullptr;
+  threadWords.lone = threadWords.group = nullptr;
   if (visitor != nullptr) process().handles.dismiss(visitor);
 }
 
 void noteLoneCall() {
-  if (loneVisitor != nullptr) return;
+  if (threadWords.lone != nullptr) return;
   ThreadState& thread = thisThread();
   if (thread.visitor == nullptr) thread.visitor = process().handles.admit();
-  loneVisitor = thread.visitor;
+  threadWords.lone = thread.visitor;
 }
 
 namespace {
 
-/// One pointer of thread-local storage, whatever the state grows to: the library is opened into other people's processes. No object of the
-/// language, whose memory must not be looked at once it is destroyed: destructors of the program's thread-local objects may call later.
-constinit thread_local ThreadState* ownState = nullptr;
-
 void endState(void* state) {
-  if (ownState == state) ownState = nullptr;
+  if (threadWords.state == state) threadWords.state = nullptr;
   delete static_cast<ThreadState*>(state);
 }
 
 }  // namespace
 
-ThreadState& thisThread() {
-  if (ownState == nullptr) [[unlikely]] {
-    auto state = std::make_unique<ThreadState>();
-    // A thread that is ending calls what is registered meanwhile as well.
-    if (abi::__cxa_thread_atexit(endState, state.get(), &__dso_handle) != 0) throw std::bad_alloc();
-    ownState = state.release();
-  }
-  return *ownState;
+ThreadState& makeThreadState() {
+  auto state = std::make_unique<ThreadState>();
+  // A thread that is ending calls what is registered meanwhile as well.
+  if (abi::__cxa_thread_atexit(endState, state.get(), &__dso_handle) != 0) throw std::bad_alloc();
+  threadWords.state = state.release();
+  return *threadWords.state;
 }
 
 }  // namespace tutti::comm

@@ -117,14 +117,21 @@ struct ThreadState {
   Visitor* visitor = nullptr;  ///< from its first lone call or group of calls on
 };
 
-/// Made when first asked for, ended with the thread. Thread-local objects of the program that are destroyed after it get a new one.
-ThreadState& thisThread();
+/// What each call looks at, in one object: finding a thread-local one takes a call of the linker's. No object of the language with a
+/// destructor, whose memory must not be looked at afterwards: destructors of the program's thread-local objects may call later.
+struct ThreadWords {
+  /// The thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a group, and
+  /// in a process that was forked.
+  Visitor* lone = nullptr;
+  Visitor* group = nullptr;      ///< the same where the thread has a group open, to which the call is added
+  ThreadState* state = nullptr;  ///< null: not made, or ended
+};
+extern constinit thread_local ThreadWords threadWords;
 
-/// The calling thread's visitor, where a call may be a lone one that only repeats the one before: null before the thread's first, in a
-/// group, and in a process that was forked.
-extern constinit thread_local Visitor* loneVisitor;
-/// The same where the thread has a group open, to which the call is added.
-extern constinit thread_local Visitor* groupVisitor;
+ThreadState& makeThreadState();
+/// Made when first asked for, ended with the thread. Thread-local objects of the program that are destroyed after it get a new one.
+inline ThreadState& thisThread() { return threadWords.state != nullptr ? *threadWords.state : makeThreadState(); }
+
 /// Of a thread that makes a lone call, or has ended a group of calls: from now on it has one.
 void noteLoneCall();
 
