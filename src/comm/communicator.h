@@ -208,16 +208,15 @@ class Communicator {
   Status finishAgain();
   /// Makes a message like an earlier one, outside of groups. Failed: there was none, or it has to wait; nothing has been done.
   Poll messageAgain(const CallRequest& request) {
-    return mayPass() && passLike(request) ? Poll::Ready : Poll::Failed;
+    PendingCall* const like = find(request);  // first: one that is not open has none, and nothing else either
+    return like != nullptr && mayPass() && pass(*like, request) ? Poll::Ready : Poll::Failed;
   }
-  /// A checked and planned call for such a message, but for its buffers; null: there was none, or the communicator cannot be used.
-  const PendingCall* messageLike(const CallRequest& request) {
-    const PendingCall* const like = find(request);
-    return like != nullptr && usable().ok() ? like : nullptr;
-  }
-  /// The same with its buffers, or prepared anew.
-  Result<PendingCall> prepareAgain(const CallRequest& request);
-  /// Passes messages of a group and takes them out of `calls`, as long as none has to wait, where all can be passed without a work.
+  /// Whether there was such a message, which can be passed without a work, and the communicator can be used.
+  bool knows(const CallRequest& request) { return find(request) != nullptr && usable().ok(); }
+  /// The call for a message that was known. It is not checked again, as it was when it joined its group, but for a kind that has been
+  /// forgotten meanwhile.
+  Result<PendingCall> spellOut(const CallRequest& request);
+  /// Passes messages of a group and takes them out of the list, as long as none has to wait, where all can be passed without a work.
   void passEagerly(std::vector<PendingCall>& calls);
   void passEagerly(std::vector<RepeatedMessage>& messages);
 
@@ -326,13 +325,11 @@ class Communicator {
     stopAgain();
     return true;
   }
-  /// False: there was none like it, or it has to wait.
-  bool passLike(const CallRequest& request) {
-    PendingCall* const like = find(request);
-    if (like == nullptr) return false;
-    like->planned.in = request.in;
-    like->planned.out = request.out;
-    return exec::host::passEagerly(*turn_, like->eager, like->planned);
+  /// False: it has to wait.
+  bool pass(PendingCall& like, const CallRequest& request) {
+    like.planned.in = request.in;
+    like.planned.out = request.out;
+    return exec::host::passEagerly(*turn_, like.eager, like.planned);
   }
   /// Before any other call than runAgain().
   void stopAgain() {

@@ -22,8 +22,8 @@ void passInOrder(std::vector<Message>& messages, Receives receives, Pass pass) {
 
 }  // namespace
 
-Result<PendingCall> Communicator::prepareAgain(const CallRequest& request) {
-  const PendingCall* const like = messageLike(request);
+Result<PendingCall> Communicator::spellOut(const CallRequest& request) {
+  const PendingCall* const like = find(request);
   if (like == nullptr) return prepare(request);
   PendingCall call = *like;
   call.planned.in = request.in;
@@ -41,7 +41,10 @@ void Communicator::passEagerly(std::vector<PendingCall>& calls) {
 void Communicator::passEagerly(std::vector<RepeatedMessage>& messages) {
   if (!mayPass()) return;
   passInOrder(messages, [](const RepeatedMessage& message) { return message.request.receives; },
-              [this](const RepeatedMessage& message) { return passLike(message.request); });
+              [this](const RepeatedMessage& message) {
+                PendingCall* const like = find(message.request);
+                return like != nullptr && pass(*like, message.request);
+              });
 }
 
 }  // namespace tutti::comm

@@ -174,7 +174,6 @@ Status Group::end() {
   if (depth_ > 0) return {};
   // Taken out first: whatever happens below, the next group starts empty.
   if (content_.hasOnlyRepeated()) return endRepeated();
-  (void)spellOut();  // the group fails if it does
   if (content_.hasOnlyCalls()) {
     std::vector<PendingCall> calls;
     calls.swap(content_.calls);
@@ -187,6 +186,7 @@ Status Group::end() {
   Content content = std::exchange(content_, {});
   Status status = run(content);
   keepRoom(content_.deviceCalls, content.deviceCalls);
+  keepRoom(content_.repeated, content.repeated);
   return status;
 }
 
@@ -197,6 +197,7 @@ void Group::forgo(const std::vector<RepeatedMessage>& messages, const Status& ca
 Status Group::run(Content& content) {
   const auto forgoCalls = [&content](Status cause) {
     forgo(content.calls, cause);
+    forgo(content.repeated, cause);
     forgo(content.deviceCalls, cause);
     return cause;
   };
@@ -204,6 +205,8 @@ Status Group::run(Content& content) {
     Status cause = undo(content.creations, content.error);
     return content.isForgone ? forgoCalls(std::move(cause)) : cause;
   }
+  Status spelled = spellOut(content.repeated, content.calls);
+  if (!spelled.ok()) return forgoCalls(undo(content.creations, std::move(spelled)));
   const bool blocking = content.blocking.value_or(true);
   const bool begins = !content.creations.empty() || !content.calls.empty() || !content.deviceCalls.empty();
   Status first;
@@ -225,14 +228,15 @@ Status Group::run(Content& content) {
 }
 
 Status Group::simulate(std::optional<float>& estimatedUs) {
-  if (depth_ == 1) (void)spellOut();
   if (depth_ == 1) content_.isForgone = false;  // nobody waits for its calls
   if (depth_ == 1 && content_.error.ok() && content_.blocking.value_or(true)) {
     leave();
     Content content = std::exchange(content_, {});
     if (!content.creations.empty()) (void)undo(content.creations, error(Code::InvalidUsage, "the group was not launched"));
     std::map<Communicator*, float> totals;  // calls of one communicator come one after the other, communicators run side by side
-    bool isKnown = !content.calls.empty() || !content.deviceCalls.empty();
+    bool isKnown = content.repeated.empty() && (!content.calls.empty() || !content.deviceCalls.empty());
+    for (const RepeatedMessage& message : content.repeated)
+      if (auto use = process().handles.useAgain(message.handle, message.comm); !use) return std::move(use).error();
     for (DeviceCall& call : content.deviceCalls) {
       auto use = process().handles.useAgain(call.handle, call.comm);
       if (!use) return std::move(use).error();
@@ -272,7 +276,8 @@ Status Group::add(ncclComm* handle, PendingCall call) {
     return call.comm->runAlone(call);
   }
   TUTTI_TRY(admit(blocking));
-  TUTTI_TRY(spellOut());  // calls of a pair are made in their order
+  // Calls of a pair are made in their order.
+  if (Status status = spellOut(content_.repeated, content_.calls); !status.ok()) return forgo(*call.comm, std::move(status));
   call.handle = handle;
   if (isOpen()) {
     content_.calls.push_back(std::move(call));

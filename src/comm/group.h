@@ -92,7 +92,7 @@ class Group {
     std::vector<DeviceCall> deviceCalls;
     std::vector<std::function<Status()>> endings;
     /// Of blocking communicators on host devices, and no error.
-    bool hasOnlyCalls() const { return isOfCalls() && !calls.empty(); }
+    bool hasOnlyCalls() const { return isOfCalls() && !calls.empty() && repeated.empty(); }
     bool hasOnlyRepeated() const { return !repeated.empty() && isOfCalls() && calls.empty(); }
     bool isOfCalls() const {
       return error.ok() && !isForgone && blocking.value_or(true) && creations.empty() && windows.empty() && deviceCalls.empty() &&
@@ -107,10 +107,8 @@ class Group {
   }
   /// A group of nothing but those (group_again.cc).
   Status endRepeated();
-  /// Repeated messages become calls like all others, behind `calls`, also where one of them cannot be made: the first error, which is the
-  /// group's as well where they are its content.
+  /// Repeated messages become calls like all others, behind `calls`. If they cannot, their peers have been told where the cause is a lack.
   static Status spellOut(std::vector<RepeatedMessage>& messages, std::vector<PendingCall>& calls);
-  Status spellOut();
   Status admit(bool blocking);
   Status add(Creation creation, bool blocking);
   static Status run(Content& content);

@@ -9,7 +9,7 @@
 namespace tutti::comm {
 
 bool Group::addAgain(ncclComm* handle, Communicator& comm, const CallRequest& request) {
-  if (comm.messageLike(request) == nullptr || !content_.blocking.value_or(true)) return false;
+  if (!comm.knows(request) || !content_.blocking.value_or(true)) return false;
   content_.repeated.push_back({&comm, handle, request});
   content_.blocking = true;
   return true;
@@ -31,10 +31,7 @@ Status Group::endRepeated() {
     std::vector<PendingCall> calls;
     calls.swap(content_.calls);  // for its room
     status = spellOut(messages, calls);
-    if (status.ok())
-      status = launch(calls, true);
-    else
-      forgo(calls, status);
+    if (status.ok()) status = launch(calls, true);
     keepRoom(content_.calls, calls);
   }
   keepRoom(content_.repeated, messages);
@@ -42,40 +39,27 @@ Status Group::endRepeated() {
 }
 
 Status Group::spellOut(std::vector<RepeatedMessage>& messages, std::vector<PendingCall>& calls) {
-  const auto makeRoom = [&]() -> Result<size_t> {
+  if (messages.empty()) return {};
+  const auto spell = [&]() -> Result<size_t> {
     calls.reserve(calls.size() + messages.size());
-    return calls.capacity();
-  };
-  if (const auto room = orOutOfMemory(makeRoom); !room) {
-    forgo(messages, room.error());
-    messages.clear();
-    return room.error();
-  }
-  Status first;
-  for (const RepeatedMessage& message : messages) {
-    PendingCall call;
-    if (auto use = process().handles.useAgain(message.handle, message.comm)) {  // if not, the launch says so
-      observe::setCurrentDevice((*use)->device());
-      auto made = orOutOfMemory([&] { return (*use)->prepareAgain(message.request); });
-      if (made) call = std::move(*made);
-      if (!made && first.ok()) first = std::move(made).error();
+    for (const RepeatedMessage& message : messages) {
+      PendingCall call;
+      if (auto use = process().handles.useAgain(message.handle, message.comm)) {  // if not, the launch says so
+        observe::setCurrentDevice((*use)->device());
+        auto made = (*use)->spellOut(message.request);
+        if (!made) return tl::unexpected(std::move(made).error());
+        call = std::move(*made);
+      }
+      call.comm = message.comm;
+      call.handle = message.handle;
+      calls.push_back(std::move(call));
     }
-    call.comm = message.comm;
-    call.handle = message.handle;
-    calls.push_back(std::move(call));
-  }
+    return calls.size();
+  };
+  auto spelled = orOutOfMemory(spell);
+  if (!spelled) forgo(messages, spelled.error());
   messages.clear();
-  return first;
-}
-
-Status Group::spellOut() {
-  if (content_.repeated.empty()) return {};
-  Status status = spellOut(content_.repeated, content_.calls);
-  if (!status.ok() && content_.error.ok()) {
-    content_.error = status;
-    content_.isForgone = isLack(status.code());
-  }
-  return status;
+  return spelled ? Status() : std::move(spelled).error();
 }
 
 }  // namespace tutti::comm

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 
 #include "bootstrap/service.h"
 #include "comm/constants.h"
@@ -126,6 +127,7 @@ struct ThreadWords {
   Visitor* group = nullptr;      ///< the same where the thread has a group open, to which the call is added
   ThreadState* state = nullptr;  ///< null: not made, or ended
 };
+static_assert(std::is_trivially_destructible_v<ThreadWords>);
 extern constinit thread_local ThreadWords threadWords;
 
 ThreadState& makeThreadState();

@@ -143,7 +143,28 @@ TEST(AgainGroups, ACommunicatorAbortedMeanwhileIsNoticed) {
   EXPECT_EQ(ncclCommAbort(comms[1]), ok);
 }
 
-// Each communicator's wait for the other's where one thread has both ranks; and both names may be those of one rank.
+// Between a message and the end of its group: as of any call, the end says so, and the other communicator's message is passed.
+TEST(AgainGroups, ACommunicatorRevokedMeanwhileHoldsNoOtherUp) {
+  RankThreads threads(2);
+  threads.run([](int rank, ncclComm_t comm) {
+    ncclComm_t twin = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &twin, nullptr), ok);
+    Pair first(rank, comm);
+    Pair second(rank, twin);
+    ASSERT_NO_FATAL_FAILURE(first.warmUp(1));
+    ASSERT_NO_FATAL_FAILURE(second.warmUp(1));
+    int values[2] = {rank == 0 ? 5 : -1, rank == 0 ? 6 : -1};
+    ASSERT_EQ(ncclGroupStart(), ok);
+    ASSERT_EQ(first.pass(&values[0], 1), ok);
+    ASSERT_EQ(second.pass(&values[1], 1), ok);
+    std::thread([twin] { EXPECT_EQ(ncclCommRevoke(twin, NCCL_REVOKE_DEFAULT), ok); }).join();
+    EXPECT_NE(ncclGroupEnd(), ok);
+    EXPECT_EQ(values[0], 5);
+    ASSERT_EQ(ncclCommDestroy(twin), ok);
+  });
+}
+
+// One name is not the other, though a thread has both.
 TEST(AgainGroups, OfTwoCommunicatorsInOneGroup) {
   RankThreads threads(2);
   threads.run([](int rank, ncclComm_t comm) {
@@ -156,8 +177,7 @@ TEST(AgainGroups, OfTwoCommunicatorsInOneGroup) {
     for (int round = 0; round < 20; ++round) {
       int values[2] = {rank == 0 ? round : -1, rank == 0 ? 100 + round : -1};
       ASSERT_EQ(ncclGroupStart(), ok);
-      ASSERT_EQ(first.pass(&values[0], 1), ok);
-      ASSERT_EQ(second.pass(&values[1], 1), ok);
+      for (const int which : {rank, 1 - rank}) ASSERT_EQ((which == 0 ? first : second).pass(&values[which], 1), ok);
       ASSERT_EQ(ncclGroupEnd(), ok) << ncclGetLastError(comm);
       ASSERT_EQ(values[0], round);
       ASSERT_EQ(values[1], 100 + round);

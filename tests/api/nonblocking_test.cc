@@ -109,6 +109,14 @@ TEST(NonBlockingInit, EveryUseOfAnUnfinishedOnePoisonsIt) {
         static int x;
         return sum(&x, c);
       },
+      [](ncclComm_t c) {
+        static int x;
+        return ncclSend(&x, 1, ncclInt, 1, c, nullptr);
+      },
+      [](ncclComm_t c) {
+        static int x;
+        return ncclRecv(&x, 1, ncclInt, 1, c, nullptr);
+      },
       [](ncclComm_t c) { return ncclCommFinalize(c); },
       [](ncclComm_t c) { return ncclCommDestroy(c); },
       [](ncclComm_t c) {
@@ -131,6 +139,11 @@ TEST(NonBlockingInit, EveryUseOfAnUnfinishedOnePoisonsIt) {
         return ncclRedOpCreatePreMulSum(&op, &x, ncclFloat, ncclScalarHostImmediate, c);
       },
   };
+  ncclComm_t other = nullptr;  // after a lone call on it the thread's calls are looked at the short way first
+  ASSERT_EQ(ncclCommInitAll(&other, 1, nullptr), ok);
+  int one = 1;
+  ASSERT_EQ(sum(&one, other), ok);
+  ASSERT_EQ(ncclCommDestroy(other), ok);
   for (const Use& use : uses) {
     SCOPED_TRACE(&use - uses);
     ncclConfig_t config = nonBlocking();

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <future>
+#include <limits>
 #include <thread>
 
 #include "core/allocations.h"
@@ -303,6 +305,35 @@ TEST(Group, GroupsThatComeAgainAllocateNothing) {
   };
   EXPECT_LT(leastOf(4), 20U) << "short ones: one that has to wait for the first time makes room for its work";
   EXPECT_EQ(leastOf(2000), 0U) << "those that take a work";
+}
+
+// Of them no calls are made, however many there are.
+TEST(Group, MessagesLikeEarlierOnesAreOnlyNoted) {
+  for (const int messages : {1, 3, 70}) {
+    std::atomic<int> noted{0};
+    const auto exchangeAgain = [&](Group& group, ncclComm* rank, int32_t self, std::array<Ints, 2>& buffers) {
+      buffers[1].assign(4, -1);
+      buffers[0].assign(4, self);
+      for (const bool receives : {false, true})
+        for (int i = 0; i < messages; ++i) {
+          const CallRequest request = message(buffers[receives ? 1 : 0], 1 - self, receives);
+          const bool isNoted = group.addAgain(rank, *rank->comm.load(), request);
+          if (isNoted) ++noted;
+          if (!isNoted) {
+            EXPECT_TRUE(call(group, rank, request).ok());
+          }
+        }
+    };
+    uint64_t least = std::numeric_limits<uint64_t>::max();
+    for (int tries = 0; tries < 5 && least > 0; ++tries) {
+      noted = 0;
+      least = std::min(least, allocationsOf(exchangeAgain));
+      EXPECT_EQ(noted, 2 * 2 * (messages * 40 - 1)) << "all but the first, each way on each of two ranks";
+    }
+    if (messages < 64) {
+      EXPECT_LT(least, 20U) << messages << " messages";
+    }
+  }
 }
 
 // In which nothing is kept.
