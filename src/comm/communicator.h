@@ -80,7 +80,7 @@ struct PendingCall {
   bool isPassed = false;       ///< and has been
 };
 
-struct RepeatedMessage;
+struct RepeatedMessage;  // group.h
 
 class Communicator {
  public:

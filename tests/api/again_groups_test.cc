@@ -14,7 +14,7 @@ using conformance::RankThreads;
 
 constexpr int kRepeats = 10;
 
-/// Rank 0 sends and rank 1 receives, of ints; a group is open.
+/// Rank 0 sends ints, and rank 1 receives them.
 class Pair {
  public:
   Pair(int rank, ncclComm_t comm) : rank_(rank), comm_(comm) {}
